@@ -1,0 +1,157 @@
+package embedded
+
+import (
+	"crypto/sha1" // the digest scheme is defined by it
+	"encoding/base64"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	permRead   int32 = 1 << 0
+	permWrite  int32 = 1 << 1
+	permCreate int32 = 1 << 2
+	permDelete int32 = 1 << 3
+	permAdmin  int32 = 1 << 4
+	permAll          = permRead | permWrite | permCreate | permDelete | permAdmin
+)
+
+// Every access is checked against every entry and every identity, so that there
+// must be an end to both.
+const (
+	maxACL        = 4096
+	maxIdentities = 256
+)
+
+// identity is what a client has proved to be, or what an access control list
+// entry demands: a scheme and an id that the scheme interprets.
+type identity struct{ scheme, id string }
+
+// acl is one entry of an access control list.
+type acl struct {
+	perms int32
+	identity
+}
+
+var (
+	openACL     = []acl{{permAll, identity{"world", "anyone"}}}
+	readOnlyACL = []acl{{permRead, identity{"world", "anyone"}}}
+)
+
+// allowed reports whether the list grants any of perms to one of the ids.
+func allowed(list []acl, perms int32, ids []identity) bool {
+	for _, a := range list {
+		if a.perms&perms == 0 {
+			continue
+		}
+		if a.scheme == "world" && a.id == "anyone" {
+			return true
+		}
+		for _, who := range ids {
+			if who.scheme == a.scheme && matches(who, a.id) {
+				return true
+			}
+		}
+	}
+	return len(list) == 0
+}
+
+// matches reports whether the identity satisfies an entry's id of the same scheme.
+func matches(who identity, want string) bool {
+	switch who.scheme {
+	case "digest":
+		return who.id == want
+	case "ip":
+		prefix, ok := parseNetwork(want)
+		addr, err := netip.ParseAddr(who.id)
+		return ok && err == nil && prefix.Contains(addr)
+	}
+	return false
+}
+
+// resolveACL checks a list that a client wants to set and replaces the entries
+// of scheme auth by the identities that the client has.
+func resolveACL(list []acl, ids []identity) ([]acl, code) {
+	if len(list) > maxACL {
+		return nil, codeInvalidACL
+	}
+	var resolved []acl
+	seen := make(map[acl]struct{}, len(list))
+	for _, a := range list {
+		if _, duplicate := seen[a]; duplicate {
+			continue
+		}
+		seen[a] = struct{}{}
+		switch a.scheme {
+		case "world":
+			if a.id != "anyone" {
+				return nil, codeInvalidACL
+			}
+			resolved = append(resolved, a)
+		case "auth":
+			known := false
+			for _, who := range ids {
+				if who.scheme == "digest" { // an address alone authenticates nobody
+					known = true
+					resolved = append(resolved, acl{a.perms, who})
+				}
+			}
+			if !known {
+				return nil, codeInvalidACL
+			}
+		case "digest":
+			if len(strings.Split(strings.TrimRight(a.id, ":"), ":")) != 2 {
+				return nil, codeInvalidACL
+			}
+			resolved = append(resolved, a)
+		case "ip":
+			if _, ok := parseNetwork(a.id); !ok {
+				return nil, codeInvalidACL
+			}
+			resolved = append(resolved, a)
+		default:
+			return nil, codeInvalidACL
+		}
+	}
+	if len(resolved) == 0 || len(resolved) > maxACL {
+		return nil, codeInvalidACL
+	}
+	return resolved, codeOK
+}
+
+// maskDigests hides the password hashes from readers that may not administer the node.
+func maskDigests(list []acl) []acl {
+	masked := slices.Clone(list)
+	for i := range masked {
+		if user, _, found := strings.Cut(masked[i].id, ":"); found && masked[i].scheme == "digest" {
+			masked[i].id = user + ":x"
+		}
+	}
+	return masked
+}
+
+// digestIdentity is the identity that the credentials user:password prove.
+func digestIdentity(credentials []byte) identity {
+	sum := sha1.Sum(credentials)
+	user, _, _ := strings.Cut(string(credentials), ":")
+	return identity{"digest", user + ":" + base64.StdEncoding.EncodeToString(sum[:])}
+}
+
+// parseNetwork parses the id of an ip entry, an IPv4 address with an optional
+// number of leading bits. The server knows no IPv6 there.
+func parseNetwork(s string) (netip.Prefix, bool) {
+	host, bits, hasBits := strings.Cut(s, "/")
+	addr, err := netip.ParseAddr(host)
+	if err != nil || !addr.Is4() {
+		return netip.Prefix{}, false
+	}
+	n := addr.BitLen()
+	if hasBits {
+		if n, err = strconv.Atoi(bits); err != nil || n < 0 || n > addr.BitLen() {
+			return netip.Prefix{}, false
+		}
+	}
+	return netip.PrefixFrom(addr, n), true
+}

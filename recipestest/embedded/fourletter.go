@@ -1,0 +1,176 @@
+package embedded
+
+import (
+	"fmt"
+	"strings"
+)
+
+// version is what the four-letter words report: the version imitated, in a form
+// that the monitoring tools out there can parse.
+const version = "3.8.0-zkrecipes-embedded, built on 01/01/2025 00:00 UTC"
+
+// fourLetterWord returns the answer to one of the words that a client may send
+// instead of a packet, or nil if it is none of them.
+func (s *Server) fourLetterWord(c *conn, word string) []byte {
+	var answer func(s *Server, c *conn, b *strings.Builder)
+	switch word {
+	case "ruok":
+		return []byte("imok")
+	case "isro":
+		return []byte("rw")
+	case "conf":
+		answer = (*Server).conf
+	case "cons":
+		answer = (*Server).cons
+	case "envi":
+		answer = (*Server).envi
+	case "mntr":
+		answer = (*Server).mntr
+	case "srvr":
+		answer = (*Server).srvr
+	case "stat":
+		answer = (*Server).stat
+	case "wchs":
+		answer = (*Server).wchs
+	default:
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.received++
+	c.received++
+	var b strings.Builder
+	answer(s, c, &b)
+	s.sent++
+	return []byte(b.String())
+}
+
+func (s *Server) conf(_ *conn, b *strings.Builder) {
+	_, port, _ := strings.Cut(s.address, ":")
+	fmt.Fprintf(b, "clientPort=%s\n", port)
+	fmt.Fprintf(b, "tickTime=%d\n", s.cfg.TickTime.Milliseconds())
+	fmt.Fprintf(b, "minSessionTimeout=%d\n", s.cfg.MinSessionTimeout.Milliseconds())
+	fmt.Fprintf(b, "maxSessionTimeout=%d\n", s.cfg.MaxSessionTimeout.Milliseconds())
+	fmt.Fprintf(b, "serverId=0\n")
+}
+
+func (s *Server) cons(self *conn, b *strings.Builder) {
+	for _, c := range s.connections() {
+		fmt.Fprintf(b, " /%s[%d](queued=0,recved=%d,sent=%d", c.nc.RemoteAddr(), interest(c, self), c.received, c.sent)
+		if ss := c.session; ss != nil {
+			fmt.Fprintf(b, ",sid=0x%x,lop=%s,est=%d,to=%d", ss.id, c.lastOp.word(), c.since.UnixMilli(), ss.timeout.Milliseconds())
+			if c.lastXID >= 0 {
+				fmt.Fprintf(b, ",lcxid=0x%x", c.lastXID)
+			}
+			fmt.Fprintf(b, ",lzxid=0x%x,lresp=0,llat=0,minlat=0,avglat=0,maxlat=0", c.lastZxid)
+		}
+		b.WriteString(")\n")
+	}
+	b.WriteByte('\n')
+}
+
+// word is what the words call a request.
+func (op opcode) word() string {
+	switch op {
+	case opCreate, opCreate2, opCreateContainer, opCreateTTL:
+		return "CREA"
+	case opDelete, opDeleteContainer:
+		return "DELE"
+	case opExists:
+		return "EXIS"
+	case opGetData:
+		return "GETD"
+	case opSetData:
+		return "SETD"
+	case opGetACL:
+		return "GETA"
+	case opSetACL:
+		return "SETA"
+	case opGetChildren, opGetChildren2:
+		return "GETC"
+	case opSync:
+		return "SYNC"
+	case opPing:
+		return "PING"
+	case opMulti:
+		return "MULT"
+	case opMultiRead:
+		return "MLTR"
+	case opSetWatches, opSetWatches2:
+		return "SETW"
+	case opNotification:
+		return "SESS" // no request yet
+	}
+	return "NA"
+}
+
+// interest is what the server waits for on a connection: nothing while it
+// answers a word, the next request otherwise.
+func interest(c, self *conn) int {
+	if c == self {
+		return 0
+	}
+	return 1
+}
+
+func (s *Server) envi(_ *conn, b *strings.Builder) {
+	fmt.Fprintf(b, "Environment:\nzookeeper.version=%s\n", version)
+}
+
+func (s *Server) mntr(_ *conn, b *strings.Builder) {
+	ephemerals := 0
+	for _, owned := range s.tree.ephemerals {
+		ephemerals += len(owned)
+	}
+	size := 0
+	for path, n := range s.tree.nodes {
+		size += len(path) + len(n.data)
+	}
+	fmt.Fprintf(b, "zk_version\t%s\n", version)
+	fmt.Fprintf(b, "zk_server_state\tstandalone\n")
+	for _, m := range []struct {
+		key   string
+		value int
+	}{
+		{"num_alive_connections", len(s.open)},
+		{"outstanding_requests", 0},
+		{"packets_received", s.received},
+		{"packets_sent", s.sent},
+		{"znode_count", len(s.tree.nodes)},
+		{"watch_count", s.tree.data.count() + s.tree.child.count()},
+		{"ephemerals_count", ephemerals},
+		{"approximate_data_size", size},
+		{"global_sessions", len(s.sessions)},
+		{"local_sessions", 0},
+		{"min_latency", 0},
+		{"avg_latency", 0},
+		{"max_latency", 0},
+	} {
+		fmt.Fprintf(b, "zk_%s\t%d\n", m.key, m.value)
+	}
+}
+
+func (s *Server) srvr(_ *conn, b *strings.Builder) {
+	fmt.Fprintf(b, "Zookeeper version: %s\n", version)
+	s.summary(b)
+}
+
+func (s *Server) stat(self *conn, b *strings.Builder) {
+	fmt.Fprintf(b, "Zookeeper version: %s\nClients:\n", version)
+	for _, c := range s.connections() {
+		fmt.Fprintf(b, " /%s[%d](queued=0,recved=%d,sent=%d)\n", c.nc.RemoteAddr(), interest(c, self), c.received, c.sent)
+	}
+	b.WriteByte('\n')
+	s.summary(b)
+}
+
+func (s *Server) summary(b *strings.Builder) {
+	fmt.Fprintf(b, "Latency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\nConnections: %d\nOutstanding: 0\n",
+		s.received, s.sent, len(s.open))
+	fmt.Fprintf(b, "Zxid: 0x%x\nMode: standalone\nNode count: %d\n", s.tree.zxid, len(s.tree.nodes))
+}
+
+func (s *Server) wchs(_ *conn, b *strings.Builder) {
+	t := s.tree.data
+	fmt.Fprintf(b, "%d connections watching %d paths\nTotal watches:%d\n", len(t.conns), len(t.paths), t.count())
+}

@@ -1,0 +1,63 @@
+package embedded_test
+
+import (
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+func word(t *testing.T, s *embedded.Server, w string) string {
+	t.Helper()
+	nc := plug(t, s)
+	_, err := nc.Write([]byte(w))
+	require.NoError(t, err)
+	answer, err := io.ReadAll(nc)
+	require.NoError(t, err)
+	return string(answer)
+}
+
+func TestFourLetterWords(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{InMemory: true})
+	c := connect(t, s, hello{timeout: 10000})
+	c.must(t, opCreate, packet{}.create("/mine", []byte("x"), 1))
+	c.must(t, opExists, packet{}.string("/mine").bool(true))
+	c.must(t, opGetChildren, packet{}.string("/").bool(true))
+
+	require.Equal(t, "imok", word(t, s, "ruok"))
+	require.Equal(t, "imok", word(t, s, "ruok\n"))
+	require.Equal(t, "rw", word(t, s, "isro"))
+	require.Contains(t, word(t, s, "conf"), "tickTime=2000\nminSessionTimeout=4000\nmaxSessionTimeout=40000\n")
+	require.Contains(t, word(t, s, "envi"), "zookeeper.version=3.8.0")
+	require.Contains(t, word(t, s, "srvr"), "Zxid: 0x2\nMode: standalone\nNode count: 6\n")
+	require.Contains(t, word(t, s, "stat"), "Clients:\n /127.0.0.1:2181[1](queued=0,recved=4,sent=4)\n")
+	require.Contains(t, word(t, s, "cons"), fmt.Sprintf("recved=4,sent=4,sid=0x%x,lop=GETC,", c.session))
+	require.Equal(t, "1 connections watching 1 paths\nTotal watches:1\n", word(t, s, "wchs"))
+	mntr := word(t, s, "mntr")
+	for _, line := range []string{
+		"zk_server_state\tstandalone\n", "zk_znode_count\t6\n", "zk_watch_count\t2\n",
+		"zk_ephemerals_count\t1\n", "zk_num_alive_connections\t2\n", "zk_global_sessions\t1\n",
+	} {
+		require.Contains(t, mntr, line)
+	}
+}
+
+func TestFourLetterWordsOfGoZookeeper(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{})
+	c := dial(t, s)
+	servers := []string{s.ConnectString()}
+	require.Equal(t, []bool{true}, zk.FLWRuok(servers, patience))
+	stats, ok := zk.FLWSrvr(servers, patience)
+	require.True(t, ok, "%+v", stats)
+	require.Equal(t, zk.ModeStandalone, stats[0].Mode)
+	// It trips over its own connection, which has no session, with any server.
+	clients, _ := zk.FLWCons(servers, patience)
+	require.Len(t, clients[0].Clients, 1)
+	require.Equal(t, c.SessionID(), clients[0].Clients[0].SessionID)
+}

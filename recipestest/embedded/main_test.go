@@ -1,0 +1,155 @@
+package embedded_test
+
+import (
+	"cmp"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// patience bounds waits that end at once when all is well.
+const patience = 20 * time.Second
+
+// open is the access control list that lets anyone do anything.
+var open = zk.WorldACL(zk.PermAll)
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// start starts a server that ends with the test.
+func start(t testing.TB, cfg embedded.Config) *embedded.Server {
+	t.Helper()
+	s, err := embedded.Start(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// dial connects go-zookeeper to a server, in memory, and waits for its session.
+func dial(t testing.TB, s *embedded.Server) *zk.Conn {
+	t.Helper()
+	c, events, err := zk.Connect([]string{s.ConnectString()}, 10*time.Second,
+		zk.WithDialer(s.Dial), zk.WithLogger(silent{}))
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	for receive(t, events).State != zk.StateHasSession {
+	}
+	return c
+}
+
+// connect is dial for a wireClient. Unless h says otherwise its session is a long one,
+// so that no test depends on how fast it runs.
+func connect(t testing.TB, s *embedded.Server, h hello) *wireClient {
+	t.Helper()
+	h.timeout = cmp.Or(h.timeout, 40_000)
+	w, err := handshake(plug(t, s), h)
+	require.NoError(t, err)
+	return w
+}
+
+// inMemory is the address that servers without a listener show.
+const inMemory = "127.0.0.1:2181"
+
+// plug opens a connection, over TCP if the server listens, and sends nothing.
+func plug(t testing.TB, s *embedded.Server) net.Conn {
+	t.Helper()
+	dial := net.DialTimeout
+	if s.ConnectString() == inMemory {
+		dial = s.Dial
+	}
+	nc, err := dial("tcp", s.ConnectString(), patience)
+	require.NoError(t, err)
+	t.Cleanup(func() { nc.Close() })
+	require.NoError(t, nc.SetDeadline(time.Now().Add(patience)))
+	return nc
+}
+
+// must is call for answers that have to come, whatever they say.
+func (w *wireClient) must(t testing.TB, op int32, body []byte) *answer {
+	t.Helper()
+	a, err := w.call(op, body)
+	require.NoError(t, err)
+	return a
+}
+
+// sync returns the events that the server has sent so far.
+func (w *wireClient) sync(t testing.TB) []string {
+	t.Helper()
+	w.must(t, opPing, nil)
+	return w.takeEvents()
+}
+
+// receive returns the next value of a channel.
+func receive[T any](t testing.TB, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		require.FailNow(t, "nothing came")
+		panic("unreachable")
+	}
+}
+
+// The protocol's opcodes, as a client knows them.
+const (
+	opCreate          = 1
+	opDelete          = 2
+	opExists          = 3
+	opGetData         = 4
+	opSetData         = 5
+	opGetACL          = 6
+	opSetACL          = 7
+	opGetChildren     = 8
+	opSync            = 9
+	opPing            = 11
+	opGetChildren2    = 12
+	opCheck           = 13
+	opMulti           = 14
+	opCreate2         = 15
+	opReconfig        = 16
+	opCheckWatches    = 17
+	opRemoveWatches   = 18
+	opCreateContainer = 19
+	opDeleteContainer = 20
+	opCreateTTL       = 21
+	opMultiRead       = 22
+	opAuth            = 100
+	opSetWatches      = 101
+	opSASL            = 102
+	opGetEphemerals   = 103
+	opCountChildren   = 104
+	opSetWatches2     = 105
+	opAddWatch        = 106
+	opWhoAmI          = 107
+	opCloseSession    = -11
+)
+
+// The protocol's error codes.
+const (
+	codeInconsistent     = -2
+	codeMarshalling      = -5
+	codeUnimplemented    = -6
+	codeBadArguments     = -8
+	codeNoNode           = -101
+	codeNoAuth           = -102
+	codeBadVersion       = -103
+	codeEphemeralParent  = -108
+	codeNodeExists       = -110
+	codeNotEmpty         = -111
+	codeInvalidACL       = -114
+	codeAuthFailed       = -115
+	codeNoWatcher        = -121
+	codeReconfigDisabled = -123
+)

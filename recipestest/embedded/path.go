@@ -1,0 +1,58 @@
+package embedded
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// validPath reports whether a znode may have this path.
+func validPath(path string) bool {
+	if path == "" || path[0] != '/' {
+		return false
+	}
+	if path == "/" {
+		return true
+	}
+	for name := range strings.SplitSeq(path[1:], "/") {
+		if name == "" || name == "." || name == ".." {
+			return false
+		}
+	}
+	for _, r := range path {
+		if !validRune(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// validRune refuses control characters, what lies outside the basic plane, the
+// private use area, and the specials, among them the replacement character
+// that stands for broken UTF-8.
+func validRune(r rune) bool {
+	switch {
+	case r <= 0x1f, r >= 0x7f && r <= 0x9f, r >= 0xd800 && r <= 0xf8ff, r >= 0xfff0:
+		return false
+	}
+	return r != utf8.RuneError
+}
+
+// splitPath returns the parent's path and the last name, false without a slash
+// or with a zero byte. The parent of a top-level node is the empty path, which
+// is another name of the root.
+func splitPath(path string) (parent, name string, ok bool) {
+	i := strings.LastIndexByte(path, '/')
+	if i < 0 || strings.IndexByte(path, 0) >= 0 {
+		return "", "", false
+	}
+	return path[:i], path[i+1:], true
+}
+
+// systemPath reports whether the path is one of the nodes that nobody may delete.
+func systemPath(path string) bool {
+	switch path {
+	case "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config":
+		return true
+	}
+	return false
+}

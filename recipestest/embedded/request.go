@@ -1,0 +1,432 @@
+package embedded
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// request carries out one request, appends its answer to what the connection is
+// to send, and reports whether the connection goes on.
+func (s *Server) request(c *conn, frame []byte) bool {
+	d := &decoder{b: frame}
+	xid, op := d.int32(), opcode(d.int32())
+	if d.bad {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.gone {
+		return false
+	}
+	c.received++
+	s.received++
+	switch op {
+	case opAuth:
+		return s.authenticate(c, xid, d)
+	case opSASL:
+		// A server that has not been set up for it says yes to everything.
+		if d.buffer(); d.bad {
+			return false
+		}
+		s.answer(c, xid, 0, codeOK, appendInt32(s.reply(), -1))
+		return true
+	}
+
+	s.touch(c.session)
+	c.lastOp = op
+	b, result, known := s.execute(c, op, d, s.reply())
+	if !known {
+		s.log.Debug("unknown request", "opcode", op, "session", c.session.id)
+		s.answer(c, xid, -1, codeUnimplemented, s.reply())
+		return false
+	}
+	if result != codeOK {
+		b = b[:headerSize]
+	}
+	if op == opPing {
+		xid = xidPing
+	}
+	if len(b) > maxReply {
+		return false
+	}
+	s.answer(c, xid, s.tree.zxid, result, b)
+	s.scheduleReaping()
+	s.wakeBefore(s.reapAt)
+	return op != opCloseSession
+}
+
+// reply returns an empty answer: room for the header, in a buffer that is used
+// for one answer after the other.
+func (s *Server) reply() []byte {
+	if cap(s.replyBuf) < headerSize {
+		s.replyBuf = make([]byte, 0, 512)
+	}
+	return s.replyBuf[:headerSize]
+}
+
+// answer sends a reply.
+func (s *Server) answer(c *conn, xid int32, zxid int64, result code, frame []byte) {
+	putHeader(frame, xid, zxid, result)
+	c.lastXID, c.lastZxid = xid, zxid
+	c.send(frame)
+	s.replyBuf = frame[:0]
+	if cap(frame) > keepBuffers {
+		s.replyBuf = nil
+	}
+}
+
+// authenticate adds an identity to a connection, or refuses and ends it.
+func (s *Server) authenticate(c *conn, xid int32, d *decoder) bool {
+	d.int32() // type, unused
+	scheme, _ := d.nullableString()
+	credentials := d.buffer()
+	if d.bad {
+		return false
+	}
+	var id identity
+	switch {
+	case scheme == "ip":
+		id = c.ids[0]
+	case scheme == "digest" && credentials != nil && len(c.ids) < maxIdentities:
+		id = digestIdentity(credentials)
+	default:
+		s.answer(c, xid, 0, codeAuthFailed, s.reply())
+		return false
+	}
+	if !slices.Contains(c.ids, id) {
+		c.ids = append(c.ids, id)
+	}
+	s.answer(c, xid, 0, codeOK, s.reply())
+	return true
+}
+
+// execute carries out a request of any kind and appends the body of its answer to b.
+// It reports whether there is such a kind.
+func (s *Server) execute(c *conn, op opcode, d *decoder, b []byte) (_ []byte, result code, known bool) {
+	switch op {
+	case opCreate, opCreate2, opCreateContainer, opCreateTTL, opDelete, opSetData, opSetACL, opCheck:
+		b, result = s.write(c, op, d, b)
+	case opMulti:
+		b, result = s.multi(c, d, b)
+	case opCloseSession:
+		s.endSession(c.session)
+	case opReconfig:
+		for range 3 { // who joins, who leaves, who remains
+			d.nullableString()
+		}
+		if d.int64(); d.bad {
+			return b, codeMarshallingError, true
+		}
+		s.tree.zxid++
+		result = codeReconfigDisabled
+	case opDeleteContainer: // the server's own
+		s.tree.zxid++
+		result = codeBadArguments
+	default:
+		b, result, known = s.read(c, op, d, b)
+		if d.bad {
+			result = codeMarshallingError
+		}
+		return b, result, known
+	}
+	return b, result, true
+}
+
+// write carries out a request that changes one node. It consumes a zxid even
+// if it fails.
+func (s *Server) write(c *conn, op opcode, d *decoder, b []byte) ([]byte, code) {
+	s.tree.zxid++
+	v := &view{tree: s.tree, session: c.session.id, ids: c.ids}
+	prepare := v.decodeWrite(op, d)
+	if d.bad {
+		return b, codeMarshallingError
+	}
+	ch, result := prepare()
+	if result != codeOK {
+		return b, result
+	}
+	st := s.tree.apply(ch, time.Now().UnixMilli())
+	switch op {
+	case opCreate:
+		b = appendString(b, ch.path)
+	case opCreate2, opCreateContainer, opCreateTTL:
+		b = appendStat(appendString(b, ch.path), st)
+	case opSetData, opSetACL:
+		b = appendStat(b, st)
+	case opCheck:
+		b = appendStat(b, s.tree.nodes[ch.path].stat())
+	}
+	return b, codeOK
+}
+
+// decodeWrite reads a write and returns the step that checks it.
+func (v *view) decodeWrite(op opcode, d *decoder) (prepare func() (change, code)) {
+	path := d.string()
+	switch op {
+	case opCreate, opCreate2, opCreateContainer, opCreateTTL:
+		r := createRequest{op: op, path: path, data: d.buffer(), acl: d.acls(), flags: d.int32(), ttl: -1}
+		if op == opCreateTTL {
+			r.ttl = d.int64()
+		}
+		return func() (change, code) { return v.prepareCreate(r) }
+	case opDelete:
+		version := d.int32()
+		return func() (change, code) { return v.prepareDelete(path, version) }
+	case opSetData:
+		data, version := d.buffer(), d.int32()
+		return func() (change, code) { return v.prepareSetData(path, data, version) }
+	case opSetACL:
+		list, version := d.acls(), d.int32()
+		return func() (change, code) { return v.prepareSetACL(path, list, version) }
+	default: // opCheck
+		version := d.int32()
+		return func() (change, code) { return v.prepareCheck(path, version) }
+	}
+}
+
+// read carries out a request that changes no node. The caller looks at d.bad.
+func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, result code, known bool) {
+	t := s.tree
+	switch op {
+	case opPing:
+	case opSync:
+		if path, ok := d.nullableString(); ok {
+			b = appendString(b, path)
+		} else {
+			b = appendBuffer(b, nil)
+		}
+	case opExists:
+		path, watch := d.string(), d.bool()
+		if d.bad {
+			break
+		}
+		if strings.IndexByte(path, 0) >= 0 {
+			result = codeBadArguments
+			break
+		}
+		if watch {
+			t.data.add(path, c, watchOnce)
+		}
+		n := t.nodes[path]
+		if n == nil {
+			result = codeNoNode
+			break
+		}
+		b = appendStat(b, n.stat())
+	case opGetData:
+		path, watch := d.string(), d.bool()
+		if d.bad {
+			break
+		}
+		b, result = s.getData(c, path, watch, b)
+	case opGetChildren, opGetChildren2:
+		path, watch := d.string(), d.bool()
+		if d.bad {
+			break
+		}
+		b, result = s.getChildren(c, path, watch, op == opGetChildren2, b)
+	case opGetAllChildrenCount:
+		path := d.string()
+		n, fault := s.readable(c, path, permRead)
+		if fault != codeOK {
+			result = fault
+			break
+		}
+		b = appendInt32(b, t.descendants(n))
+	case opGetACL:
+		n, fault := s.readable(c, d.string(), permRead|permAdmin)
+		if fault != codeOK {
+			result = fault
+			break
+		}
+		list := n.acl
+		if !allowed(list, permAdmin, c.ids) {
+			list = maskDigests(list)
+		}
+		b = appendStat(appendACLs(b, list), n.stat())
+	case opGetEphemerals:
+		b = s.getEphemerals(c, d, b)
+	case opWhoAmI:
+		b = appendInt32(b, int32(len(c.ids)))
+		for _, id := range c.ids {
+			user := id.id
+			if id.scheme == "digest" {
+				user, _, _ = strings.Cut(user, ":")
+			}
+			b = appendString(appendString(b, id.scheme), user)
+		}
+	case opMultiRead:
+		b, result = s.multiRead(c, d, b)
+	case opSetWatches, opSetWatches2:
+		s.setWatches(c, op, d)
+	case opAddWatch:
+		path, mode := d.string(), d.int32()
+		if d.bad || mode < 0 || mode > 1 {
+			d.bad = true
+			break
+		}
+		m := watchNode
+		if mode == 1 {
+			m = watchRecursive
+		}
+		t.data.add(path, c, m)
+		t.child.add(path, c, m)
+		b = appendInt32(b, 0)
+	case opCheckWatches, opRemoveWatches:
+		result = s.findWatches(c, op, d)
+	default:
+		return b, codeUnimplemented, false
+	}
+	return b, result, true
+}
+
+// readable returns the node at path if the client has any of the permissions on it.
+func (s *Server) readable(c *conn, path string, perms int32) (*node, code) {
+	n := s.tree.nodes[path]
+	if n == nil {
+		return nil, codeNoNode
+	}
+	if !allowed(n.acl, perms, c.ids) {
+		return nil, codeNoAuth
+	}
+	return n, codeOK
+}
+
+func (s *Server) getData(c *conn, path string, watch bool, b []byte) ([]byte, code) {
+	n, result := s.readable(c, path, permRead)
+	if result != codeOK {
+		return b, result
+	}
+	if watch {
+		s.tree.data.add(path, c, watchOnce)
+	}
+	return appendStat(appendBuffer(b, n.data), n.stat()), codeOK
+}
+
+func (s *Server) getChildren(c *conn, path string, watch, withStat bool, b []byte) ([]byte, code) {
+	n, result := s.readable(c, path, permRead)
+	if result != codeOK {
+		return b, result
+	}
+	if watch {
+		s.tree.child.add(path, c, watchOnce)
+	}
+	b = appendInt32(b, int32(len(n.children)))
+	for _, child := range n.children {
+		b = appendString(b, child.name())
+	}
+	if withStat {
+		b = appendStat(b, n.stat())
+	}
+	return b, codeOK
+}
+
+func (s *Server) getEphemerals(c *conn, d *decoder, b []byte) []byte {
+	prefix, _ := d.nullableString()
+	if trimmed := strings.TrimSpace(prefix); trimmed == "" || trimmed == "/" {
+		prefix = ""
+	}
+	var paths []string
+	for _, path := range s.tree.ephemeralsOf(c.session.id) {
+		if strings.HasPrefix(path, prefix) {
+			paths = append(paths, path)
+		}
+	}
+	b = appendInt32(b, int32(len(paths)))
+	for _, path := range paths {
+		b = appendString(b, path)
+	}
+	return b
+}
+
+// setWatches sets the watches of a client that has come back, and tells it at
+// once of what it has missed.
+func (s *Server) setWatches(c *conn, op opcode, d *decoder) {
+	since := d.int64()
+	data, exist, child := d.strings(), d.strings(), d.strings()
+	var persistent, recursive []string
+	if op == opSetWatches2 {
+		persistent, recursive = d.strings(), d.strings()
+	}
+	if d.bad {
+		return
+	}
+	t := s.tree
+	for _, path := range data {
+		if n := t.nodes[path]; n == nil {
+			c.notify(eventDeleted, path)
+		} else if n.mzxid > since {
+			c.notify(eventDataChanged, path)
+		} else {
+			t.data.add(path, c, watchOnce)
+		}
+	}
+	for _, path := range exist {
+		if t.nodes[path] != nil {
+			c.notify(eventCreated, path)
+		} else {
+			t.data.add(path, c, watchOnce)
+		}
+	}
+	for _, path := range child {
+		if n := t.nodes[path]; n == nil {
+			c.notify(eventDeleted, path)
+		} else if n.pzxid > since {
+			c.notify(eventChildrenChanged, path)
+		} else {
+			t.child.add(path, c, watchOnce)
+		}
+	}
+	for _, path := range persistent {
+		t.child.add(path, c, watchNode)
+		t.data.add(path, c, watchNode)
+	}
+	for _, path := range recursive {
+		t.child.add(path, c, watchRecursive)
+		t.data.add(path, c, watchRecursive)
+	}
+}
+
+// findWatches answers whether there are watches on a path, and removes the
+// client's own if it is asked to.
+func (s *Server) findWatches(c *conn, op opcode, d *decoder) code {
+	const (
+		children = 1
+		data     = 2
+		either   = 3
+	)
+	path, kind := d.string(), d.int32()
+	if d.bad || kind < children || kind > either ||
+		op == opCheckWatches && path != "" && !strings.Contains(path, "/") {
+		d.bad = true
+		return codeOK
+	}
+	found := false
+	for _, table := range []struct {
+		kind int32
+		*watchTable
+	}{{children, s.tree.child}, {data, s.tree.data}} {
+		switch {
+		case kind != either && kind != table.kind:
+		case op == opRemoveWatches:
+			found = table.remove(path, c) || found
+		default:
+			// Anybody's watch counts: so it does in the real server.
+			found = table.watched(path) || found
+		}
+	}
+	if !found {
+		return codeNoWatcher
+	}
+	return codeOK
+}
+
+// descendants counts the nodes below one.
+func (t *tree) descendants(n *node) int32 {
+	total := int32(len(n.children))
+	for _, child := range n.children {
+		total += t.descendants(child)
+	}
+	return total
+}

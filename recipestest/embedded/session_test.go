@@ -1,0 +1,275 @@
+package embedded_test
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+func TestHandshakeClampsTheTimeout(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{InMemory: true})
+	require.EqualValues(t, 4000, connect(t, s, hello{timeout: -5}).timeout)
+	require.EqualValues(t, 4000, connect(t, s, hello{timeout: 1}).timeout)
+	require.EqualValues(t, 12345, connect(t, s, hello{timeout: 12345}).timeout)
+	require.EqualValues(t, 40000, connect(t, s, hello{timeout: 1 << 30}).timeout)
+
+	s = start(t, embedded.Config{InMemory: true, TickTime: time.Second, MaxSessionTimeout: 5 * time.Second})
+	require.EqualValues(t, 2000, connect(t, s, hello{timeout: 1}).timeout)
+	require.EqualValues(t, 5000, connect(t, s, hello{timeout: 1 << 30}).timeout)
+}
+
+func TestHandshakeAnswersReadOnlyOnlyToThoseWhoAsk(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{InMemory: true})
+	require.Empty(t, connect(t, s, hello{}).readOnly)
+	require.Equal(t, []byte{0}, connect(t, s, hello{readOnly: true}).readOnly)
+}
+
+func TestSessionsAreDistinctAndConsumeAZxid(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{InMemory: true})
+	a, b := connect(t, s, hello{}), connect(t, s, hello{})
+	require.NotZero(t, a.session)
+	require.NotEqual(t, a.session, b.session)
+	require.Len(t, a.password, 16)
+	require.NotEqual(t, a.password, b.password)
+	require.EqualValues(t, 2, a.must(t, opPing, nil).zxid)
+	require.EqualValues(t, 3, b.must(t, opCloseSession, nil).zxid)
+}
+
+func TestResumedSessionMovesToTheNewConnection(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{InMemory: true})
+	old := connect(t, s, hello{timeout: 10000})
+	require.Zero(t, old.must(t, opCreate, packet{}.create("/mine", nil, 1)).code)
+
+	resumed := connect(t, s, hello{session: old.session, password: old.password, timeout: 6000})
+	require.Equal(t, old.session, resumed.session)
+	require.Equal(t, old.password, resumed.password)
+	require.EqualValues(t, 6000, resumed.timeout)
+	_, err := old.receive()
+	require.ErrorIs(t, err, io.EOF)
+	a := resumed.must(t, opExists, packet{}.string("/mine").bool(false))
+	require.Equal(t, old.session, a.stat().owner)
+}
+
+func TestResumeNeedsThePassword(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{InMemory: true})
+	c := connect(t, s, hello{timeout: 10000})
+	for _, wrong := range []hello{
+		{session: c.session, password: make([]byte, 16)},
+		{session: c.session, password: nil},
+		{session: c.session + 1, password: c.password},
+		{session: -1, password: c.password},
+	} {
+		refused := connect(t, s, wrong)
+		require.Zero(t, refused.session)
+		require.Zero(t, refused.timeout)
+		require.Equal(t, make([]byte, 16), refused.password)
+		_, err := refused.receive()
+		require.ErrorIs(t, err, io.EOF)
+	}
+	// The session is none the worse.
+	require.Equal(t, c.session, connect(t, s, hello{session: c.session, password: c.password}).session)
+}
+
+func TestClientsThatHaveSeenMoreAreTurnedAway(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{InMemory: true})
+	c := connect(t, s, hello{timeout: 10000})
+	require.EqualValues(t, 1, c.must(t, opPing, nil).zxid)
+	_, err := handshake(plug(t, s), hello{seen: 2, session: c.session, password: c.password})
+	require.ErrorIs(t, err, io.EOF)
+	// Its session lives on, and so does its connection.
+	require.EqualValues(t, 1, c.must(t, opPing, nil).zxid)
+	require.NotZero(t, connect(t, s, hello{seen: 1, session: c.session, password: c.password}).session)
+}
+
+func TestCloseSessionDeletesEphemeralNodesThenAnswersThenCloses(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{InMemory: true})
+	c, other := connect(t, s, hello{}), connect(t, s, hello{})
+	require.Zero(t, c.must(t, opCreate, packet{}.create("/b", nil, 1)).code)
+	require.Zero(t, c.must(t, opCreate, packet{}.create("/a", nil, 1)).code)
+	require.Zero(t, other.must(t, opGetData, packet{}.string("/a").bool(true)).code)
+
+	a := c.must(t, opCloseSession, nil)
+	require.Zero(t, a.code)
+	_, err := c.receive()
+	require.ErrorIs(t, err, io.EOF)
+	require.Equal(t, []string{"2 /a"}, other.sync(t))
+	st := other.must(t, opExists, packet{}.string("/").bool(false)).stat()
+	require.EqualValues(t, 1, st.children)
+	require.Equal(t, a.zxid, st.pzxid, "one transaction")
+	require.Zero(t, connect(t, s, hello{session: c.session, password: c.password}).session)
+}
+
+func TestExpireSessionActsAsIfTheTimeoutHadRunOut(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{InMemory: true})
+	c, other := connect(t, s, hello{}), connect(t, s, hello{})
+	require.Zero(t, c.must(t, opCreate, packet{}.create("/mine", nil, 1)).code)
+	require.Zero(t, other.must(t, opGetData, packet{}.string("/mine").bool(true)).code)
+
+	require.True(t, s.ExpireSession(c.session))
+	require.False(t, s.ExpireSession(c.session))
+	require.Equal(t, []string{"2 /mine"}, other.sync(t))
+	_, err := c.receive()
+	require.ErrorIs(t, err, io.EOF)
+	require.Zero(t, connect(t, s, hello{session: c.session, password: c.password}).session)
+}
+
+func TestExpirySparesConnectionsOfOthers(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{InMemory: true})
+	c, other := connect(t, s, hello{}), connect(t, s, hello{})
+	c.nc.Close()
+	require.True(t, s.ExpireSession(c.session))
+	require.Empty(t, other.sync(t))
+}
+
+// bubble runs f inside a synctest bubble with a server in memory.
+func bubble(t *testing.T, cfg embedded.Config, f func(t *testing.T, s *embedded.Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cfg.InMemory = true
+		f(t, start(t, cfg))
+	})
+}
+
+func TestSessionsExpireNeverEarlyAndATickLateAtMost(t *testing.T) {
+	t.Parallel()
+	for _, after := range []time.Duration{0, time.Millisecond, 999 * time.Millisecond, 1999 * time.Millisecond} {
+		bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+			time.Sleep(after) // anywhere within a tick
+			began := time.Now()
+			c := connect(t, s, hello{timeout: 6000})
+			c.nc.SetDeadline(time.Time{})
+			_, err := c.receive()
+			require.ErrorIs(t, err, io.EOF)
+			require.Greater(t, time.Since(began), 6*time.Second)
+			require.LessOrEqual(t, time.Since(began), 8*time.Second)
+			require.Zero(t, connect(t, s, hello{session: c.session, password: c.password}).session)
+		})
+	}
+}
+
+func TestAnyRequestKeepsASessionAlive(t *testing.T) {
+	t.Parallel()
+	for name, op := range map[string]int32{"ping": opPing, "read": opExists, "failing write": opDelete} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+				c := connect(t, s, hello{timeout: 4000})
+				c.nc.SetDeadline(time.Time{})
+				for range 20 {
+					time.Sleep(3900 * time.Millisecond)
+					c.must(t, op, packet{}.string("/none").int32(-1))
+				}
+			})
+		})
+	}
+}
+
+func TestASessionWithoutAConnectionExpiresAllTheSame(t *testing.T) {
+	t.Parallel()
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		c, other := connect(t, s, hello{timeout: 4000}), connect(t, s, hello{timeout: 40000})
+		require.Zero(t, c.must(t, opCreate, packet{}.create("/mine", nil, 1)).code)
+		c.nc.Close()
+		time.Sleep(3900 * time.Millisecond)
+		require.Zero(t, other.must(t, opExists, packet{}.string("/mine").bool(true)).code)
+		time.Sleep(2200 * time.Millisecond)
+		require.Equal(t, []string{"2 /mine"}, other.sync(t))
+	})
+}
+
+func TestNothingAgesWhileTheServerIsStopped(t *testing.T) {
+	t.Parallel()
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		c := connect(t, s, hello{timeout: 4000})
+		time.Sleep(3 * time.Second)
+		s.Stop()
+		time.Sleep(time.Hour)
+		require.NoError(t, s.Resume())
+		time.Sleep(3 * time.Second) // the timeout starts anew
+		c = connect(t, s, hello{timeout: 4000, session: c.session, password: c.password})
+		require.NotZero(t, c.session)
+		time.Sleep(7 * time.Second)
+		require.Zero(t, connect(t, s, hello{session: c.session, password: c.password}).session)
+	})
+}
+
+func TestConnectionsThatSayNothingAreCut(t *testing.T) {
+	t.Parallel()
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		var conns []net.Conn
+		for _, first := range []string{"", "\x00\x00", "\x00\x00\x00\x2c\x00"} {
+			nc := plug(t, s)
+			nc.SetDeadline(time.Time{})
+			_, err := nc.Write([]byte(first))
+			require.NoError(t, err)
+			conns = append(conns, nc)
+		}
+		for _, nc := range conns {
+			_, err := nc.Read(make([]byte, 1))
+			require.ErrorIs(t, err, io.EOF)
+		}
+	})
+}
+
+func TestLastAnswersAreNotWaitedForForEver(t *testing.T) {
+	t.Parallel()
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		c := connect(t, s, hello{})
+		// An answer and the event of the session's own end, more than the connection holds.
+		c.must(t, opCreate, packet{}.create("/big", make([]byte, 50_000), 0))
+		path := "/" + strings.Repeat("x", 50_000)
+		c.must(t, opCreate, packet{}.create(path, nil, 1))
+		c.must(t, opExists, packet{}.string(path).bool(true))
+		c.nc.SetDeadline(time.Time{})
+		_, err := c.nc.Write(append(
+			frame(packet{}.int32(1).int32(opGetData).string("/big").bool(false)),
+			frame(packet{}.int32(2).int32(opCloseSession))...))
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		n, err := io.Copy(io.Discard, c.nc)
+		require.NoError(t, err)
+		require.Less(t, n, int64(100_000))
+	})
+}
+
+func TestRequestsOfAnEndedSessionAreNotCarriedOut(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{InMemory: true})
+	witness := connect(t, s, hello{})
+	const burst = 500
+	for range 20 {
+		c := connect(t, s, hello{})
+		var creates packet
+		for range burst {
+			creates = append(creates, frame(packet{}.int32(1).int32(opCreate).create("/n-", nil, 3))...)
+		}
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			c.nc.Write(creates) // cut short when the session ends
+		}()
+		_, err := c.receive()
+		require.NoError(t, err)
+		require.True(t, s.ExpireSession(c.session))
+		receive(t, written)
+		_, err = io.Copy(io.Discard, c.nc)
+		require.NoError(t, err)
+		names := witness.must(t, opGetChildren, packet{}.string("/").bool(false)).strings()
+		require.Equal(t, []string{"zookeeper"}, names, "a ghost")
+	}
+}

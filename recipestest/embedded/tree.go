@@ -1,0 +1,432 @@
+package embedded
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Owners that mark a node as something other than ephemeral. A TTL node's owner
+// carries its time to live in milliseconds in the low bits.
+const (
+	ownerContainer int64 = math.MinInt64
+	ownerTTLMask   int64 = -1 << 56
+	maxTTL         int64 = 1<<40 - 1
+)
+
+// ephemeral reports whether an owner is a session.
+func ephemeral(owner int64) bool {
+	return owner != 0 && owner != ownerContainer && owner&ownerTTLMask != ownerTTLMask
+}
+
+// A node is one znode.
+type node struct {
+	path   string
+	parent *node
+	index  int // in the parent's children
+
+	data                []byte
+	acl                 []acl
+	czxid, mzxid, pzxid int64
+	ctime, mtime        int64 // in milliseconds
+	version, aversion   int32
+	creates             int32 // children ever created: the source of sequence numbers
+	owner               int64
+	children            []*node // in no order that a client may rely on
+}
+
+func (n *node) name() string { return n.path[strings.LastIndexByte(n.path, '/')+1:] }
+
+func (n *node) stat() stat {
+	s := stat{
+		czxid: n.czxid, mzxid: n.mzxid, pzxid: n.pzxid,
+		ctime: n.ctime, mtime: n.mtime,
+		version: n.version, aversion: n.aversion,
+		// Clients see creations and deletions: two per child ever created, less
+		// one for each that is still there.
+		cversion:    n.creates*2 - int32(len(n.children)),
+		dataLength:  int32(len(n.data)),
+		numChildren: int32(len(n.children)),
+	}
+	if ephemeral(n.owner) {
+		s.ephemeralOwner = n.owner
+	}
+	return s
+}
+
+// A tree holds the znodes and the watches on them. Writes come in two steps, as
+// in the real server: prepare checks a write against the state as it will be
+// after the writes prepared before it and turns it into a change that cannot
+// fail; apply carries the change out and fires the watches.
+type tree struct {
+	zxid       int64
+	nodes      map[string]*node // the root under "/" and ""
+	ephemerals map[int64]map[*node]struct{}
+	reapable   map[*node]struct{} // containers and TTL nodes
+	data       *watchTable
+	child      *watchTable
+	round      uint64 // of watch events
+}
+
+func newTree() *tree {
+	t := &tree{
+		nodes:      make(map[string]*node),
+		ephemerals: make(map[int64]map[*node]struct{}),
+		reapable:   make(map[*node]struct{}),
+		data:       newWatchTable(),
+		child:      newWatchTable(),
+	}
+	root := &node{path: "/", data: []byte{}, acl: openACL}
+	t.nodes["/"], t.nodes[""] = root, root
+	system := t.link(&node{path: "/zookeeper", data: []byte{}, acl: openACL}, root)
+	t.link(&node{path: "/zookeeper/quota", data: []byte{}, acl: openACL}, system)
+	t.link(&node{path: "/zookeeper/config", data: []byte{}, acl: readOnlyACL, aversion: -1}, system)
+	return t
+}
+
+// link puts a node into the tree.
+func (t *tree) link(n, parent *node) *node {
+	n.parent, n.index = parent, len(parent.children)
+	parent.children = append(parent.children, n)
+	t.nodes[n.path] = n
+	return n
+}
+
+// unlink takes a node out of the tree. The last sibling takes its place.
+func (t *tree) unlink(n *node) {
+	siblings := n.parent.children
+	last := siblings[len(siblings)-1]
+	siblings[n.index], last.index = last, n.index
+	siblings[len(siblings)-1] = nil
+	n.parent.children = siblings[:len(siblings)-1]
+	delete(t.nodes, n.path)
+}
+
+// createRequest is any of the five ways to ask for a new node.
+type createRequest struct {
+	op    opcode
+	path  string
+	data  []byte
+	acl   []acl
+	flags int32
+	ttl   int64 // -1 if the request has no such field
+}
+
+// What the flags of a create request mean, in the protocol's order.
+const (
+	flagsPersistent = iota
+	flagsEphemeral
+	flagsSequential
+	flagsEphemeralSequential
+	flagsContainer
+	flagsTTL
+	flagsSequentialTTL
+	flagsEnd
+)
+
+// A change is a write that has been checked and cannot fail any more.
+type change struct {
+	op      opcode // opCreate for every kind of creation
+	path    string
+	data    []byte
+	acl     []acl
+	owner   int64
+	creates int32 // of the parent, by a creation
+	version int32
+}
+
+// A record is what the checks of a write need to know of a node.
+type record struct {
+	version, creates, aversion int32
+	children                   int
+	owner                      int64
+	acl                        []acl
+}
+
+// A view is the tree as it will be when the changes prepared so far, which are
+// those of one transaction, have been applied.
+type view struct {
+	*tree
+	session int64
+	ids     []identity
+	pending map[string]*record // nil entries are nodes to be deleted; a nil map keeps nothing
+}
+
+func (v *view) record(path string) (record, bool) {
+	if path == "" {
+		path = "/"
+	}
+	if r, ok := v.pending[path]; ok {
+		if r == nil {
+			return record{}, false
+		}
+		return *r, true
+	}
+	n, ok := v.nodes[path]
+	if !ok {
+		return record{}, false
+	}
+	return record{n.version, n.creates, n.aversion, len(n.children), n.owner, n.acl}, true
+}
+
+func (v *view) expect(path string, r *record) {
+	if v.pending == nil {
+		return
+	}
+	if path == "" {
+		path = "/"
+	}
+	v.pending[path] = r
+}
+
+func (v *view) prepareCreate(r createRequest) (change, code) {
+	if r.flags < 0 || r.flags >= flagsEnd {
+		return change{}, codeBadArguments
+	}
+	ttl := r.flags == flagsTTL || r.flags == flagsSequentialTTL
+	if ttl && (r.ttl <= 0 || r.ttl > maxTTL) || !ttl && (r.ttl >= 0 || r.op == opCreateTTL) {
+		return change{}, codeBadArguments
+	}
+	parentPath, _, ok := splitPath(r.path)
+	if !ok {
+		return change{}, codeBadArguments
+	}
+	list, c := resolveACL(r.acl, v.ids)
+	if c != codeOK {
+		return change{}, c
+	}
+	parent, ok := v.record(parentPath)
+	if !ok {
+		return change{}, codeNoNode
+	}
+	if !allowed(parent.acl, permCreate, v.ids) {
+		return change{}, codeNoAuth
+	}
+	switch r.flags {
+	case flagsSequential, flagsEphemeralSequential, flagsSequentialTTL:
+		r.path = fmt.Sprintf("%s%010d", r.path, parent.creates)
+	}
+	if !validPath(r.path) {
+		return change{}, codeBadArguments
+	}
+	if _, exists := v.record(r.path); exists {
+		return change{}, codeNodeExists
+	}
+	if ephemeral(parent.owner) {
+		return change{}, codeNoChildrenForEphemerals
+	}
+
+	var owner int64
+	switch {
+	case r.op == opCreateContainer:
+		owner = ownerContainer // whatever the flags say
+	case ttl:
+		owner = ownerTTLMask | r.ttl
+	case r.flags == flagsEphemeral || r.flags == flagsEphemeralSequential:
+		owner = v.session
+	}
+	parent.creates++
+	parent.children++
+	v.expect(parentPath, &parent)
+	v.expect(r.path, &record{owner: owner, acl: list})
+	return change{
+		op: opCreate, path: r.path, data: r.data, acl: list, owner: owner, creates: parent.creates,
+	}, codeOK
+}
+
+func (v *view) prepareDelete(path string, version int32) (change, code) {
+	parentPath, _, ok := splitPath(path)
+	if !ok || systemPath(path) {
+		return change{}, codeBadArguments
+	}
+	parent, ok := v.record(parentPath)
+	if !ok {
+		return change{}, codeNoNode
+	}
+	if !allowed(parent.acl, permDelete, v.ids) {
+		return change{}, codeNoAuth
+	}
+	n, ok := v.record(path)
+	switch {
+	case !ok:
+		return change{}, codeNoNode
+	case version != -1 && version != n.version:
+		return change{}, codeBadVersion
+	case n.children > 0:
+		return change{}, codeNotEmpty
+	}
+	parent.children--
+	v.expect(parentPath, &parent)
+	v.expect(path, nil)
+	return change{op: opDelete, path: path}, codeOK
+}
+
+func (v *view) prepareSetData(path string, data []byte, version int32) (change, code) {
+	n, c := v.writable(path, permWrite)
+	if c != codeOK {
+		return change{}, c
+	}
+	if version != -1 && version != n.version {
+		return change{}, codeBadVersion
+	}
+	n.version++
+	v.expect(path, &n)
+	return change{op: opSetData, path: path, data: data, version: n.version}, codeOK
+}
+
+func (v *view) prepareSetACL(path string, list []acl, version int32) (change, code) {
+	if !validPath(path) {
+		return change{}, codeBadArguments
+	}
+	list, c := resolveACL(list, v.ids)
+	if c != codeOK {
+		return change{}, c
+	}
+	n, c := v.writable(path, permAdmin)
+	if c != codeOK {
+		return change{}, c
+	}
+	if version != -1 && version != n.aversion {
+		return change{}, codeBadVersion
+	}
+	return change{op: opSetACL, path: path, acl: list, version: n.aversion + 1}, codeOK
+}
+
+func (v *view) prepareCheck(path string, version int32) (change, code) {
+	n, c := v.writable(path, permRead)
+	if c != codeOK {
+		return change{}, c
+	}
+	if version != -1 && version != n.version {
+		return change{}, codeBadVersion
+	}
+	return change{op: opCheck, path: path}, codeOK
+}
+
+// writable returns the record of a node that a request with these permissions may name.
+func (v *view) writable(path string, perms int32) (record, code) {
+	if !validPath(path) {
+		return record{}, codeBadArguments
+	}
+	n, ok := v.record(path)
+	if !ok {
+		return record{}, codeNoNode
+	}
+	if !allowed(n.acl, perms, v.ids) {
+		return record{}, codeNoAuth
+	}
+	return n, codeOK
+}
+
+// apply carries out a change as of the tree's current zxid and returns the
+// description of the node it left.
+func (t *tree) apply(ch change, now int64) stat {
+	switch ch.op {
+	case opCreate:
+		return t.create(ch, now)
+	case opDelete:
+		t.delete(t.nodes[ch.path])
+	case opSetData:
+		n := t.nodes[ch.path]
+		n.data, n.version, n.mzxid, n.mtime = ch.data, ch.version, t.zxid, now
+		s := n.stat()
+		t.fire(t.data, n, eventDataChanged)
+		return s
+	case opSetACL:
+		n := t.nodes[ch.path]
+		n.acl, n.aversion = ch.acl, ch.version
+		return n.stat()
+	}
+	return stat{}
+}
+
+func (t *tree) create(ch change, now int64) stat {
+	parentPath, _, _ := splitPath(ch.path)
+	parent := t.nodes[parentPath]
+	// The counter never goes back, not even when it overflows: at its end it
+	// stays there, and so does the parent's pzxid.
+	if ch.creates == -1 {
+		ch.creates = parent.creates + 1
+	}
+	if ch.creates > parent.creates {
+		parent.creates, parent.pzxid = ch.creates, t.zxid
+	}
+	n := t.link(&node{
+		path: ch.path, data: ch.data, acl: ch.acl, owner: ch.owner,
+		czxid: t.zxid, mzxid: t.zxid, pzxid: t.zxid, ctime: now, mtime: now,
+	}, parent)
+	switch {
+	case ephemeral(n.owner):
+		if t.ephemerals[n.owner] == nil {
+			t.ephemerals[n.owner] = make(map[*node]struct{})
+		}
+		t.ephemerals[n.owner][n] = struct{}{}
+	case n.owner != 0:
+		t.reapable[n] = struct{}{}
+	}
+	s := n.stat()
+	t.fire(t.data, n, eventCreated)
+	t.fire(t.child, parent, eventChildrenChanged)
+	return s
+}
+
+func (t *tree) delete(n *node) {
+	t.unlink(n)
+	n.parent.pzxid = max(n.parent.pzxid, t.zxid)
+	if owned := t.ephemerals[n.owner]; owned != nil {
+		delete(owned, n)
+		if len(owned) == 0 {
+			delete(t.ephemerals, n.owner)
+		}
+	}
+	delete(t.reapable, n)
+	t.fire(t.data, n, eventDeleted)
+	t.child.fire(n.path, eventDeleted, n.acl, t.round) // who heard of it already does not hear it again
+	t.fire(t.child, n.parent, eventChildrenChanged)
+}
+
+// fire starts a new round of events.
+func (t *tree) fire(table *watchTable, n *node, event eventType) {
+	t.round++
+	table.fire(n.path, event, n.acl, t.round)
+}
+
+// endSession deletes the nodes of a session, as one transaction.
+func (t *tree) endSession(id int64) {
+	t.zxid++
+	for _, path := range t.ephemeralsOf(id) {
+		t.delete(t.nodes[path])
+	}
+}
+
+// ephemeralsOf returns the sorted paths of a session's nodes.
+func (t *tree) ephemeralsOf(id int64) []string {
+	paths := make([]string, 0, len(t.ephemerals[id]))
+	for n := range t.ephemerals[id] {
+		paths = append(paths, n.path)
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// reap deletes the containers that have lost their last child and the TTL nodes
+// that are due, each in a transaction of its own. Their parents are looked at
+// next time.
+func (t *tree) reap(now int64) {
+	var due []string
+	for n := range t.reapable {
+		if len(n.children) > 0 {
+			continue
+		}
+		if n.owner == ownerContainer && n.creates > 0 ||
+			n.owner != ownerContainer && now-n.mtime > n.owner&maxTTL {
+			due = append(due, n.path)
+		}
+	}
+	slices.Sort(due)
+	for _, path := range due {
+		t.zxid++
+		t.delete(t.nodes[path])
+	}
+}
