@@ -1,0 +1,139 @@
+package ensemble_test
+
+import (
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
+)
+
+// within fails t unless check comes true in time. It polls, on t's goroutine: what
+// a server does by itself gives no signal.
+func within(t *testing.T, d time.Duration, what string, check func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(d); !check(); time.Sleep(10 * time.Millisecond) {
+		require.True(t, time.Now().Before(deadline), "not within %v: %s", d, what)
+	}
+}
+
+// TestCluster is one test, for the start of a cluster is what takes long.
+func TestCluster(t *testing.T) {
+	const (
+		sessionTimeout = 2 * time.Second
+		syncLimit      = 10 * 500 * time.Millisecond
+	)
+	acl := zk.WorldACL(zk.PermAll)
+	cluster := ensemble.Start(t, 3)
+	require.Len(t, cluster.Members(), 3)
+	require.Len(t, cluster.Followers(), 2)
+
+	t.Run("AFollowerThatIsDelayedLags", func(t *testing.T) {
+		leader, follower := cluster.Leader(), cluster.Followers()[0]
+		writer := dial(t, leader.ConnectString(), sessionTimeout)
+		reader := dial(t, follower.ConnectString(), 10*time.Second) // waits for Sync
+		follower.Delay(time.Second)
+		defer follower.Delay(0)
+
+		_, err := writer.Create("/lag", nil, 0, acl)
+		require.NoError(t, err)
+		exists, _, err := reader.Exists("/lag")
+		require.NoError(t, err)
+		require.False(t, exists, "the commit is still on its way")
+
+		_, err = reader.Sync("/lag")
+		require.NoError(t, err)
+		exists, _, err = reader.Exists("/lag")
+		require.NoError(t, err)
+		require.True(t, exists, "Sync waits for it")
+	})
+
+	t.Run("AFollowerThatIsIsolatedServesOnWhileSessionsExpire", func(t *testing.T) {
+		leader, follower := cluster.Leader(), cluster.Followers()[0]
+		observer := dial(t, leader.ConnectString(), sessionTimeout)
+		holder := dial(t, follower.ConnectString(), sessionTimeout)
+		_, err := holder.Create("/held", nil, zk.FlagEphemeral, acl)
+		require.NoError(t, err)
+
+		begin := time.Now()
+		follower.Isolate()
+		within(t, syncLimit, "the leader expires the session", func() bool {
+			exists, _, err := observer.Exists("/held")
+			return err == nil && !exists
+		})
+		expired := time.Since(begin)
+		exists, _, err := holder.Exists("/held")
+		require.NoError(t, err)
+		require.True(t, exists, "the isolated follower does not know")
+		require.Equal(t, zk.StateHasSession, holder.State())
+		within(t, 2*syncLimit, "the follower gives its leader up", func() bool {
+			return holder.State() != zk.StateHasSession
+		})
+		t.Logf("gone for the leader after %v, for its owner after %v", expired, time.Since(begin))
+
+		begin = time.Now()
+		follower.Rejoin()
+		cluster.WaitHealthy()
+		t.Logf("rejoined after %v", time.Since(begin))
+	})
+
+	t.Run("ALeaderThatIsIsolatedIsReplaced", func(t *testing.T) {
+		begin := time.Now()
+		old := cluster.Leader()
+		old.Isolate()
+		within(t, 3*syncLimit, "the others elect a leader", func() bool { return cluster.Leader() != old })
+		t.Logf("replaced after %v", time.Since(begin))
+		old.Rejoin()
+		cluster.WaitHealthy()
+		require.NotEqual(t, old, cluster.Leader())
+	})
+
+	t.Run("AMemberThatIsPausedAcceptsAndIsMute", func(t *testing.T) {
+		follower := cluster.Followers()[0]
+		follower.Pause()
+		conn, err := net.Dial("tcp", follower.ConnectString())
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = io.WriteString(conn, "ruok")
+		require.NoError(t, err)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
+		_, err = io.ReadAll(conn)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+
+		follower.Resume()
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
+		answer, err := io.ReadAll(conn)
+		require.NoError(t, err)
+		require.Equal(t, "imok", string(answer))
+		cluster.WaitHealthy()
+	})
+
+	t.Run("ALeaderThatIsStoppedIsReplacedAndComesBack", func(t *testing.T) {
+		conn := dial(t, cluster.ConnectString(), 4*sessionTimeout)
+		_, err := conn.Create("/survives", []byte("data"), zk.FlagEphemeral, acl)
+		require.NoError(t, err)
+		session := conn.SessionID()
+
+		begin := time.Now()
+		old := cluster.Leader()
+		old.Stop()
+		require.NotEqual(t, old, cluster.Leader())
+		t.Logf("replaced after %v", time.Since(begin))
+		old.Start()
+		cluster.WaitHealthy()
+		t.Logf("healthy after %v", time.Since(begin))
+
+		begin = time.Now()
+		cluster.Restart()
+		t.Logf("restarted after %v", time.Since(begin))
+		within(t, 4*sessionTimeout, "the session survives both", func() bool {
+			data, stat, err := conn.Get("/survives")
+			return err == nil && string(data) == "data" && stat.EphemeralOwner == session
+		})
+	})
+}

@@ -1,0 +1,109 @@
+package ensemble
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// An Option adjusts the servers that [Start] starts.
+type Option func(*settings)
+
+type settings struct {
+	config    []string
+	jvmFlags  []string
+	files     map[string][]byte
+	syncLimit int
+	tls       bool
+}
+
+// WithConfig adds lines to every member's zoo.cfg. They come last and win over
+// the lines that are there anyway. In them, {dir} stands for the directory of the
+// files given to [WithFile].
+func WithConfig(lines ...string) Option {
+	return func(s *settings) { s.config = append(s.config, lines...) }
+}
+
+// WithJVMFlags adds flags to every member's java command, such as
+// -Djute.maxbuffer=65536. They are split at spaces.
+func WithJVMFlags(flags ...string) Option {
+	return func(s *settings) { s.jvmFlags = append(s.jvmFlags, flags...) }
+}
+
+// WithFile puts a file, a key store say, into every member's directory, which
+// lines of [WithConfig] call {dir}.
+func WithFile(name string, data []byte) Option {
+	return func(s *settings) { s.files[name] = data }
+}
+
+// WithSyncLimit sets after how many ticks of half a second a follower and its
+// leader give each other up. The default is 10.
+func WithSyncLimit(ticks int) Option {
+	return func(s *settings) { s.syncLimit = ticks }
+}
+
+// WithTLS has every member listen for TLS too, at [Member.SecureConnectString].
+// The server's certificate and its key, in PKCS #8, are PEM blocks in one text.
+// With clientCAs, certificates in PEM, clients need one that these have signed.
+func WithTLS(certificateAndKey, clientCAs []byte) Option {
+	return func(s *settings) {
+		s.tls = true
+		s.files["tls.pem"] = certificateAndKey
+		s.config = append(s.config,
+			"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+			"ssl.keyStore.location={dir}/tls.pem",
+			"ssl.keyStore.type=PEM",
+		)
+		if clientCAs == nil {
+			s.config = append(s.config, "ssl.clientAuth=none")
+			return
+		}
+		s.files["client-cas.pem"] = clientCAs
+		s.config = append(s.config,
+			"ssl.clientAuth=need",
+			"ssl.trustStore.location={dir}/client-cas.pem",
+			"ssl.trustStore.type=PEM",
+		)
+	}
+}
+
+func newSettings(opts []Option) *settings {
+	s := &settings{files: make(map[string][]byte), syncLimit: 10}
+	for _, opt := range opts {
+		opt(s)
+	}
+	return s
+}
+
+// spec describes one server. The peer lines name the members of its ensemble;
+// without any it stands alone.
+func (s *settings) spec(id int, at place, peers []string) serverSpec {
+	config := []string{
+		"tickTime=500", // grants sessions of 1 s to 10 s
+		"initLimit=20",
+		fmt.Sprintf("syncLimit=%d", s.syncLimit),
+		fmt.Sprintf("clientPort=%d", at.client),
+		"clientPortAddress=" + at.bind,
+		"maxClientCnxns=0",
+		"4lw.commands.whitelist=*",
+		"admin.enableServer=false",
+		"extendedTypesEnabled=true",
+		"forceSync=no",
+		"preAllocSize=1024",
+		// By default members that lost each other look again once a minute.
+		"fastleader.maxNotificationInterval=1000",
+	}
+	ports := []int{at.client, at.quorum, at.election}
+	if s.tls {
+		config = append(config, fmt.Sprintf("secureClientPort=%d", at.secure), "secureClientPortAddress="+at.bind)
+		ports = append(ports, at.secure)
+	}
+	jvmFlags := []string{"-Dznode.container.checkIntervalMs=1000"}
+	return serverSpec{
+		id:       id,
+		config:   slices.Concat(config, peers, s.config),
+		jvmFlags: slices.Concat(jvmFlags, s.jvmFlags),
+		files:    maps.Clone(s.files),
+		ports:    ports,
+	}
+}

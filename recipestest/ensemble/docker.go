@@ -1,0 +1,230 @@
+package ensemble
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/ory/dockertest/v3"
+	"github.com/ory/dockertest/v3/docker"
+)
+
+// officialImage is what runs when ZKRECIPES_IMAGE names no other image.
+const officialImage = "zookeeper:3.8.4"
+
+// A dockerEngine runs servers in containers.
+type dockerEngine struct {
+	client *docker.Client
+	socket string // of the engine
+	image  string
+}
+
+// newDocker finds a Docker engine of this machine, and the image, which it pulls
+// if need be.
+func newDocker() (*dockerEngine, error) {
+	pool, err := dockertest.NewPool("")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := pool.Client.PingWithContext(ctx); err != nil {
+		return nil, err
+	}
+	endpoint, err := url.Parse(pool.Client.Endpoint())
+	if err != nil {
+		return nil, err
+	}
+	if endpoint.Scheme != "unix" {
+		return nil, fmt.Errorf("%s is not an engine of this machine", endpoint)
+	}
+	d := &dockerEngine{
+		client: pool.Client,
+		socket: endpoint.Path,
+		image:  cmp.Or(os.Getenv("ZKRECIPES_IMAGE"), officialImage),
+	}
+	return d, d.pull()
+}
+
+// pull makes sure that the image is there.
+func (d *dockerEngine) pull() error {
+	_, err := d.client.InspectImage(d.image)
+	if !errors.Is(err, docker.ErrNoSuchImage) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	name, tag := docker.ParseRepositoryTag(d.image)
+	err = d.client.PullImage(docker.PullImageOptions{Repository: name, Tag: tag, Context: ctx}, docker.AuthConfiguration{})
+	if err != nil {
+		return fmt.Errorf("image %s: %w", d.image, err)
+	}
+	return nil
+}
+
+func (d *dockerEngine) String() string {
+	return fmt.Sprintf("a container of image %s", d.image)
+}
+
+// hostNetwork says whether containers share this machine's network. Where the
+// engine runs in a virtual machine, ports are published instead.
+func (d *dockerEngine) hostNetwork() bool { return runtime.GOOS == "linux" }
+
+func (d *dockerEngine) bind() string {
+	if d.hostNetwork() {
+		return "127.0.0.1"
+	}
+	return "0.0.0.0" // of the container
+}
+
+func (d *dockerEngine) loopback() string {
+	if d.hostNetwork() {
+		return "127.0.0.1"
+	}
+	return "host.docker.internal"
+}
+
+func (d *dockerEngine) launch(spec serverSpec) (_ *supervisor, err error) {
+	container, err := d.client.CreateContainer(d.container(spec))
+	if err != nil {
+		return nil, err
+	}
+	remove := func() error { return d.remove(container.ID) }
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, remove())
+		}
+	}()
+	conn, stream, err := d.attach(container.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.client.StartContainer(container.ID, nil); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &supervisor{
+		commands: conn,
+		answers:  bufio.NewReader(&frameReader{stream: stream}),
+		deadline: conn.SetReadDeadline,
+		log:      func() string { return d.log(container.ID) },
+		end:      func() error { return errors.Join(conn.Close(), remove()) },
+	}, nil
+}
+
+// container describes the container of a server: its standard input is what
+// keeps it alive, and it goes away by itself when it has ended.
+func (d *dockerEngine) container(spec serverSpec) docker.CreateContainerOptions {
+	config := &docker.Config{
+		Image:        d.image,
+		Entrypoint:   []string{"sh"},
+		Cmd:          spec.shellArgs(),
+		User:         "root",
+		Labels:       map[string]string{"zkrecipes": "ensemble"},
+		OpenStdin:    true,
+		StdinOnce:    true,
+		AttachStdin:  true,
+		AttachStdout: true,
+	}
+	host := &docker.HostConfig{
+		AutoRemove: true,
+		ShmSize:    1 << 30, // a limit: the data is there
+	}
+	if d.hostNetwork() {
+		host.NetworkMode = "host"
+	} else {
+		config.ExposedPorts = make(map[docker.Port]struct{})
+		host.PortBindings = make(map[docker.Port][]docker.PortBinding)
+		for _, port := range spec.ports {
+			p := docker.Port(fmt.Sprintf("%d/tcp", port))
+			config.ExposedPorts[p] = struct{}{}
+			host.PortBindings[p] = []docker.PortBinding{{HostIP: "127.0.0.1", HostPort: fmt.Sprint(port)}}
+		}
+	}
+	return docker.CreateContainerOptions{Config: config, HostConfig: host}
+}
+
+// attach connects to a container's standard input and output. The client's own
+// attach would keep three goroutines for the life of the container.
+func (d *dockerEngine) attach(id string) (_ net.Conn, _ io.Reader, err error) {
+	conn, err := net.Dial("unix", d.socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			conn.Close()
+		}
+	}()
+	req, err := http.NewRequest(http.MethodPost, "http://docker/containers/"+id+"/attach?stream=1&stdin=1&stdout=1", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", "tcp")
+	if err := req.Write(conn); err != nil {
+		return nil, nil, err
+	}
+	stream := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(stream, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols && resp.StatusCode != http.StatusOK {
+		return nil, nil, fmt.Errorf("attach: %s", resp.Status)
+	}
+	return conn, stream, nil
+}
+
+func (d *dockerEngine) log(id string) string {
+	var tail bytes.Buffer
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := d.client.Logs(docker.LogsOptions{
+		Context: ctx, Container: id, Stderr: true, ErrorStream: &tail, OutputStream: io.Discard, Tail: "40",
+	})
+	if err != nil {
+		return fmt.Sprintf("no log: %v", err)
+	}
+	return tail.String()
+}
+
+// remove kills a container and waits until it is gone. The engine may be about
+// to remove it already, because its standard input has ended.
+func (d *dockerEngine) remove(id string) error {
+	err := d.client.RemoveContainer(docker.RemoveContainerOptions{ID: id, Force: true, RemoveVolumes: true})
+	var gone *docker.NoSuchContainer
+	var refused *docker.Error
+	if errors.As(err, &gone) || errors.As(err, &refused) && refused.Status == http.StatusConflict {
+		return nil
+	}
+	return err
+}
+
+// A frameReader reads the payload of the frames in which the engine wraps what a
+// container writes: a header of eight bytes, of which the last four are the length.
+type frameReader struct {
+	stream io.Reader
+	frame  io.LimitedReader
+}
+
+func (r *frameReader) Read(p []byte) (int, error) {
+	for r.frame.N == 0 {
+		var header [8]byte
+		if _, err := io.ReadFull(r.stream, header[:]); err != nil {
+			return 0, err
+		}
+		r.frame = io.LimitedReader{R: r.stream, N: int64(binary.BigEndian.Uint32(header[4:]))}
+	}
+	return r.frame.Read(p)
+}

@@ -1,0 +1,96 @@
+package ensemble
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// localJava runs servers as processes of this machine.
+type localJava struct {
+	install string // what was found
+}
+
+// newLocalJava looks for what supervisor.sh can run, in the same order.
+func newLocalJava() (*localJava, error) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		return nil, err
+	}
+	if _, err := exec.LookPath("java"); err != nil {
+		return nil, err
+	}
+	if home := os.Getenv("ZOOKEEPER_HOME"); home != "" {
+		if script, err := exec.LookPath(filepath.Join(home, "bin", "zkServer.sh")); err == nil {
+			return &localJava{install: script}, nil
+		}
+	}
+	if script, err := exec.LookPath("zkServer.sh"); err == nil {
+		return &localJava{install: script}, nil
+	}
+	const debian = "/usr/share/java/zookeeper.jar"
+	if _, err := os.Stat(debian); err == nil {
+		return &localJava{install: debian}, nil
+	}
+	return nil, errors.New("no zkServer.sh in ZOOKEEPER_HOME/bin or on PATH, and no " + debian)
+}
+
+func (j *localJava) String() string   { return fmt.Sprintf("a local process of %s", j.install) }
+func (j *localJava) bind() string     { return "127.0.0.1" }
+func (j *localJava) loopback() string { return "127.0.0.1" }
+
+func (j *localJava) launch(spec serverSpec) (_ *supervisor, err error) {
+	// A file takes the log without a goroutine to read it, and as it has no
+	// name, nobody needs to remove it.
+	log, err := os.CreateTemp("", "zkrecipes-*.log")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, log.Close())
+		}
+	}()
+	if err := os.Remove(log.Name()); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("sh", spec.shellArgs()...)
+	cmd.Stderr = log
+	commands, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	answers, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &supervisor{
+		commands: commands,
+		answers:  bufio.NewReader(answers),
+		deadline: answers.(*os.File).SetReadDeadline,
+		log:      func() string { return tailOf(log) },
+		end: func() error {
+			return errors.Join(commands.Close(), cmd.Wait(), log.Close())
+		},
+	}, nil
+}
+
+// tailOf returns the last few kilobytes of f.
+func tailOf(f *os.File) string {
+	const most = 8 << 10
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Sprintf("no log: %v", err)
+	}
+	tail, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-most), most))
+	if err != nil {
+		return fmt.Sprintf("no log: %v", err)
+	}
+	return string(tail)
+}

@@ -1,0 +1,68 @@
+package ensemble_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
+)
+
+// dial connects a plain client, without any part of this module, and waits until
+// it has a session. It dials by the first dialer, if there is one.
+func dial(t *testing.T, connectString string, timeout time.Duration, dialer ...zk.Dialer) *zk.Conn {
+	t.Helper()
+	dialer = append(dialer, net.DialTimeout)
+	conn, events, err := zk.Connect(strings.Split(connectString, ","), timeout,
+		zk.WithLogger(silent{}), zk.WithDialer(dialer[0]))
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	deadline := time.After(30 * time.Second)
+	for {
+		select {
+		case event := <-events:
+			if event.State == zk.StateHasSession {
+				return conn
+			}
+		case <-deadline:
+			require.Fail(t, "no session", "at %s", connectString)
+		}
+	}
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+func TestRealServesEveryKindOfNode(t *testing.T) {
+	conn := dial(t, ensemble.Real(t).ConnectString(), 3*time.Second)
+	acl := zk.WorldACL(zk.PermAll)
+
+	_, err := conn.Create("/served", []byte("data"), 0, acl)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Delete("/served", -1) })
+	data, _, err := conn.Get("/served")
+	require.NoError(t, err)
+	require.Equal(t, "data", string(data))
+
+	_, err = conn.CreateTTL("/served/for-a-while", nil, zk.FlagTTL, acl, 100*time.Millisecond)
+	require.NoError(t, err, "TTL nodes need extendedTypesEnabled")
+
+	_, err = conn.CreateContainer("/served/container", nil, zk.FlagContainer, acl)
+	require.NoError(t, err)
+	_, err = conn.Create("/served/container/child", nil, zk.FlagEphemeral, acl)
+	require.NoError(t, err)
+	require.NoError(t, conn.Delete("/served/container/child", -1))
+	require.Eventually(t, func() bool {
+		children, _, err := conn.Children("/served")
+		return err == nil && len(children) == 0
+	}, 10*time.Second, 50*time.Millisecond, "the server removes containers and TTL nodes within seconds")
+}
+
+func TestRealIsSharedByTheTestsOfAProcess(t *testing.T) {
+	require.Equal(t, ensemble.Real(t).ConnectString(), ensemble.Real(t).ConnectString())
+}

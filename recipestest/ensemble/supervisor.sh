@@ -1,0 +1,69 @@
+#!/bin/sh
+#
+# Runs one ZooKeeper server, in a container or on this machine, for as long as
+# standard input stays open: when the process at the other end dies, however it
+# dies, the server ends and its data goes with it.
+#
+#   sh -c "$(cat supervisor.sh)" supervisor ZOO_CFG MYID JVM_FLAGS [NAME BASE64]...
+#
+# Commands come one per line on standard input (start, kill, pause, resume); each
+# is answered by a line on standard output. Standard error is the server's log.
+# In ZOO_CFG, {dir} stands for the server's directory, where the named files are.
+
+# Ctrl-C goes to the whole process group, and the data would stay.
+trap '' HUP INT TERM
+
+parent=${TMPDIR:-/tmp}
+if [ -w /dev/shm ]; then parent=/dev/shm; fi
+dir=$(mktemp -d "$parent/zkrecipes.XXXXXX") || exit 1
+
+mkdir "$dir/data"
+printf '%s\ndataDir=%s/data\n' "$1" "$dir" | sed "s|{dir}|$dir|g" >"$dir/zoo.cfg"
+printf '%s\n' "$2" >"$dir/data/myid"
+flags="-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 $3"
+shift 3
+while [ $# -gt 1 ]; do
+	printf '%s' "$2" | base64 -d >"$dir/$1"
+	shift 2
+done
+
+run() {
+	export JMXDISABLE=true SERVER_JVMFLAGS="$flags" ZOO_LOG_DIR="$dir"
+	if [ -x "${ZOOKEEPER_HOME:-}/bin/zkServer.sh" ]; then
+		exec "$ZOOKEEPER_HOME/bin/zkServer.sh" start-foreground "$dir/zoo.cfg"
+	elif command -v zkServer.sh >/dev/null; then
+		exec zkServer.sh start-foreground "$dir/zoo.cfg"
+	else
+		# Debian's packages. Of the loggers there one has to come first.
+		# shellcheck disable=SC2086 # the flags are several words
+		exec java $flags -Dorg.slf4j.simpleLogger.showDateTime=true \
+			-cp '/etc/zookeeper/conf:/usr/share/java/slf4j-simple.jar:/usr/share/java/*' \
+			org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zoo.cfg"
+	fi
+}
+
+server=
+end() {
+	if [ -n "$server" ]; then
+		kill -KILL "$server" && wait "$server"
+		server=
+	fi 2>/dev/null
+}
+
+while read -r command; do
+	case $command in
+	start)
+		if [ -z "$server" ]; then
+			run </dev/null >&2 &
+			server=$!
+		fi
+		;;
+	kill) end ;;
+	pause) kill -STOP "$server" ;;
+	resume) kill -CONT "$server" ;;
+	esac
+	echo "$command"
+done
+
+end
+rm -rf "$dir"

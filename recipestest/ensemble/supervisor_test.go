@@ -1,0 +1,82 @@
+package ensemble
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// startsServerAndHangs makes a child process of this test binary do just that.
+const startsServerAndHangs = "ZKRECIPES_TEST_CHILD"
+
+func TestServerEndsWithAProcessThatIsKilled(t *testing.T) {
+	if os.Getenv(startsServerAndHangs) == "1" {
+		server, err := sharedServer()
+		if err != nil {
+			fmt.Println("error:", err)
+			return
+		}
+		fmt.Println("address:", server.addr)
+		select {}
+	}
+	if _, err := findLauncher(); err != nil {
+		unavailable(t, err)
+	}
+	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	child.Env = append(os.Environ(), startsServerAndHangs+"=1")
+	child.Stderr = os.Stderr
+	stdout, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	t.Cleanup(func() { _ = child.Process.Kill() })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "address: ")
+	require.True(t, ok, line)
+	_, err = askReport(addr)
+	require.NoError(t, err)
+
+	require.NoError(t, child.Process.Kill())
+	require.Error(t, child.Wait())
+	require.NoError(t, poll(t.Context(), func() error {
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			return nil
+		}
+		return errors.Join(errors.New("still there"), conn.Close())
+	}))
+}
+
+func TestSharedServerCostsNoGoroutine(t *testing.T) {
+	_, err := sharedServer()
+	if errors.Is(err, errUnavailable) {
+		unavailable(t, err)
+	}
+	require.NoError(t, err)
+	goleak.VerifyNone(t)
+}
+
+func TestServerThatCannotStartIsReportedWithItsLog(t *testing.T) {
+	launcher, err := findLauncher()
+	if err != nil {
+		unavailable(t, err)
+	}
+	s, err := launchServer(launcher, serverSpec{id: 1, config: []string{"clientPort=nonsense"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.end()) })
+	require.NoError(t, poll(t.Context(), func() error {
+		if !strings.Contains(s.log(), "nonsense") {
+			return errors.New(s.log())
+		}
+		return nil
+	}))
+}
