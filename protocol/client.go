@@ -1,0 +1,376 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+)
+
+// closeTime bounds Close.
+const closeTime = 2 * time.Second
+
+// sendBuffer is as long as the longest frame that a server with the default jute.maxbuffer takes. What is longer
+// fails in zk.Conn, instead of at the server, which cuts the connection of everybody.
+const sendBuffer = 4 + 1<<20 - 1
+
+// A Client is a connection to an ensemble that lasts: it opens a new [Session] whenever one has ended. All recipes
+// take one. It is safe for concurrent use.
+type Client struct {
+	*sessions // shared by all the views that With makes
+
+	acl        []zk.ACL
+	newBackOff func() backoff.BackOff
+	log        *slog.Logger
+	observer   Observer
+	err        error // a bad option of With, which the first operation reports
+}
+
+// sessions is the part of a client that its views have in common.
+type sessions struct {
+	servers   []string
+	chroot    string
+	timeout   time.Duration
+	dial      func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error)
+	auth      []credential
+	listeners []func(State)
+
+	events  dispatcher
+	closing context.Context // done when Close begins
+	close   context.CancelCauseFunc
+	work    context.Context // done when what is in the background has to stop
+	stop    context.CancelFunc
+	ended   chan struct{} // closed when Close has ended
+	endErr  error         // what Close returns; set before ended is closed
+
+	mu      sync.Mutex // protects what follows; nothing blocks while it is held
+	current *Session   // nil while there is none
+	dialing *Session   // the one that is to become current
+	changed chan struct{}
+	failed  error // why there is no session and never will be one
+	state   State
+	stopped bool // no goroutine may be started any more
+	running sync.WaitGroup
+
+	unburied error // lost sessions that could not be closed before the end
+}
+
+// Connect opens a session with the ensemble that the connect string names, such as
+// "zk1:2181,zk2:2181,zk3:2181/app", where the part after the slash is a chroot that all paths are below.
+//
+// It blocks until there is a session or ctx ends; then, or for a bad connect string, a bad option or a credential
+// that is refused, it returns an error, which includes what the last attempt died of. ctx bounds Connect alone:
+// the client lives until [Client.Close].
+func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (*Client, error) {
+	c := &Client{
+		sessions: &sessions{
+			timeout: 10 * time.Second,
+			dial:    dialNet,
+			changed: make(chan struct{}),
+			ended:   make(chan struct{}),
+		},
+		acl:        zk.WorldACL(zk.PermAll),
+		newBackOff: defaultBackOff,
+		log:        slog.New(slog.DiscardHandler),
+		observer:   nobody{},
+	}
+	var err error
+	if c.servers, c.chroot, err = parseConnectString(connectString); err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	for _, o := range opts {
+		if o == nil {
+			return nil, errors.New("connect: nil option")
+		}
+		if err := o.applyConnect(c); err != nil {
+			return nil, fmt.Errorf("connect: %w", err)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("connect: %w", contextError(ctx))
+	}
+	c.closing, c.close = context.WithCancelCause(context.Background())
+	c.work, c.stop = context.WithCancel(context.Background())
+	c.spawn(c.run)
+	if _, err := c.Session(ctx); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("connect to %s: %w", connectString, err)
+	}
+	return c, nil
+}
+
+// With returns a client that shares this one's sessions and differs by the options. Closing either closes both.
+// It does no I/O. A bad option is reported by the first operation.
+func (c *Client) With(opts ...Option) *Client {
+	view := *c
+	for _, o := range opts {
+		if o == nil {
+			view.err = errors.Join(view.err, errors.New("nil option"))
+		} else if err := o.apply(&view); err != nil {
+			view.err = errors.Join(view.err, err)
+		}
+	}
+	return &view
+}
+
+// Session returns the current session. It blocks until there is one, ctx ends or the client is closed, in which
+// case it returns [ErrClosed].
+func (c *Client) Session(ctx context.Context) (*Session, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	for {
+		if ctx.Err() != nil {
+			return nil, contextError(ctx)
+		}
+		c.mu.Lock()
+		s, changed, failed := c.current, c.changed, c.failed
+		c.mu.Unlock()
+		switch {
+		case c.closing.Err() != nil:
+			return nil, ErrClosed
+		case failed != nil:
+			return nil, failed
+		case s != nil && s.Err() == nil:
+			return s, nil
+		}
+		select {
+		case <-changed:
+		case <-c.closing.Done():
+		case <-ctx.Done():
+			return nil, c.noSession(ctx)
+		}
+	}
+}
+
+// noSession is the error of somebody who waited for a session in vain.
+func (c *Client) noSession(ctx context.Context) error {
+	c.mu.Lock()
+	s := c.dialing
+	c.mu.Unlock()
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.lastFail != nil {
+			return fmt.Errorf("%w: no session: %w", contextError(ctx), s.lastFail)
+		}
+	}
+	return fmt.Errorf("%w: no session", contextError(ctx))
+}
+
+// Close ends the session, which deletes its ephemeral nodes, and waits for the client's goroutines. What was held
+// is lost, and everybody who waits gets [ErrClosed] at once. It returns after two seconds at most, however the
+// network is, with an error if the session could not be closed; its nodes then stay until the server expires it.
+// A call of a state listener or an observer that is under way is not waited for. Close may be called again, from
+// anywhere, and returns the same.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	first := !c.stopped
+	c.stopped = true
+	c.close(ErrClosed)
+	s, dialing := c.current, c.dialing
+	c.mu.Unlock()
+	if !first {
+		<-c.ended
+		return c.endErr
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	context.AfterFunc(ctx, c.stop)
+	if dialing != nil {
+		dialing.finish(ErrClosed)
+	}
+	if s != nil {
+		s.finish(fmt.Errorf("%w: %w", ErrLost, ErrClosed))
+		c.endErr = s.dispose(ctx)
+	}
+	joined := make(chan struct{})
+	go func() { c.running.Wait(); close(joined) }()
+	select {
+	case <-joined:
+	case <-ctx.Done(): // somebody's dialer does not return
+	}
+	c.mu.Lock()
+	c.endErr = errors.Join(c.endErr, c.unburied)
+	c.setState(Closed)
+	c.mu.Unlock()
+	c.stop()
+	c.events.drain(ctx)
+	close(c.ended)
+	return c.endErr
+}
+
+// spawn runs f in a goroutine that Close waits for. It does nothing, and says so, once Close has begun.
+func (c *Client) spawn(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return false
+	}
+	c.running.Go(f)
+	return true
+}
+
+// run opens sessions, one after the other.
+func (c *Client) run() {
+	for short := 0; c.closing.Err() == nil; short++ {
+		// A session that ends as soon as it has begun must not make us spin.
+		select {
+		case <-time.After(redialAfter(short, 1)):
+		case <-c.closing.Done():
+			return
+		}
+		s := newSession(c)
+		if err := c.open(s); err != nil {
+			s.finish(err)
+			s.dispose(c.work)
+			if errors.Is(err, zk.ErrAuthFailed) {
+				c.fail(err)
+				return
+			}
+			continue
+		}
+		began := time.Now()
+		s.keep()
+		if time.Since(began) > s.Timeout() {
+			short = 0
+		}
+		if !c.retire(s) {
+			return
+		}
+	}
+}
+
+// open makes s the current session as soon as the ensemble grants it.
+func (c *Client) open(s *Session) error {
+	way := &dialler{session: s, servers: shuffled(c.servers)}
+	conn, events, err := zk.Connect(way.servers, c.timeout,
+		zk.WithDialer(way.dial),
+		zk.WithHostProvider(way),
+		zk.WithEventCallback(s.watches.notify),
+		zk.WithMaxConnBufferSize(sendBuffer),
+		zk.WithLogger(logger{s}),
+		zk.WithLogInfo(false))
+	if err != nil {
+		return err
+	}
+	s.conn, s.events = conn, events
+	c.mu.Lock()
+	c.dialing = s
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.dialing = nil
+		c.mu.Unlock()
+	}()
+
+	select {
+	case <-s.began:
+	case <-s.Done():
+		return context.Cause(s.life)
+	case <-c.closing.Done():
+		return ErrClosed
+	}
+	if err := c.authenticate(s); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return ErrClosed
+	}
+	c.current = s
+	c.announce()
+	c.setState(Connected)
+	c.reviewLocked(s)
+	return nil
+}
+
+// fail tells those who wait for a session that there never will be one.
+func (c *Client) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = err
+	c.announce()
+}
+
+// authenticate sends the credentials, which zk.Conn then repeats on every connection of the session.
+func (c *Client) authenticate(s *Session) error {
+	for _, a := range c.auth {
+		_, err := Do(s.life, s, func(conn *zk.Conn) (struct{}, error) {
+			return struct{}{}, conn.AddAuth(a.scheme, a.auth)
+		})
+		if err != nil {
+			return fmt.Errorf("auth %s: %w", a.scheme, err)
+		}
+	}
+	return nil
+}
+
+// retire takes a session that is over out of use, and sees to it that nothing of it stays. It returns false if
+// Close does that.
+func (c *Client) retire(s *Session) bool {
+	c.mu.Lock()
+	mine := !c.stopped
+	if mine {
+		c.current = nil
+		c.announce()
+		c.setState(Lost)
+	}
+	c.mu.Unlock()
+	if !mine {
+		return false
+	}
+	c.log.Warn("session lost", "session", s.ID(), "error", s.Err())
+	dispose := func() {
+		if err := s.dispose(c.work); err != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.unburied = errors.Join(c.unburied, err)
+		}
+	}
+	if !c.spawn(dispose) {
+		dispose()
+	}
+	return true
+}
+
+// announce tells those who wait for a session to look again. The caller holds mu.
+func (c *Client) announce() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// review looks what has become of the connection of the current session.
+func (c *Client) review(s *Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reviewLocked(s)
+}
+
+func (c *Client) reviewLocked(s *Session) {
+	s.mu.Lock()
+	connected, over := s.wire != nil, s.err != nil
+	s.mu.Unlock()
+	switch {
+	case c.current != s || over:
+	case connected:
+		c.setState(Connected)
+	default:
+		c.setState(Suspended)
+	}
+}
+
+func shuffled(servers []string) []string {
+	servers = slices.Clone(servers)
+	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
+	return servers
+}

@@ -1,0 +1,436 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// noNetwork fails the test if anybody dials.
+func noNetwork(t *testing.T) protocol.ConnectOption {
+	return protocol.WithDialer(func(string, string, time.Duration) (net.Conn, error) {
+		t.Error("dialed")
+		return nil, errors.New("no network")
+	})
+}
+
+func TestBadArgumentsOfConnectAreErrorsBeforeAnyIO(t *testing.T) {
+	t.Parallel()
+	for _, connectString := range []string{"", ",", "zk,", "zk:0", "zk:99999", "zk/a//b", "zk/../a", "zk/a\x00"} {
+		_, err := protocol.Connect(t.Context(), connectString, noNetwork(t))
+		require.Error(t, err, "%q", connectString)
+	}
+	for name, o := range map[string]protocol.ConnectOption{
+		"nil":               nil,
+		"no timeout":        protocol.WithSessionTimeout(0),
+		"short timeout":     protocol.WithSessionTimeout(time.Microsecond),
+		"negative timeout":  protocol.WithSessionTimeout(-time.Second),
+		"long timeout":      protocol.WithSessionTimeout(1 << 62),
+		"nil dialer":        protocol.WithDialer(nil),
+		"no scheme":         protocol.WithAuth("", []byte("user:password")),
+		"nil listener":      protocol.WithStateListener(nil),
+		"empty ACL":         protocol.WithACL(nil),
+		"nil back-off":      protocol.WithBackOff(nil),
+		"nil logger":        protocol.WithLogger(nil),
+		"nil observer":      protocol.WithObserver(nil),
+		"several, one nil":  protocol.WithLogger(nil),
+		"nil logger option": protocol.Option(nil),
+	} {
+		_, err := protocol.Connect(t.Context(), "zk", noNetwork(t), o)
+		require.Error(t, err, name)
+	}
+}
+
+func TestConnectDoesNothingForAContextThatHasEnded(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("never mind"))
+	_, err := protocol.Connect(ctx, "zk", noNetwork(t))
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "never mind")
+}
+
+func TestConnectBlocksUntilItsContextEndsWhereNothingListens(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		link.Cut()
+		begin := time.Now()
+		_, err := protocol.Connect(within(t, 5*time.Second), srv.ConnectString(), protocol.WithDialer(link.Dial))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		require.ErrorContains(t, err, srv.ConnectString())
+		require.InDelta(t, 5, time.Since(begin).Seconds(), 0.1)
+		require.Empty(t, ourGoroutines())
+	})
+}
+
+func TestConnectKeepsItsDeadlineAtASilentServer(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		link.Stall()
+		for _, timeout := range []time.Duration{time.Second, 40 * time.Second} {
+			begin := time.Now()
+			_, err := protocol.Connect(within(t, 500*time.Millisecond), srv.ConnectString(),
+				protocol.WithDialer(link.Dial), protocol.WithSessionTimeout(timeout))
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.InDelta(t, 0.5, time.Since(begin).Seconds(), 0.1)
+		}
+	})
+}
+
+func TestConnectSucceedsAsSoonAsThereIsAServer(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		for _, fault := range []func(*recipestest.Link){(*recipestest.Link).Cut, (*recipestest.Link).Stall} {
+			link := srv.Link(t)
+			fault(link)
+			time.AfterFunc(15*time.Second, link.Heal)
+			begin := time.Now()
+			connect(t, srv.ConnectString(), protocol.WithDialer(link.Dial))
+			require.Less(t, time.Since(begin), 19*time.Second)
+		}
+	})
+}
+
+func TestConnectTriesEveryServer(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		mute, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer mute.Close()
+		servers := "127.0.0.1:1," + mute.Addr().String() + "," + srv.ConnectString()
+		for range 3 {
+			session(t, connect(t, servers, protocol.WithDialer(srv.Dial), protocol.WithSessionTimeout(3*time.Second)))
+		}
+	})
+}
+
+func TestGrantedTimeoutIsTheServers(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		for asked, granted := range map[time.Duration]time.Duration{
+			time.Millisecond: time.Second,
+			3 * time.Second:  3 * time.Second,
+			time.Hour:        10 * time.Second,
+		} {
+			c := srv.Client(t, protocol.WithSessionTimeout(asked))
+			require.Equal(t, granted, session(t, c).Timeout())
+		}
+	})
+}
+
+func TestChrootIsInFrontOfPathsAndMadeOnDemand(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		c := connect(t, srv.ConnectString()+root+"/app/x", protocol.WithDialer(srv.Dial))
+		s := session(t, c)
+		require.True(t, strings.HasSuffix(s.Path("/a"), root+"/app/x/a"))
+		require.Equal(t, s.Path("/a"), s.Path("/")+"/a")
+
+		other := srv.Client(t)
+		require.False(t, exists(t, other, root), "Connect creates nothing")
+		created, err := s.EnsurePath(lasting(t), "/a/b")
+		require.NoError(t, err)
+		require.True(t, created)
+		created, err = s.EnsurePath(lasting(t), "/a/b")
+		require.NoError(t, err)
+		require.False(t, created)
+		require.True(t, exists(t, other, root+"/app/x/a/b"))
+		created, err = s.EnsurePath(lasting(t), "/")
+		require.NoError(t, err)
+		require.False(t, created)
+
+		g := hold(t, c, "/lock")
+		require.True(t, exists(t, other, root+"/app/x/lock/"+g.Node()))
+		require.NoError(t, protocol.Release(lasting(t), g))
+	})
+}
+
+func TestWithoutAChrootPathsStayAsTheyAre(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		s := session(t, srv.Client(t))
+		require.Equal(t, "/", s.Path("/"))
+		require.Equal(t, "/a/b", s.Path("/a/b"))
+	})
+}
+
+func TestEnsurePathMakesWhatVanishesMeanwhile(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		s, root := session(t, srv.Client(t)), srv.Root(t)
+		vandal := session(t, srv.Client(t))
+		stop := make(chan struct{})
+		done := later(func() error {
+			for {
+				select {
+				case <-stop:
+					return nil
+				default:
+					vandal.Conn().Delete(vandal.Path(root+"/a"), -1)
+					vandal.Conn().Delete(vandal.Path(root), -1)
+				}
+			}
+		})
+		for range 50 {
+			_, err := s.EnsurePath(lasting(t), root+"/a/b")
+			require.NoError(t, err)
+			if err := s.Conn().Delete(s.Path(root+"/a/b"), -1); !errors.Is(err, zk.ErrNoNode) {
+				require.NoError(t, err)
+			}
+		}
+		close(stop)
+		require.NoError(t, wait(t, done))
+	})
+}
+
+var (
+	alice     = protocol.WithAuth("digest", []byte("alice:secret"))
+	aliceOnly = protocol.WithACL(zk.DigestACL(zk.PermAll, "alice", "secret"))
+)
+
+func TestCredentialsAndACLsOutliveConnectionsAndSessions(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root := srv.Link(t), srv.Root(t)
+		c, stranger := link.Client(t, alice, aliceOnly), session(t, srv.Client(t))
+		first := session(t, c)
+		_, err := first.EnsurePath(lasting(t), root+"/own")
+		require.NoError(t, err)
+		requireOurs := func() {
+			t.Helper()
+			s := session(t, c)
+			_, err := protocol.Do(lasting(t), s, func(conn *zk.Conn) (*zk.Stat, error) {
+				return conn.Set(s.Path(root+"/own"), []byte("mine"), -1)
+			})
+			require.NoError(t, err)
+			_, _, err = stranger.Conn().Get(stranger.Path(root + "/own"))
+			require.ErrorIs(t, err, zk.ErrNoAuth)
+		}
+		requireOurs()
+		for range 3 {
+			again := link.Answered(recipestest.OpConnect, link.Count(recipestest.OpConnect)+1)
+			link.Cut()
+			link.Heal()
+			wait(t, again)
+			requireOurs()
+		}
+		require.Equal(t, first, session(t, c))
+		srv.ExpireSession(first.ID())
+		wait(t, first.Done())
+		requireOurs()
+		s := session(t, c)
+		require.NotEqual(t, first.ID(), s.ID())
+		require.NoError(t, s.Conn().Delete(s.Path(root+"/own"), -1), "which nobody else may")
+	})
+}
+
+func TestRefusedCredentialFailsConnect(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		_, err := protocol.Connect(lasting(t), srv.ConnectString(), protocol.WithDialer(srv.Dial), alice,
+			protocol.WithAuth("no-such-scheme", []byte("secret")))
+		require.ErrorIs(t, err, zk.ErrAuthFailed)
+		require.ErrorContains(t, err, "no-such-scheme")
+		require.NotContains(t, err.Error(), "secret")
+	})
+}
+
+// TestCredentialsAreSentAgainOverAConnectionThatFailsToWrite is what blocks zk.Conn for ever, if it gets to see it.
+func TestCredentialsAreSentAgainOverAConnectionThatFailsToWrite(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		for failing := 1; failing <= 4; failing++ {
+			var dials atomic.Int32
+			c := srv.Client(t, alice, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+				conn, err := srv.Dial(network, address, timeout)
+				if n := dials.Add(1); n > 1 && n < 5 {
+					conn = &failingConn{Conn: conn, writes: failing}
+				}
+				return conn, err
+			}))
+			s := session(t, c)
+			for range 3 {
+				srv.Embedded().DropConnections()
+				require.False(t, exists(t, c, "/nothing"))
+			}
+			require.Equal(t, s, session(t, c))
+		}
+	})
+}
+
+// A failingConn fails to write after some writes.
+type failingConn struct {
+	net.Conn
+	writes int
+}
+
+func (c *failingConn) Write(b []byte) (int, error) {
+	if c.writes--; c.writes < 0 {
+		return 0, errors.New("injected")
+	}
+	return c.Conn.Write(b)
+}
+
+func TestACutKeepsTheSessionAndWhatItHolds(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root, seen := srv.Link(t), srv.Root(t), make(states, 9)
+		c := link.Client(t, seen.option())
+		s := session(t, c)
+		g := hold(t, c, root)
+		seen.require(t, protocol.Connected)
+		for range 5 {
+			link.Cut()
+			seen.require(t, protocol.Suspended)
+			require.NoError(t, s.Err())
+			require.NoError(t, g.Err())
+			link.Heal()
+			seen.require(t, protocol.Connected)
+		}
+		require.Equal(t, s, session(t, c))
+		require.NoError(t, g.Err())
+		require.True(t, exists(t, c, root+"/"+g.Node()))
+		require.NoError(t, protocol.Release(lasting(t), g))
+	})
+}
+
+func TestListenersAreToldOfEveryStateInOrder(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		one, two := make(states, 9), make(states, 9)
+		c := srv.Client(t, one.option(), two.option())
+		s := session(t, c)
+		srv.ExpireSession(s.ID())
+		wait(t, s.Done())
+		session(t, c)
+		for _, seen := range []states{one, two} {
+			seen.require(t, protocol.Connected, protocol.Suspended, protocol.Lost, protocol.Connected)
+		}
+		require.NoError(t, c.Close())
+		one.require(t, protocol.Closed)
+		two.require(t, protocol.Closed)
+		require.Empty(t, one)
+	})
+}
+
+func TestListenerMayCallTheClientAndCloseIt(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		var c *protocol.Client
+		begun, closed, last := make(chan struct{}), make(chan error, 1), make(chan error, 1)
+		c = srv.Client(t, protocol.WithStateListener(func(state protocol.State) {
+			switch state {
+			case protocol.Connected:
+				<-begun // c is set
+				s, err := c.Session(context.Background())
+				if err == nil {
+					_, err = protocol.Do(context.Background(), s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
+				}
+				closed <- errors.Join(err, c.Close())
+			case protocol.Closed:
+				last <- c.Close()
+			}
+		}))
+		close(begun)
+		require.NoError(t, wait(t, closed))
+		require.NoError(t, wait(t, last))
+	})
+}
+
+func TestExpiryIsTheEndOfASessionAndNothingOfItActsInTheNext(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root := srv.Link(t), srv.Root(t)
+		c := link.Client(t)
+		old := session(t, c)
+		g := hold(t, c, root)
+		link.Cut()
+		requireSoon(t, func() bool { return old.Conn().State() != zk.StateHasSession }, "suspended")
+
+		// More than zk.Conn queues, and both ways to ask for something.
+		var calls sync.WaitGroup
+		errs := make(chan error, 40)
+		for i := range 20 {
+			node := root + "/zombie" + string(rune('a'+i))
+			calls.Go(func() { _, err := create(old, node, zk.FlagEphemeral)(old.Conn()); errs <- err })
+			calls.Go(func() {
+				_, err := protocol.Do(context.Background(), old, create(old, node, zk.FlagEphemeral))
+				errs <- err
+			})
+		}
+		srv.ExpireSession(old.ID())
+		link.Heal()
+		wait(t, old.Done())
+		calls.Wait()
+		close(errs)
+		for err := range errs {
+			require.Error(t, err)
+		}
+		require.ErrorIs(t, old.Err(), protocol.ErrLost)
+		require.ErrorIs(t, g.Err(), protocol.ErrLost)
+		_, err := protocol.Do(t.Context(), old, func(*zk.Conn) (int, error) { t.Error("called"); return 0, nil })
+		require.ErrorIs(t, err, protocol.ErrLost)
+
+		next := session(t, c)
+		require.NotEqual(t, old.ID(), next.ID())
+		children, _, err := next.Conn().Children(next.Path(root))
+		if !errors.Is(err, zk.ErrNoNode) { // an empty container may be gone
+			require.NoError(t, err)
+		}
+		require.Empty(t, children)
+		require.NoError(t, next.Err())
+	})
+}
+
+func TestDeadlineMovesOnWhileTheServerIsHeardOf(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root := srv.Link(t), srv.Root(t)
+		c := link.Client(t)
+		s := session(t, c)
+		for range 30 {
+			time.Sleep(time.Second)
+			require.Greater(t, time.Until(s.Deadline()), s.Timeout()/2, "nothing is held")
+		}
+		g := hold(t, c, root)
+		require.Greater(t, time.Until(s.Deadline()), s.Timeout()/4, "the last ping may be a third old, and a third not reported")
+		time.Sleep(s.Timeout() / 2)
+		for range 300 {
+			time.Sleep(100 * time.Millisecond)
+			require.Greater(t, time.Until(s.Deadline()), s.Timeout()*5/12)
+			require.LessOrEqual(t, time.Until(s.Deadline()), s.Timeout()*2/3)
+		}
+		require.NoError(t, protocol.Release(lasting(t), g))
+	})
+}
+
+func TestWithSharesTheSessionsAndTheirEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c := srv.Client(t)
+		view := c.With(protocol.WithACL(zk.WorldACL(zk.PermRead)), protocol.WithLogger(slog.New(slog.DiscardHandler)),
+			protocol.WithBackOff(func() backoff.BackOff { return backoff.NewConstantBackOff(time.Second) }))
+		require.Same(t, session(t, c), session(t, view))
+		require.NoError(t, view.Close())
+		_, err := c.Session(t.Context())
+		require.ErrorIs(t, err, protocol.ErrClosed)
+	})
+}
+
+func TestBadOptionOfWithIsReportedByTheFirstOperation(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, root := srv.Client(t), srv.Root(t)
+		for _, o := range []protocol.Option{nil, protocol.WithACL(nil), protocol.WithBackOff(nil), protocol.WithLogger(nil), protocol.WithObserver(nil)} {
+			bad := c.With(o)
+			_, err := bad.Session(t.Context())
+			require.Error(t, err)
+			_, err = line(bad, root).Enter(t.Context(), bid)
+			require.Error(t, err)
+			_, err = line(bad, root).Standings(t.Context())
+			require.Error(t, err)
+			require.Error(t, line(bad, root).Break(t.Context(), "lock-0000000001"))
+		}
+		require.NoError(t, protocol.Release(lasting(t), hold(t, c, root)), "the client itself is sound")
+	})
+}

@@ -1,0 +1,132 @@
+package protocol
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// dialler is a session's way to the servers: zk.Conn asks it for the next address as a [zk.HostProvider], and for
+// a connection as a [zk.Dialer]. It tries the servers in turn, resolves their names anew each time, waits
+// longer after each round that failed, and leads nowhere any more once the session is over.
+type dialler struct {
+	session *Session
+	servers []string
+	next    int
+}
+
+func (d *dialler) Init([]string) error { return nil }
+func (d *dialler) Len() int            { return len(d.servers) }
+func (d *dialler) Connected()          {}
+
+// Next never tells zk.Conn that all servers were tried: it would sleep for a second then.
+func (d *dialler) Next() (server string, retryStart bool) {
+	server = d.servers[d.next%len(d.servers)]
+	d.next++
+	return server, false
+}
+
+func (d *dialler) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	s := d.session
+	s.mu.Lock()
+	failures := s.failures
+	known := s.id != 0
+	granted := s.trust.timeout
+	s.mu.Unlock()
+
+	// A session that is to be resumed has to find a server that works before trust runs out; a new one has
+	// more time, which servers under load may need.
+	patience := max(s.client.timeout/3, time.Second)
+	if known {
+		patience = share(granted, silenceShare)
+		timeout = min(timeout, patience)
+	}
+	select {
+	case <-time.After(redialAfter(failures, len(d.servers))):
+	case <-s.Done():
+	}
+	if s.life.Err() != nil {
+		return s.farewell(), nil
+	}
+	c, err := s.client.dial(s.life, network, address, timeout)
+	if err == nil {
+		var w *wire
+		if w, err = newWire(s, c, patience); err == nil {
+			return w, nil
+		}
+	}
+	s.disconnected(nil, err)
+	return nil, err
+}
+
+// dialNet is the default way to dial.
+func dialNet(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
+	d := net.Dialer{Timeout: timeout}
+	return d.DialContext(ctx, network, address)
+}
+
+// dialWith dials with d, which knows nothing of ctx.
+func dialWith(ctx context.Context, d zk.Dialer, network, address string, timeout time.Duration) (net.Conn, error) {
+	type result struct {
+		net.Conn
+		error
+	}
+	dialled := make(chan result)
+	go func() {
+		c, err := d(network, address, timeout)
+		select {
+		case dialled <- result{c, err}:
+		case <-ctx.Done():
+			if err == nil {
+				c.Close()
+			}
+		}
+	}()
+	select {
+	case r := <-dialled:
+		return r.Conn, r.error
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// farewell is a connection to nobody, for the zk.Conn of a session that is over. It ends only on an answer to its
+// request to close the session, and has a second's patience for that, or more. Here it is told what it wants to
+// hear, and nothing else that it has queued goes anywhere.
+func (s *Session) farewell() net.Conn {
+	s.mu.Lock()
+	id, timeout := s.id, s.client.timeout
+	s.mu.Unlock()
+	here, there := net.Pipe()
+	go func() {
+		defer here.Close()
+		in := bufio.NewReader(here)
+		if _, err := readFrame(in); err != nil {
+			return
+		}
+		welcome := binary.BigEndian.AppendUint32(nil, 0) // protocol version
+		welcome = binary.BigEndian.AppendUint32(welcome, uint32(timeout.Milliseconds()))
+		welcome = binary.BigEndian.AppendUint64(welcome, uint64(max(id, 1)))
+		welcome = append(welcome, 0, 0, 0, 0) // no password
+		if writeFrame(here, welcome) != nil {
+			return
+		}
+		s.parting.Do(func() { close(s.parted) })
+		for { // until zk.Conn hangs up: a write that fails could make it wait for ever
+			request, err := readFrame(in)
+			if err != nil {
+				return
+			}
+			if len(request) >= 8 && int32(binary.BigEndian.Uint32(request[4:])) == opCloseSession {
+				writeFrame(here, append(request[:4:4], make([]byte, 12)...))
+			}
+		}
+	}()
+	return there
+}
+
+var _ zk.HostProvider = (*dialler)(nil)

@@ -1,0 +1,170 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
+)
+
+// TestTrustOnAnEnsemble is one test, for the start of an ensemble is what takes long.
+func TestTrustOnAnEnsemble(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	t.Parallel()
+	const timeout = 2 * time.Second
+	cluster := ensemble.Start(t, 3)
+	everybody := cluster.Server(t)
+
+	// The holder is connected to the member that is cut off from all others, over a sound link.
+	type grant struct {
+		at  time.Time
+		err error
+	}
+	aFollower := func() *ensemble.Member { return cluster.Followers()[0] }
+	for _, c := range []struct {
+		name     string
+		isolated func() *ensemble.Member
+		restart  bool // of the others, which then elect a leader before the old one has noticed anything
+	}{
+		{"HolderOnAnIsolatedFollowerIsToldBeforeTheNextHasTheLock", aFollower, false},
+		{"HolderOnAnIsolatedLeaderIsToldBeforeTheNextHasTheLock", cluster.Leader, false},
+		{"HolderOnADeposedLeaderIsToldBeforeTheNextHasTheLock", cluster.Leader, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cluster.WaitHealthy()
+			root, isolated := everybody.Root(t), c.isolated()
+			var others []*ensemble.Member
+			var addresses []string
+			for _, m := range cluster.Members() {
+				if m != isolated {
+					others, addresses = append(others, m), append(addresses, m.ConnectString())
+				}
+			}
+			client := func(connectString string) *protocol.Client {
+				return recipestest.Attach(t, connectString).Client(t, protocol.WithSessionTimeout(timeout))
+			}
+			g, waiting := hold(t, client(isolated.ConnectString()), root), client(strings.Join(addresses, ","))
+			next := later(func() grant {
+				g, err := line(waiting, root).Enter(context.Background(), bid)
+				at := time.Now()
+				if err == nil {
+					err = protocol.Release(context.Background(), g)
+				}
+				return grant{at, err}
+			})
+			time.Sleep(timeout) // in the middle of everything
+			begin := time.Now()
+			isolated.Isolate()
+			if c.restart {
+				for _, m := range others {
+					m.Stop()
+				}
+				for _, m := range others {
+					m.Start()
+				}
+			}
+			wait(t, g.Done())
+			lost := time.Now()
+			require.ErrorIs(t, g.Err(), protocol.ErrLost)
+			granted := wait(t, next)
+			isolated.Rejoin()
+			require.NoError(t, granted.err)
+			require.True(t, lost.Before(granted.at), "two held it for %v", lost.Sub(granted.at))
+			t.Logf("lost after %v, granted to the next after %v", lost.Sub(begin), granted.at.Sub(begin))
+		})
+	}
+
+	t.Run("HolderOutlivesTheDeathOfItsServer", func(t *testing.T) {
+		cluster.WaitHealthy()
+		root := everybody.Root(t)
+		c := everybody.Client(t, protocol.WithSessionTimeout(10*time.Second))
+		g := hold(t, c, root)
+		for _, m := range cluster.Members() {
+			m.Stop()
+			require.True(t, exists(t, c, root))
+			m.Start()
+			cluster.WaitHealthy()
+		}
+		require.NoError(t, g.Err())
+		require.NoError(t, protocol.Release(lasting(t), g))
+	})
+
+	t.Run("NodesOfASessionLostInAnOutageAreDeletedAfterIt", func(t *testing.T) {
+		cluster.WaitHealthy()
+		root := everybody.Root(t)
+		c := everybody.Client(t, protocol.WithSessionTimeout(10*time.Second))
+		g := hold(t, c, root)
+		for _, m := range cluster.Members() {
+			m.Stop()
+		}
+		wait(t, g.Done())
+		cluster.Restart()
+		begin := time.Now()
+		next := hold(t, c, root)
+		require.Less(t, time.Since(begin), 5*time.Second, "the server would have kept it for ten")
+		require.Greater(t, next.Token(), g.Token())
+		require.NoError(t, protocol.Release(lasting(t), next))
+	})
+
+	// What was sent to one follower is on its way still when the session is resumed on the other one.
+	t.Run("OneNodeThoughAnotherServerHidesTheFirst", func(t *testing.T) {
+		cluster.WaitHealthy()
+		root, observer := everybody.Root(t), session(t, everybody.Client(t))
+		slow, fast := cluster.Followers()[0], cluster.Followers()[1]
+		slow.Delay(150 * time.Millisecond)
+		defer slow.Delay(0)
+		for i := range 5 {
+			first := recipestest.Attach(t, slow.ConnectString()).Link(t)
+			second := recipestest.Attach(t, fast.ConnectString()).Link(t)
+			servers := map[string]*recipestest.Link{slow.ConnectString(): first, fast.ConnectString(): second}
+			second.Cut()
+			c := connect(t, cluster.ConnectString(), protocol.WithSessionTimeout(10*time.Second),
+				protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+					if link := servers[address]; link != nil {
+						return link.Dial(network, address, timeout)
+					}
+					return nil, errors.New("the leader is out of reach")
+				}))
+			path := fmt.Sprintf("%s/%d", root, i)
+			_, err := session(t, c).EnsurePath(lasting(t), path)
+			require.NoError(t, err)
+			created := first.Sent(recipestest.OpCreate, first.Count(recipestest.OpCreate)+1)
+			held := later(func() *protocol.Grant {
+				g, err := line(c, path).Enter(context.Background(), bid)
+				if err != nil {
+					t.Error(err)
+				}
+				return g
+			})
+			wait(t, created)
+			time.Sleep(20 * time.Millisecond) // on its way to the leader
+			second.Heal()
+			first.Cut()
+			g := wait(t, held)
+			time.Sleep(500 * time.Millisecond)
+			children, err := protocol.Do(lasting(t), observer, func(conn *zk.Conn) ([]string, error) {
+				if _, err := conn.Sync(observer.Path(path)); err != nil {
+					return nil, err
+				}
+				children, _, err := conn.Children(observer.Path(path))
+				return children, err
+			})
+			require.NoError(t, err)
+			require.Equal(t, []string{g.Node()}, children)
+			require.NoError(t, protocol.Release(lasting(t), g))
+			require.NoError(t, c.Close())
+		}
+	})
+}

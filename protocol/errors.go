@@ -1,0 +1,91 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/go-zookeeper/zk"
+)
+
+var (
+	// ErrLost is wrapped by the error of everything that was held and is held no longer without having been
+	// given back: its session ended, could no longer be trusted, or its node was deleted by somebody.
+	ErrLost = errors.New("lost")
+
+	// ErrReleased is what Err of a value says once it has been given back.
+	ErrReleased = errors.New("released")
+
+	// ErrClosed is returned by every operation of a client, and wrapped by the error of everything that it
+	// held, once [Client.Close] was called.
+	ErrClosed = errors.New("client closed")
+
+	// ErrTooLarge is returned, before anything is sent, for data that a server would refuse by cutting the
+	// connection of everybody who shares it.
+	ErrTooLarge = errors.New("data too large")
+
+	// ErrUncertain is wrapped by the error of an operation of which nobody can tell any more whether it happened.
+	ErrUncertain = errors.New("outcome unknown")
+
+	// ErrNotInLine is returned by [Line.ReleaseTo] if nobody stands in line under that name (any more).
+	ErrNotInLine = errors.New("not in line")
+
+	// ErrStranger is returned by [Line.ReleaseTo] if a contender of another library would have to be passed over.
+	ErrStranger = errors.New("a contender of another library is ahead")
+
+	// ErrSequenceExhausted is returned when the sequence numbers below a path are about to run out. They start
+	// again at zero once the path was deleted and re-created.
+	ErrSequenceExhausted = errors.New("sequence numbers exhausted")
+)
+
+// Wrap adds the recipe and the path to err, in the one form that all recipes use: "lock: /locks/a: …".
+// A nil err stays nil.
+func Wrap(recipe, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: %w", recipe, path, err)
+}
+
+// contextError is why ctx ended. It wraps ctx's own error and tells its cause, which it does not wrap: that may be
+// anything, an error of zk.Conn too, and would be mistaken for an answer.
+func contextError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return err
+	}
+	return fmt.Errorf("%w: %v", err, cause)
+}
+
+// An outcome says what is known of one attempt at an operation.
+type outcome int
+
+const (
+	definite outcome = iota // the server has answered, with success or with an error of its own
+	notSent                 // the server has not executed it and never will
+	unknown                 // it may have been executed, or may still be
+)
+
+// outcomeOf reads the outcome out of what zk.Conn returned.
+func outcomeOf(err error) outcome {
+	switch {
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return definite
+	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrClosing), errors.Is(err, zk.ErrNothing):
+		return unknown
+	case errors.As(err, new(net.Error)), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return unknown
+	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired):
+		return notSent
+	}
+	// zk.Conn has no values for these codes of the server.
+	switch err.Error() {
+	case "unknown error: -127": // throttled
+		return notSent
+	case "unknown error: -4", "unknown error: -7": // connection loss and time-out between the servers
+		return unknown
+	}
+	return definite
+}

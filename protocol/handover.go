@@ -1,0 +1,190 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// SetData replaces the data of g's node, which others see in the line. It blocks until the server has answered twice.
+// It returns g's own error if g is over before, [ErrTooLarge], what the server said, or ctx's error: then nobody can
+// tell whether the data was replaced. Once g's node is gone it has no effect any more, and it never undoes a later
+// SetData that has returned. It is safe for concurrent use; one of several at the same time is the last.
+func (l *Line) SetData(ctx context.Context, g *Grant, data []byte) error {
+	if err := validate(l.client, l.path, data); err != nil {
+		return Wrap(l.recipe, l.path, err)
+	}
+	g.session.engage()
+	defer g.session.disengage()
+	err := g.setData(ctx, data)
+	if errors.Is(err, zk.ErrNoNode) {
+		g.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node()))
+	}
+	if over := g.Err(); err != nil && over != nil && ctx.Err() == nil {
+		return over
+	}
+	return Wrap(l.recipe, l.path, err)
+}
+
+func (g *Grant) setData(ctx context.Context, data []byte) error {
+	for {
+		if ctx.Err() != nil {
+			return contextError(ctx)
+		}
+		if err := g.Err(); err != nil {
+			return err
+		}
+		stat, err := Do(ctx, g.session, func(c *zk.Conn) (*zk.Stat, error) {
+			there, stat, err := c.Exists(g.node)
+			if err == nil && !there {
+				err = zk.ErrNoNode
+			}
+			return stat, err
+		})
+		if err != nil {
+			return err
+		}
+		// A write to the version that was read fails, and is tried anew, if an earlier one comes in between that was
+		// on its way still when its caller had given up; and once it has succeeded, that other one fails. If it is
+		// repeated because its reply was lost, it fails and is tried anew, too, which does no harm.
+		_, err = Do(ctx, g.session, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(g.node, data, stat.Version) })
+		if !errors.Is(err, zk.ErrBadVersion) {
+			return err
+		}
+	}
+}
+
+// ReleaseTo gives g back so that the contender whose node is called to is granted next, and not the one that has
+// waited longest. In one transaction it deletes g's node and those of the contenders ahead of to, who find that out
+// and go to the end of the line. They have to: the token of whoever is granted later has to be greater than to's,
+// and it is the number of the transaction that created the node. Nothing else is different from [Release]; at no
+// moment do two contenders see nobody ahead.
+//
+// It blocks until the server has answered three times, the first two of them while g still lasts, ctx ends or the
+// session is over. It returns an error that wraps [ErrNotInLine] if to does not stand in line behind g, [ErrStranger]
+// if a contender of another library would have to be passed over (those know no way to the end of the line),
+// [ErrTooLarge] if there are too many to be passed over, ctx's error or what the server said; g goes on then, unless
+// its Err says otherwise. Once g is over it returns the errors of Release, and ErrNotInLine if to was faster and has
+// left: then the line goes on as after a Release. If ctx ends meanwhile the rest happens in the background. It must not be
+// called while g is converted.
+func (l *Line) ReleaseTo(ctx context.Context, g *Grant, to string) error {
+	h := &handover{line: l, grant: g, to: to}
+	if err := h.prepare(ctx); err != nil {
+		if over := g.Err(); over != nil && ctx.Err() == nil {
+			return over
+		}
+		return Wrap(l.recipe, l.path, err)
+	}
+	g.mu.Lock()
+	if g.life.Err() == nil {
+		g.remove = h.remove
+	}
+	g.mu.Unlock()
+	err := Release(ctx, g)
+	if err == nil && !h.begun.Load() {
+		return g.Err() // somebody else had given it back
+	}
+	return err
+}
+
+// A handover is a release to one that is not next in line.
+type handover struct {
+	line  *Line
+	grant *Grant
+	to    string
+	over  []string    // absolute paths of those who are passed over
+	begun atomic.Bool // or else the grant was given back otherwise
+}
+
+// prepare looks who is passed over. Nobody can come later who would have to be, as numbers only grow.
+func (h *handover) prepare(ctx context.Context) error {
+	g, s := h.grant, h.grant.session
+	if err := validate(h.line.client, h.line.path, nil); err != nil {
+		return err
+	}
+	if err := g.Err(); err != nil {
+		return err
+	}
+	dir := path.Dir(g.node)
+	if err := s.sync(ctx, dir); err != nil {
+		return err
+	}
+	line, err := h.line.names(ctx, s)
+	if err != nil {
+		return err
+	}
+	at := func(node string) int {
+		return slices.IndexFunc(line, func(n Name) bool { return n.Node == node })
+	}
+	self, to := at(g.Node()), at(h.to)
+	if self < 0 {
+		g.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node()))
+		return g.Err()
+	}
+	if to <= self {
+		return fmt.Errorf("%w: %q", ErrNotInLine, h.to)
+	}
+	size := len(dir) + len(h.to)
+	for _, n := range line[self+1 : to] {
+		if n.Owner == (Owner{}) {
+			return fmt.Errorf("%w: %s", ErrStranger, n.Node)
+		}
+		h.over = append(h.over, dir+"/"+n.Node)
+		size += deleteOverhead + len(dir) + len(n.Node)
+	}
+	if size > MaxData {
+		return fmt.Errorf("%w: %d contenders would be passed over", ErrTooLarge, len(h.over))
+	}
+	return nil
+}
+
+// deleteOverhead is what a deletion takes in a transaction, without the path.
+const deleteOverhead = 32
+
+// remove deletes the nodes of the holder and of those who are passed over, all at once. The last goes first: everybody
+// has to hear of the end of its own node before it hears that nobody is ahead.
+func (h *handover) remove(ctx context.Context) error {
+	h.begun.Store(true)
+	g, s := h.grant, h.grant.session
+	s.engage()
+	defer s.disengage()
+	for {
+		ops := []any{&zk.CheckVersionRequest{Path: path.Dir(g.node) + "/" + h.to, Version: -1}}
+		for _, node := range slices.Backward(h.over) {
+			ops = append(ops, &zk.DeleteRequest{Path: node, Version: -1})
+		}
+		ops = append(ops, &zk.DeleteRequest{Path: g.node, Version: -1})
+		answers, err := Settle(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) }, h.find)
+		if !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		missing := slices.IndexFunc(answers, func(a zk.MultiResponse) bool { return errors.Is(a.Error, zk.ErrNoNode) })
+		if missing > 0 && missing <= len(h.over) {
+			left := len(h.over) - missing
+			h.over = slices.Delete(h.over, left, left+1) // it has left by itself
+			continue
+		}
+		if err := s.remove(ctx, g.node); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w (any more): %q", ErrNotInLine, h.to)
+	}
+}
+
+// find tells whether the holder's node is gone, and with it all the others.
+func (h *handover) find(ctx context.Context) (_ []zk.MultiResponse, gone bool, err error) {
+	g := h.grant
+	if err := g.session.sync(ctx, g.node); err != nil {
+		return nil, false, err
+	}
+	gone, err = Do(ctx, g.session, func(c *zk.Conn) (bool, error) {
+		there, _, err := c.Exists(g.node)
+		return !there, err
+	})
+	return nil, gone, err
+}

@@ -1,0 +1,144 @@
+package protocol_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A tampering connection has its first frame, the answer to the handshake, changed on the way.
+type tampering struct {
+	net.Conn
+	tamper func(frame []byte) []byte
+	rest   io.Reader
+}
+
+func (c *tampering) Read(b []byte) (int, error) {
+	if c.rest == nil {
+		var size [4]byte
+		if _, err := io.ReadFull(c.Conn, size[:]); err != nil {
+			return 0, err
+		}
+		frame := make([]byte, binary.BigEndian.Uint32(size[:]))
+		if _, err := io.ReadFull(c.Conn, frame); err != nil {
+			return 0, err
+		}
+		c.rest = io.MultiReader(strings.NewReader(string(c.tamper(append(size[:], frame...)))), c.Conn)
+	}
+	return c.rest.Read(b)
+}
+
+// tamperFrom dials srv, and tampers with all connections from the n-th on.
+func tamperFrom(n int32, srv *recipestest.Server, tamper func([]byte) []byte) protocol.ConnectOption {
+	var dials atomic.Int32
+	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+		conn, err := srv.Dial(network, address, timeout)
+		if err == nil && dials.Add(1) >= n {
+			conn = &tampering{Conn: conn, tamper: tamper}
+		}
+		return conn, err
+	})
+}
+
+// TestServerThatGivesOutAnotherSessionEndsTheOldOne is about servers that answer a resumption with a new session.
+func TestServerThatGivesOutAnotherSessionEndsTheOldOne(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		const other = 0x1234
+		root := srv.Root(t)
+		var tampered atomic.Bool
+		c := srv.Client(t, tamperFrom(2, srv, func(frame []byte) []byte {
+			if !tampered.Swap(true) {
+				binary.BigEndian.PutUint64(frame[12:], other)
+			}
+			return frame
+		}))
+		s := session(t, c)
+		g := hold(t, c, root)
+		srv.Embedded().DropConnections()
+		wait(t, g.Done())
+		require.ErrorIs(t, s.Err(), protocol.ErrLost)
+		next := session(t, c)
+		require.NotEqual(t, s.ID(), next.ID())
+		require.NotEqual(t, int64(other), next.ID())
+		require.Zero(t, s.Conn().SessionID()&other&^s.ID(), "zk.Conn did not get to see it")
+		srv.ExpireSession(s.ID())
+	})
+}
+
+func TestNonsenseInTheHandshakeIsSurvived(t *testing.T) {
+	t.Parallel()
+	for name, tamper := range map[string]func([]byte) []byte{
+		"empty frame":        func([]byte) []byte { return make([]byte, 4) },
+		"short frame":        func(f []byte) []byte { return append([]byte{0, 0, 0, 19}, f[4:23]...) },
+		"negative length":    func(f []byte) []byte { return append([]byte{255, 255, 255, 255}, f[4:]...) },
+		"huge length":        func(f []byte) []byte { return append([]byte{127, 255, 255, 255}, f[4:]...) },
+		"huge password":      func(f []byte) []byte { binary.BigEndian.PutUint32(f[20:], 1<<31-1); return f },
+		"no password":        func(f []byte) []byte { binary.BigEndian.PutUint32(f[20:], 1<<32-1); return f },
+		"no session":         func(f []byte) []byte { binary.BigEndian.PutUint64(f[12:], 0); return f },
+		"no timeout":         func(f []byte) []byte { binary.BigEndian.PutUint32(f[8:], 0); return f },
+		"negative timeout":   func(f []byte) []byte { binary.BigEndian.PutUint32(f[8:], 1<<31); return f },
+		"a frame too short":  func(f []byte) []byte { return append(f, 0, 0, 0, 1, 0) },
+		"a frame too long":   func(f []byte) []byte { return append(f, 127, 255, 255, 255, 0) },
+		"an answer unasked":  func(f []byte) []byte { return append(append(f, 0, 0, 0, 16), make([]byte, 16)...) },
+		"an event cut short": func(f []byte) []byte { return append(append(f, 0, 0, 0, 16, 255, 255, 255, 255), make([]byte, 12)...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				c, err := protocol.Connect(within(t, 3*time.Second), srv.ConnectString(), tamperFrom(1, srv, tamper))
+				if err == nil {
+					_, err := line(c, srv.Root(t)).Enter(within(t, 3*time.Second), bid)
+					t.Log(err)
+					c.Close()
+				} else {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+				require.Empty(t, ourGoroutines())
+			})
+		})
+	}
+}
+
+// drawPath makes paths of all kinds of characters, many of them valid.
+func drawPath(t *rapid.T) string {
+	part := rapid.OneOf(
+		rapid.StringOfN(rapid.RuneFrom([]rune("abé.…~ %\\:*")), 0, 4, -1),
+		rapid.StringOfN(rapid.OneOf(rapid.Rune(), rapid.RuneFrom([]rune{0, 0x1f, 0x20, 0x7e, 0x7f, 0x9f, 0xa0, 0xd7ff, 0xe000, 0xf8ff, 0xf900,
+			0xffef, 0xfff0, 0xfffd, 0xffff, 0x10000, 0x1f600})), 1, 3, -1),
+		rapid.SampledFrom([]string{".", "..", "...", "", "zookeeper", "\xff"}),
+	)
+	return strings.Join(rapid.SliceOfN(part, 1, 3).Draw(t, "parts"), "/")
+}
+
+func TestPathsThatAreValidAreAcceptedByTheServer(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		s, root := session(t, srv.Client(t)), srv.Root(t)
+		_, err := s.EnsurePath(lasting(t), root)
+		require.NoError(t, err)
+		rapid.Check(t, func(t *rapid.T) {
+			path := root + "/" + drawPath(t)
+			if protocol.ValidatePath(path) != nil {
+				return
+			}
+			_, err := s.Conn().Create(s.Path(path), nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+			if err == nil {
+				err = s.Conn().Delete(s.Path(path), -1)
+			}
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				t.Fatalf("%q: %v", path, err)
+			}
+		})
+	})
+}

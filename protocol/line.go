@@ -1,0 +1,402 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A Line is a node whose sequential children stand in line for something: first come, first served. What each of
+// them waits for is up to a [Judge]. It is safe for concurrent use.
+//
+// The algorithm is that of the ZooKeeper documentation's recipe for locks: create an ephemeral sequential node,
+// look who is ahead, watch that one node, look again. Where nothing is known to stand in the way, creating the node
+// and setting the line's own data, to what it is, in one transaction saves the look: its answer tells how many children
+// there are, and the number of the transaction, which is the token. And where one is let through at a time, who is
+// woken need not look if only one was ahead, or if that one has left a mark that says that all are gone.
+type Line struct {
+	client *Client
+	recipe string
+	path   string
+	kinds  []string
+	sign   sign // the data of the line's own node
+}
+
+// NewLine returns the line at path in which contenders of these kinds stand. The recipe's name is for errors and
+// events. It does no I/O; what is wrong with its arguments is reported by the first call.
+func NewLine(c *Client, recipe, path string, kinds ...string) *Line {
+	return &Line{client: c, recipe: recipe, path: path, kinds: kinds}
+}
+
+// A Judge says whom the contender at line[self] waits for: the index of one that is ahead of it, or a negative
+// number if it may go. The line has everybody who stands in it, in order.
+type Judge func(line []Name, self int) (ahead int)
+
+// Exclusive is the judge that lets one through at a time.
+func Exclusive(_ []Name, self int) int { return self - 1 }
+
+// ahead is the index of the one that the contender at line[self] waits for, or negative.
+func (b Bid) ahead(line []Name, self int) int {
+	if b.Judge == nil {
+		return Exclusive(line, self)
+	}
+	return b.Judge(line, self)
+}
+
+// A Bid is what a contender asks for.
+type Bid struct {
+	Kind  string // with its separator, as in "lock-"
+	Data  []byte // of its node
+	Judge Judge  // nil for Exclusive, in a line without conversions: that saves looks at the line
+	Try   bool   // do not wait
+	claim bool   // do not stand in line
+}
+
+// Enter stands in line until the bid is granted. It blocks until then, until ctx ends, which takes the contender out
+// of line, or the client is closed. If the session is lost or the contender's node is deleted by somebody, it
+// goes to the end of the line again. A bid with Try reads first, and writes nothing if it would have to wait.
+//
+// It returns ctx's error, also if the grant came at the same moment, [ErrBusy], [ErrClosed], [ErrTooLarge],
+// [ErrSequenceExhausted], [zk.ErrInvalidPath], or what else the server said, such as [zk.ErrNoAuth].
+func (l *Line) Enter(ctx context.Context, b Bid) (*Grant, error) {
+	return l.client.acquire(ctx, l.recipe, l.path, b.Data, func(s *Session) (*Grant, error) {
+		if b.Try {
+			if ahead, err := l.glance(ctx, s, b); err != nil {
+				return nil, err
+			} else if ahead != "" {
+				return nil, ErrBusy
+			}
+		}
+		return l.contend(ctx, s, b)
+	})
+}
+
+// Claim is Enter for those who would rather not stand in line: it waits without a node of its own until the bid can be
+// granted at once, which any other may get first. All who wait are woken by the node that they wait for. It blocks,
+// and returns errors, as Enter does.
+func (l *Line) Claim(ctx context.Context, b Bid) (*Grant, error) {
+	wait := !b.Try
+	b.Try, b.claim = true, true
+	return l.client.acquire(ctx, l.recipe, l.path, b.Data, func(s *Session) (*Grant, error) {
+		_, _, free := l.sign.known()
+		for {
+			ahead := ""
+			if !free || !wait {
+				var err error
+				if ahead, err = l.glance(ctx, s, b); err != nil {
+					return nil, err
+				}
+			}
+			if ahead == "" {
+				if g, err := l.contend(ctx, s, b); !wait || !errors.Is(err, ErrBusy) {
+					return g, err
+				}
+				free = false
+				continue
+			}
+			if !wait {
+				return nil, ErrBusy
+			}
+			if err := s.watches.on(s.Path(l.path)+"/"+ahead).wait(ctx, s, nil); err != nil {
+				return nil, err
+			}
+		}
+	})
+}
+
+// glance returns the node that somebody who came now would have to wait for, if any. It only reads.
+func (l *Line) glance(ctx context.Context, s *Session, b Bid) (ahead string, err error) {
+	children, err := l.children(ctx, s)
+	if errors.Is(err, zk.ErrNoNode) {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
+	line := append(parseLine(children, l.kinds), Name{Kind: b.Kind})
+	if i := b.ahead(line, len(line)-1); i >= 0 {
+		return line[i].Node, nil
+	}
+	return "", nil
+}
+
+func (l *Line) children(ctx context.Context, s *Session) ([]string, error) {
+	dir := s.Path(l.path)
+	return Do(ctx, s, func(c *zk.Conn) ([]string, error) {
+		children, stat, err := c.Children(dir)
+		if err == nil && l.sign.look(stat) {
+			if data, stat, err := c.Get(dir); err == nil {
+				l.sign.read(data, stat)
+			}
+		}
+		return children, err
+	})
+}
+
+// A contender is one node in line.
+type contender struct {
+	line    *Line
+	session *Session
+	bid     Bid
+	owner   Owner
+	waited  bool
+	unsure  bool // there may be more than one node of ours
+}
+
+// A place is where a contender stands.
+type place struct {
+	node  string // absolute path
+	token int64  // if alone
+	alone bool   // there was nobody else when it was taken
+}
+
+func (l *Line) contend(ctx context.Context, s *Session, b Bid) (*Grant, error) {
+	c := &contender{line: l, session: s, bid: b, owner: s.newOwner()}
+	c.session.engage()
+	p, err := finishing(ctx, c.session, func(life context.Context) (place, error) {
+		p, err := c.stepIn(ctx, life)
+		if err != nil {
+			c.session.disengage()
+		}
+		return p, err
+	}, c.leave)
+	if err != nil {
+		return nil, err
+	}
+	g, failed := c.advance(ctx, &p)
+	if failed == nil {
+		return g, nil
+	}
+	return finishing(ctx, c.session, func(context.Context) (*Grant, error) {
+		c.leave(p)
+		return nil, failed
+	}, nil)
+}
+
+// stepIn takes a place at the end of the line. It begins nothing any more once ctx has ended, but finds out under
+// life what became of what it had begun.
+func (c *contender) stepIn(ctx, life context.Context) (place, error) {
+	l, s := c.line, c.session
+	for {
+		p, err := Settle(life, s, func(conn *zk.Conn) (place, error) {
+			if ctx.Err() != nil {
+				return place{}, contextError(ctx)
+			}
+			return c.create(conn)
+		}, c.find)
+		switch {
+		case err == nil:
+			return p, c.checkSequence(p)
+		case errors.Is(err, zk.ErrNoNode):
+			l.sign.forget()
+			created, err := s.ensure(life, s.Path(l.path), l.client.acl)
+			if err != nil {
+				return p, err
+			}
+			if created {
+				l.sign.set(&zk.Stat{}, nil, true)
+			}
+		default:
+			return p, err
+		}
+	}
+}
+
+func (c *contender) create(conn *zk.Conn) (place, error) {
+	l := c.line
+	dir := c.session.Path(l.path)
+	prefix := dir + "/" + c.owner.String() + "-" + c.bid.Kind
+	sig, ours, short := l.sign.known()
+	if c.bid.claim && ours {
+		short = true // as of the last look; if that is out of date, somebody else was faster
+	}
+	if !short {
+		node, err := conn.Create(prefix, c.bid.Data, zk.FlagEphemeralSequential, l.client.acl)
+		return place{node: node}, err
+	}
+	answers, err := conn.Multi(
+		&zk.CreateRequest{Path: prefix, Data: c.bid.Data, Acl: l.client.acl, Flags: zk.FlagEphemeralSequential},
+		&zk.SetDataRequest{Path: dir, Data: sig.data, Version: sig.version})
+	switch {
+	case errors.Is(err, zk.ErrBadVersion):
+		l.sign.forget()
+		if c.bid.claim {
+			return place{}, ErrBusy
+		}
+		return c.create(conn)
+	case errors.Is(err, zk.ErrNoAuth):
+		l.sign.close()
+		return c.create(conn)
+	case err != nil:
+		return place{}, err
+	}
+	stat := answers[1].Stat
+	l.sign.set(stat, sig.data, true)
+	// The node of the line was changed last by this transaction, which created ours.
+	return place{node: answers[0].String, token: stat.Mzxid, alone: stat.NumChildren == 1}, nil
+}
+
+// find looks for what an attempt to create may have left: the lowest of the nodes that bear our name.
+func (c *contender) find(ctx context.Context) (p place, found bool, err error) {
+	c.unsure = true
+	// Without the sync, a server that lags behind the one that took the first attempt would hide its node.
+	if err := c.session.sync(ctx, c.session.Path(c.line.path)); err != nil {
+		return p, false, err
+	}
+	line, err := c.look(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		return p, false, nil
+	} else if err != nil {
+		return p, false, err
+	}
+	self := c.self(line)
+	if self < 0 {
+		return p, false, nil
+	}
+	return place{node: c.pathOf(line[self])}, true, nil
+}
+
+// checkSequence refuses a place whose number is too close to the counter's end.
+func (c *contender) checkSequence(p place) error {
+	n, ok := ParseName(p.node[strings.LastIndexByte(p.node, '/')+1:], c.line.kinds...)
+	if ok && n.Sequence >= 0 && n.Sequence < maxSequence {
+		return nil
+	}
+	c.drop(p.node)
+	return fmt.Errorf("%w: number %d, and %d is the end; delete the path while nobody uses it", ErrSequenceExhausted,
+		n.Sequence, maxSequence)
+}
+
+// look lists the line.
+func (c *contender) look(ctx context.Context) ([]Name, error) {
+	children, err := c.line.children(ctx, c.session)
+	return parseLine(children, c.line.kinds), err
+}
+
+// self is where we stand, or negative. Should a node of ours have been hidden from find, there are two: then the
+// first is ours, and the others are deleted, or we would stand behind ourselves.
+func (c *contender) self(line []Name) int {
+	isOurs := func(n Name) bool { return n.Owner == c.owner }
+	self := slices.IndexFunc(line, isOurs)
+	for i := self + 1; self >= 0 && i < len(line); i++ {
+		if isOurs(line[i]) {
+			c.session.client.spawn(func() { c.drop(c.pathOf(line[i])) })
+		}
+	}
+	return self
+}
+
+func (c *contender) pathOf(n Name) string { return c.session.Path(c.line.path) + "/" + n.Node }
+
+// advance waits until nobody is ahead.
+func (c *contender) advance(ctx context.Context, p *place) (*Grant, error) {
+	s := c.session
+	for {
+		if p.alone {
+			if g, err := c.granted(p, p.token); !errors.Is(err, errStale) {
+				return g, err
+			}
+			p.alone = false // look again, after the confirmation
+		}
+		// Our own node is read, and watched, while the listing is on its way.
+		own := s.watches.on(p.node)
+		line, err := c.look(ctx)
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil, errGone
+		} else if err != nil {
+			return nil, err
+		}
+		self := c.self(line)
+		if self < 0 {
+			return nil, errGone
+		}
+		if node := c.pathOf(line[self]); node != p.node {
+			p.node = node
+			continue
+		}
+		stat, err := own.stand(ctx)
+		if errors.Is(err, zk.ErrNoNode) || err == nil && stat.EphemeralOwner != s.ID() {
+			return nil, errGone
+		} else if err != nil {
+			return nil, err
+		}
+		ahead := c.bid.ahead(line, self)
+		switch {
+		case ahead < 0:
+			g, err := c.granted(p, stat.Czxid)
+			if !errors.Is(err, errStale) {
+				return g, err
+			}
+			if err := s.confirm(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		case c.bid.Try:
+			return nil, ErrBusy
+		}
+		c.waited = true
+		next := s.watches.on(c.pathOf(line[ahead]))
+		if err := next.wait(ctx, s, own.fired); err != nil {
+			return nil, err
+		}
+		if c.bid.Judge != nil || c.unsure || !next.gone() {
+			continue
+		}
+		if free, err := c.free(ctx, line[:self]); err != nil {
+			return nil, err
+		} else if !free || !own.stands() {
+			continue
+		}
+		if g, err := c.granted(p, stat.Czxid); !errors.Is(err, errStale) {
+			return g, err
+		}
+	}
+}
+
+// free tells whether nobody of those who were ahead is there, now that the last of them is gone. Nobody can have come
+// in between, as numbers only grow.
+func (c *contender) free(ctx context.Context, ahead []Name) (bool, error) {
+	last := ahead[len(ahead)-1]
+	read := func(ctx context.Context) (bool, error) { return c.line.passed(ctx, c.session, last.Sequence) }
+	switch {
+	case len(ahead) == 1:
+		// What is read is of use when the place is given back.
+		c.session.client.spawn(func() { read(c.session.life) })
+		return true, nil
+	case last.Owner == (Owner{}):
+		return false, nil // other libraries leave no mark
+	}
+	return read(ctx)
+}
+
+func (c *contender) granted(p *place, token int64) (*Grant, error) {
+	l, node := c.line, p.node
+	remove := c.session.remove
+	if n, ok := ParseName(path.Base(node), l.kinds...); ok && c.waited && c.bid.Judge == nil { // so others may wait, too
+		remove = func(ctx context.Context, node string) error { return l.pass(ctx, c.session, node, n.Sequence) }
+	}
+	g, err := l.client.grant(c.session, l.recipe, l.path, node, token, func(ctx context.Context) error {
+		return remove(ctx, node)
+	})
+	if err == nil && !p.alone {
+		g.guard.Reset(0) // there is a watch on the node already
+	}
+	return g, err
+}
+
+// leave takes the contender out of line. It blocks until that is done, or the session over.
+func (c *contender) leave(p place) {
+	defer c.session.disengage()
+	c.drop(p.node)
+}
+
+func (c *contender) drop(node string) {
+	err := c.session.remove(c.session.life, node)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && c.session.Err() == nil {
+		c.line.client.log.Error("node not deleted", "node", node, "error", err)
+	}
+}

@@ -1,0 +1,171 @@
+package protocol_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+const (
+	curators = "_c_2c9a3b2e-0ee3-4cdb-8d5e-5e0e3d8a1c70-lock-0000000001"
+	gozks    = "_c_0123456789abcdef0123456789abcdef-lock-0000000001"
+	kazoos   = "0123456789abcdef0123456789abcdef__lock__0000000001"
+)
+
+// nodeName is the name of a node that the server has given this sequence number.
+func nodeName(o protocol.Owner, kind string, sequence int32) string {
+	return fmt.Sprintf("%s-%s%010d", o, kind, sequence)
+}
+
+func TestParseName(t *testing.T) {
+	t.Parallel()
+	kinds := []string{"lock-", "__lock__"}
+	us := protocol.Owner{Session: 0x100a, Nonce: 0xbeef}
+	for node, want := range map[string]protocol.Name{
+		"000000000000100a-0000beef-lock-0000000007": {Kind: "lock-", Sequence: 7, Owner: us},
+		"000000000000100a-0000beef-lock-2147483647": {Kind: "lock-", Sequence: math.MaxInt32, Owner: us},
+		"ffffffffffffffff-ffffffff-lock-0000000000": {Kind: "lock-", Owner: protocol.Owner{Session: -1, Nonce: math.MaxUint32}},
+		curators:             {Kind: "lock-", Sequence: 1},
+		gozks:                {Kind: "lock-", Sequence: 1},
+		kazoos:               {Kind: "__lock__", Sequence: 1},
+		"lock-0000000001":    {Kind: "lock-", Sequence: 1},
+		"padlock-0000000001": {Kind: "lock-", Sequence: 1},
+		"000000000000100A-0000beef-lock-0000000007":  {Kind: "lock-", Sequence: 7}, // not as we write
+		"000000000000100a-0000beef-xlock-0000000007": {Kind: "lock-", Sequence: 7},
+		"00000000000100a-0000beef-lock-0000000007":   {Kind: "lock-", Sequence: 7},
+	} {
+		want.Node = node
+		got, ok := protocol.ParseName(node, kinds...)
+		require.True(t, ok, node)
+		require.Equal(t, want, got)
+	}
+	for _, stranger := range []string{
+		"", "README", "lock-", "lock-abc", "lock-000000001", "lock-00000000001", "lock-0000000001x", "lock-٠٠٠٠٠٠٠٠٠٠",
+		"lock-2147483648", "lock-9999999999", "0000000001", "read-0000000001", "lock_0000000001", "_c_short", "lock-+000000001",
+	} {
+		_, ok := protocol.ParseName(stranger, kinds...)
+		require.False(t, ok, stranger)
+	}
+}
+
+func TestTheLongestKindCounts(t *testing.T) {
+	t.Parallel()
+	for _, kinds := range [][]string{{"lock-", "unlock-"}, {"unlock-", "lock-"}} {
+		n, ok := protocol.ParseName("unlock-0000000001", kinds...)
+		require.True(t, ok)
+		require.Equal(t, "unlock-", n.Kind)
+	}
+}
+
+// The server appends String.format("%010d"), which gives a negative number ten places with its sign, or eleven.
+func TestParseNameReadsNumbersAfterTheCountersEnd(t *testing.T) {
+	t.Parallel()
+	o := protocol.Owner{Session: 1, Nonce: 2}
+	for _, sequence := range []int32{math.MinInt32, math.MinInt32 + 1, -1_000_000_000} {
+		n, ok := protocol.ParseName(nodeName(o, "lock-", sequence), "lock-")
+		require.True(t, ok, "%010d", sequence)
+		require.Equal(t, sequence, n.Sequence)
+		require.Equal(t, o, n.Owner)
+	}
+}
+
+func drawOwner(t *rapid.T) protocol.Owner {
+	session := rapid.Int64().Filter(func(id int64) bool { return id != 0 })
+	return protocol.Owner{Session: session.Draw(t, "session"), Nonce: rapid.Uint32().Draw(t, "nonce")}
+}
+
+func TestOurNamesAreReadAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	kinds := []string{"lock-", "read-", "write-", "__lock__"}
+	rapid.Check(t, func(t *rapid.T) {
+		want := protocol.Name{
+			Kind:     rapid.SampledFrom(kinds).Draw(t, "kind"),
+			Sequence: rapid.Int32Min(0).Draw(t, "sequence"),
+			Owner:    drawOwner(t),
+		}
+		want.Node = nodeName(want.Owner, want.Kind, want.Sequence)
+		got, ok := protocol.ParseName(want.Node, kinds...)
+		require.True(t, ok)
+		require.Equal(t, want, got)
+	})
+}
+
+func TestNobodyElsesNameIsTakenForOurs(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := drawOwner(t), drawOwner(t)
+		name := nodeName(a, "lock-", 1)
+		n, ok := protocol.ParseName(name, "lock-")
+		require.True(t, ok)
+		require.Equal(t, a == b, n.Owner == b)
+		prefixed, ok := protocol.ParseName(rapid.StringN(1, 9, -1).Draw(t, "prefix")+name, "lock-")
+		require.True(t, ok)
+		require.NotEqual(t, a, prefixed.Owner, "a name within a name is somebody else's")
+	})
+}
+
+func TestCompareOrdersSerialNumbers(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		start := rapid.Int32().Draw(t, "start")
+		steps := rapid.SliceOfNDistinct(rapid.Int32Range(0, math.MaxInt32), 2, 20, rapid.ID[int32]).Draw(t, "steps")
+		names := make([]protocol.Name, len(steps))
+		for i, s := range steps {
+			names[i].Sequence = start + s // wraps
+		}
+		for i, a := range names {
+			require.Zero(t, a.Compare(a))
+			for j, b := range names {
+				require.Equal(t, steps[i] < steps[j], a.Compare(b) < 0)
+				require.Equal(t, a.Compare(b) < 0, b.Compare(a) > 0)
+			}
+		}
+		slices.SortFunc(names, protocol.Name.Compare)
+		slices.Sort(steps)
+		for i, s := range steps {
+			require.Equal(t, start+s, names[i].Sequence)
+		}
+	})
+}
+
+func FuzzParseName(f *testing.F) {
+	for _, node := range []string{
+		curators, gozks, kazoos, "000000000000100a-0000beef-lock-0000000007", "lock--2147483648", "lock--000000001",
+		"README", "lock-abc", "lock-00000000001", "lock-", "", "_c_short", "\xff\x00-lock-0000000001",
+	} {
+		f.Add(node)
+	}
+	f.Fuzz(func(t *testing.T, node string) {
+		n, ok := protocol.ParseName(node, "lock-", "__lock__")
+		if !ok {
+			require.Zero(t, n)
+			return
+		}
+		require.Equal(t, node, n.Node)
+		require.True(t, strings.HasSuffix(node, n.Kind+fmt.Sprintf("%010d", n.Sequence)), "%q is %+v", node, n)
+		if n.Owner != (protocol.Owner{}) {
+			require.Equal(t, nodeName(n.Owner, n.Kind, n.Sequence), node)
+		}
+	})
+}
+
+func TestValidatePath(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/", "/a", "/a/b", "/a b", "/.a", "/..a", "/a.", "/…", "/é", "/\uffee", "/%2F", "/a:b,c"} {
+		require.NoError(t, protocol.ValidatePath(path), path)
+	}
+	for _, path := range []string{
+		"", "a", "a/b", "//", "/a/", "/a//b", "//a", "/.", "/..", "/a/.", "/a/..", "/./a", "/a/../b", "/a\x00", "/\x1f", "/\x7f",
+		"/\u0085", "/\ue000", "/\uf8ff", "/\ufff0", "/\ufffd", "/\uffff", "/\xff", "/a/\xc3", "/\U0001f600", "/a/\U0010ffff",
+	} {
+		require.ErrorIs(t, protocol.ValidatePath(path), zk.ErrInvalidPath, "%q", path)
+	}
+}

@@ -1,0 +1,247 @@
+package protocol
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestOutcomeOf(t *testing.T) {
+	t.Parallel()
+	code := func(n int) error { return fmt.Errorf("unknown error: %d", n) } // as zk.Conn spells it
+	for _, c := range []struct {
+		err  error
+		want outcome
+	}{
+		{nil, definite},
+		{zk.ErrNoNode, definite},
+		{zk.ErrNodeExists, definite},
+		{zk.ErrBadVersion, definite},
+		{zk.ErrNotEmpty, definite},
+		{zk.ErrNoAuth, definite},
+		{zk.ErrAuthFailed, definite},
+		{zk.ErrInvalidPath, definite},
+		{zk.ErrBadArguments, definite},
+		{zk.ErrAPIError, definite},
+		{zk.ErrShortBuffer, definite},
+		{code(-125), definite}, // quota
+		{code(-6), definite},   // unimplemented
+
+		{zk.ErrNoServer, notSent},
+		{zk.ErrSessionExpired, notSent},
+		{zk.ErrSessionMoved, notSent},
+		{code(-127), notSent}, // throttled
+
+		{zk.ErrConnectionClosed, unknown},
+		{zk.ErrClosing, unknown},
+		{zk.ErrNothing, unknown},
+		{code(-4), unknown}, // connection loss
+		{code(-7), unknown}, // time-out
+		{fmt.Errorf("call: %w", zk.ErrConnectionClosed), unknown},
+		{&net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}, unknown},
+
+		// What a caller says is not taken for an outage: it would be repeated.
+		{context.Canceled, definite},
+		{context.DeadlineExceeded, definite}, // which is a net.Error
+	} {
+		require.Equal(t, c.want, outcomeOf(c.err), "%v", c.err)
+	}
+}
+
+func TestContextErrorTellsTheCauseAndIsNotTakenForIt(t *testing.T) {
+	t.Parallel()
+	reason := fmt.Errorf("the reason: %w", zk.ErrConnectionClosed)
+	plain, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Equal(t, context.Canceled, contextError(plain))
+
+	caused, end := context.WithCancelCause(t.Context())
+	end(reason)
+	late, stop := context.WithDeadlineCause(t.Context(), time.Now(), reason)
+	defer stop()
+	for want, ctx := range map[error]context.Context{context.Canceled: caused, context.DeadlineExceeded: late} {
+		err := contextError(ctx)
+		require.ErrorIs(t, err, want)
+		require.ErrorContains(t, err, "the reason")
+		require.NotErrorIs(t, err, zk.ErrConnectionClosed)
+		require.Equal(t, definite, outcomeOf(err))
+	}
+}
+
+func TestWrapKeepsNilAndTheError(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, Wrap("lock", "/a", nil))
+	err := Wrap("lock", "/a", ErrLost)
+	require.EqualError(t, err, "lock: /a: lost")
+	require.ErrorIs(t, err, ErrLost)
+}
+
+func TestRedialAfterTriesEveryServerBeforeItPauses(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		servers := rapid.IntRange(1, 9).Draw(t, "servers")
+		failures := rapid.IntRange(0, 1<<40).Draw(t, "failures")
+		pause := redialAfter(failures, servers)
+		switch {
+		case failures < servers, failures%servers != 0:
+			require.Zero(t, pause)
+		default:
+			require.GreaterOrEqual(t, pause, 5*time.Millisecond)
+			require.Less(t, pause, 1500*time.Millisecond)
+		}
+	})
+}
+
+func TestConnectStrings(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]struct {
+		servers []string
+		chroot  string
+	}{
+		"zk":                             {[]string{"zk:2181"}, ""},
+		"zk:1":                           {[]string{"zk:1"}, ""},
+		"zk1:2181,zk2:2182":              {[]string{"zk1:2181", "zk2:2182"}, ""},
+		"zk1, zk2:2182 ,zk3/":            {[]string{"zk1:2181", "zk2:2182", "zk3:2181"}, ""},
+		"zk/app":                         {[]string{"zk:2181"}, "/app"},
+		"zk1,zk2:2181/app/of mine":       {[]string{"zk1:2181", "zk2:2181"}, "/app/of mine"},
+		"127.0.0.1:2181":                 {[]string{"127.0.0.1:2181"}, ""},
+		"::1":                            {[]string{"[::1]:2181"}, ""},
+		"[::1]":                          {[]string{"[::1]:2181"}, ""},
+		"[fe80::1]:99,2001:db8::2/a/b/c": {[]string{"[fe80::1]:99", "[2001:db8::2]:2181"}, "/a/b/c"},
+	} {
+		servers, chroot, err := parseConnectString(s)
+		require.NoError(t, err, s)
+		require.Equal(t, want.servers, servers, s)
+		require.Equal(t, want.chroot, chroot, s)
+	}
+	for _, s := range []string{
+		"", "/", "/app", ",", "zk,", ",zk", "zk,,zk", " ", ":2181", "zk:", "zk:0", "zk:65536", "zk:-1", "zk:port",
+		"zk:2181:2181", "zk//", "zk//app", "zk/app/", "zk/app//", "zk/a//b", "zk/./a", "zk/a/..", "zk/a\x00", "zk/\xff", "zk,/a",
+		"[zk", "zk]", "[zk]", "0]0", "[]", "[::1", "::1]", "[[::1]]", "zk 1", "zk\t:1",
+	} {
+		_, _, err := parseConnectString(s)
+		require.Error(t, err, "%q", s)
+	}
+}
+
+func FuzzConnectString(f *testing.F) {
+	for _, s := range []string{"zk1:2181,zk2/app", "[::1]:1,::2/", "a,b//", "zk/%2F/..", ",", "[zk", "0]0", "é:2181/\U0001f600"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		servers, chroot, err := parseConnectString(s)
+		if err != nil {
+			return
+		}
+		require.NotEmpty(t, servers)
+		for _, server := range servers {
+			host, port, err := net.SplitHostPort(server)
+			require.NoError(t, err, server)
+			require.NotEmpty(t, host)
+			n, err := strconv.Atoi(port)
+			require.NoError(t, err)
+			require.Positive(t, n)
+		}
+		if chroot != "" {
+			require.NoError(t, ValidatePath(chroot+"/child"), "a path below the chroot")
+		}
+		again, sameChroot, err := parseConnectString(strings.Join(servers, ",") + chroot)
+		require.NoError(t, err, "what was understood is understood again")
+		require.Equal(t, servers, again)
+		require.Equal(t, chroot, sameChroot)
+	})
+}
+
+// TestErrIsComputedFromTheClocksWhenItIsCalled has nobody but the callers look at the clocks, as in a process that has
+// just been stopped for a while.
+func TestErrIsComputedFromTheClocksWhenItIsCalled(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(s *Session, g *Grant, ctx context.Context) error{
+		"session": func(s *Session, _ *Grant, _ context.Context) error { return s.Err() },
+		"grant":   func(_ *Session, g *Grant, _ context.Context) error { return g.Err() },
+		"context": func(_ *Session, _ *Grant, ctx context.Context) error {
+			if ctx.Err() == nil {
+				return nil
+			}
+			return context.Cause(ctx)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &Client{sessions: &sessions{stopped: true}, log: slog.New(slog.DiscardHandler), observer: nobody{}}
+			s := newSession(c)
+			s.id, s.trust.timeout = 1, 12*time.Second
+			s.trust.began(time.Now())
+			s.engage()
+			g, err := c.grant(s, "test", "/line", "/line/node", 1, nil)
+			require.NoError(t, err)
+			ctx, cancel := g.Context(t.Context())
+			defer cancel()
+			time.Sleep(8*time.Second - 1)
+			require.NoError(t, ask(s, g, ctx), name)
+			time.Sleep(time.Nanosecond)
+			require.ErrorIs(t, ask(s, g, ctx), ErrLost, name)
+			<-g.Done()
+			<-s.Done()
+		})
+	}
+}
+
+func TestUntrustedSessionGrantsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &Client{sessions: &sessions{stopped: true}, log: slog.New(slog.DiscardHandler), observer: nobody{}}
+		s := newSession(c)
+		s.id, s.trust.timeout = 1, 12*time.Second
+		s.trust.began(time.Now())
+		s.engage()
+		time.Sleep(9 * time.Second)
+		require.NoError(t, s.Err(), "nothing is held, so nothing is lost")
+		_, err := c.grant(s, "test", "/line", "/line/node", 1, nil)
+		require.ErrorIs(t, err, errStale)
+		time.Sleep(3 * time.Second)
+		_, err = c.grant(s, "test", "/line", "/line/node", 1, nil)
+		require.ErrorIs(t, err, ErrLost, "silent for a whole timeout")
+	})
+}
+
+func TestWhoVouchesForAnAnswer(t *testing.T) {
+	t.Parallel()
+	const (
+		exists, getData, ping = 3, 4, 11
+
+		noNode, noAuth, badVersion, nodeExists, moved = -101, -102, -103, -110, -118
+	)
+	for _, op := range []int32{opCreate, opDelete, opSetData, opSetACL, opMulti, opCreateContainer, opCreateTTL} {
+		for _, code := range []int32{0, noNode, noAuth, badVersion, nodeExists} {
+			require.Equal(t, byQuorum, vouchedBy(op, code), "%d, %d", op, code)
+		}
+		require.Equal(t, byServer, vouchedBy(op, moved), op)
+	}
+	require.Equal(t, byLeader, vouchedBy(opSync, 0))
+	require.Equal(t, byServer, vouchedBy(opSync, moved))
+	for _, op := range []int32{exists, getData, ping, opSetAuth, opSetWatches, opCloseSession} {
+		require.Equal(t, byServer, vouchedBy(op, 0), op)
+	}
+}
+
+func TestWatchStandsWhileNothingIsInDoubt(t *testing.T) {
+	doubt := make(chan struct{})
+	w := &watch{read: make(chan struct{}), fired: make(chan struct{}), doubt: doubt}
+	require.True(t, w.stands())
+	close(doubt)
+	require.False(t, w.stands(), "events come in any order after a reconnect")
+	w.doubt = nil
+	close(w.fired)
+	require.False(t, w.stands())
+}

@@ -1,0 +1,513 @@
+package protocol_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// steady is a back-off of ten milliseconds that ends after n of them.
+func steady(n uint64) protocol.Option {
+	return protocol.WithBackOff(func() backoff.BackOff {
+		return backoff.WithMaxRetries(backoff.NewConstantBackOff(10*time.Millisecond), n)
+	})
+}
+
+func TestDoRepeatsUntilTheServerHasAnswered(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		s := session(t, link.Client(t, steady(99)))
+		link.LoseReply(recipestest.OpExists, 3)
+		attempts := 0
+		found, err := protocol.Do(lasting(t), s, func(conn *zk.Conn) (bool, error) {
+			attempts++
+			found, _, err := conn.Exists("/zookeeper")
+			return found, err
+		})
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, 4, attempts)
+		require.Equal(t, 4, link.Count(recipestest.OpExists))
+	})
+}
+
+func TestDoReturnsTheServersWordAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root := srv.Link(t), srv.Root(t)
+		s := session(t, link.Client(t))
+		before := link.Count(recipestest.OpAny)
+		_, err := protocol.Do(lasting(t), s, create(s, root+"/no/parent", 0))
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		require.Equal(t, before+1, link.Count(recipestest.OpAny))
+	})
+}
+
+func TestDoEndsWithItsContextItsSessionAndItsClient(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		for name, c := range map[string]struct {
+			end  func(*recipestest.Link, *protocol.Client, *protocol.Session, context.CancelCauseFunc)
+			want []error
+		}{
+			"context": {func(_ *recipestest.Link, _ *protocol.Client, _ *protocol.Session, cancel context.CancelCauseFunc) {
+				cancel(nil)
+			}, []error{context.Canceled}},
+			"session": {func(link *recipestest.Link, _ *protocol.Client, s *protocol.Session, _ context.CancelCauseFunc) {
+				srv.ExpireSession(s.ID())
+				link.Heal()
+			}, []error{protocol.ErrLost}},
+			"client": {func(_ *recipestest.Link, c *protocol.Client, _ *protocol.Session, _ context.CancelCauseFunc) {
+				c.Close()
+			}, []error{protocol.ErrClosed}},
+		} {
+			for _, fault := range []func(*recipestest.Link){(*recipestest.Link).Cut, (*recipestest.Link).Stall} {
+				link := srv.Link(t)
+				client := link.Client(t)
+				s := session(t, client)
+				fault(link)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				result := later(func() error {
+					_, err := protocol.Do(ctx, s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
+					return err
+				})
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.Empty(t, result, name)
+				c.end(link, client, s, cancel)
+				err := wait(t, result)
+				for _, want := range c.want {
+					require.ErrorIs(t, err, want, name)
+				}
+				cancel(nil)
+				link.Heal()
+			}
+		}
+	})
+}
+
+func TestBackOffThatStopsEndsDoWithTheLastError(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		s := session(t, link.Client(t, steady(2)))
+		link.LoseReply(recipestest.OpExists, 99)
+		_, err := protocol.Do(lasting(t), s, func(conn *zk.Conn) (bool, error) {
+			found, _, err := conn.Exists("/")
+			return found, err
+		})
+		require.ErrorIs(t, err, zk.ErrConnectionClosed)
+		require.ErrorContains(t, err, "given up")
+		require.Equal(t, 3, link.Count(recipestest.OpExists))
+	})
+}
+
+func TestSettleAsksOnlyWhereTheOutcomeIsUnknown(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root := srv.Link(t), srv.Root(t)
+		s := session(t, link.Client(t, steady(99)))
+		asked, answer := 0, func() (string, bool, error) { return "", false, nil }
+		settle := func(context.Context) (string, bool, error) {
+			asked++
+			return answer()
+		}
+		made, err := protocol.Settle(lasting(t), s, create(s, root, 0), settle)
+		require.NoError(t, err)
+		require.Equal(t, s.Path(root), made)
+		_, err = protocol.Settle(lasting(t), s, create(s, root, 0), settle)
+		require.ErrorIs(t, err, zk.ErrNodeExists)
+		require.Zero(t, asked)
+
+		link.LoseReply(recipestest.OpCreate, 1)
+		answer = func() (string, bool, error) { return "found", true, nil }
+		made, err = protocol.Settle(lasting(t), s, create(s, root+"/a", 0), settle)
+		require.NoError(t, err)
+		require.Equal(t, "found", made)
+		require.Equal(t, 1, asked)
+
+		link.LoseReply(recipestest.OpCreate, 2)
+		answer = func() (string, bool, error) { return "", false, nil }
+		made, err = protocol.Settle(lasting(t), s, create(s, root+"/s-", zk.FlagSequence), settle)
+		require.NoError(t, err)
+		require.NotEmpty(t, made)
+		require.Equal(t, 3, asked)
+
+		reason := errors.New("the reason")
+		link.LoseReply(recipestest.OpCreate, 1)
+		answer = func() (string, bool, error) { return "", false, reason }
+		_, err = protocol.Settle(lasting(t), s, create(s, root+"/b", 0), settle)
+		require.Equal(t, reason, err)
+	})
+}
+
+// TestOneNodeHoweverManyRepliesAreLost meets each packet of an acquisition with each fault.
+func TestOneNodeWhateverPacketIsLost(t *testing.T) {
+	faults := map[string]func(*recipestest.Link){
+		"cut":     func(l *recipestest.Link) { l.Cut(); time.AfterFunc(time.Second, l.Heal) },
+		"blip":    func(l *recipestest.Link) { l.Cut(); l.Heal() },
+		"stall":   func(l *recipestest.Link) { l.Stall(); time.AfterFunc(time.Second, l.Heal) },
+		"mute":    func(l *recipestest.Link) { l.StallReplies(); time.AfterFunc(time.Second, l.Heal) },
+		"twice":   func(l *recipestest.Link) { l.LoseReply(recipestest.OpAny, 2) },
+		"creates": func(l *recipestest.Link) { l.LoseReply(recipestest.OpCreate, 3) },
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				link, root := srv.Link(t), srv.Root(t)
+				c, other := link.Client(t), session(t, srv.Client(t))
+				s := session(t, c)
+				for step := 1; ; step++ {
+					path := fmt.Sprintf("%s/%d", root, step)
+					stop := link.At(step, func() { fault(link) })
+					g := hold(t, c, path)
+					children, _, err := other.Conn().Children(other.Path(path))
+					require.NoError(t, err)
+					require.Equal(t, []string{g.Node()}, children)
+					require.NoError(t, protocol.Release(lasting(t), g))
+					children, _, err = other.Conn().Children(other.Path(path))
+					require.NoError(t, err)
+					require.Empty(t, children)
+					if stop() {
+						break
+					}
+					time.Sleep(s.Timeout())
+					link.LoseReply(recipestest.OpAny, 0)
+					link.LoseReply(recipestest.OpCreate, 0)
+				}
+				require.Same(t, s, session(t, c))
+			})
+		})
+	}
+}
+
+// TestWhatBecameOfACreateIsLookedForBehindASync, or a server that lags would hide the node.
+func TestWhatBecameOfACreateIsLookedForBehindASync(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root := srv.Link(t), srv.Root(t)
+		c := link.Client(t)
+		_, err := session(t, c).EnsurePath(lasting(t), root)
+		require.NoError(t, err)
+		syncs, lists := link.Count(recipestest.OpSync), link.Count(recipestest.OpGetChildren)
+		link.LoseReply(recipestest.OpCreate, 1)
+		listed := link.Answered(recipestest.OpGetChildren, lists+1)
+		held := later(func() *protocol.Grant {
+			g, err := line(c, root).Enter(context.Background(), bid)
+			if err != nil {
+				t.Error(err)
+			}
+			return g
+		})
+		wait(t, listed)
+		require.Equal(t, syncs+1, link.Count(recipestest.OpSync))
+		require.NoError(t, protocol.Release(lasting(t), wait(t, held)))
+	})
+}
+
+// TestSecondNodeOfOursIsDeleted makes what a server that hides the first one would: another node of the same owner.
+func TestSecondNodeOfOursIsDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link, other := srv.Root(t), srv.Link(t), srv.Client(t)
+		c := link.Client(t)
+		holder := hold(t, other, root)
+		link.LoseReply(recipestest.OpCreate, 1)
+		next := later(func() *protocol.Grant {
+			g, err := line(c, root).Enter(context.Background(), bid)
+			if err != nil {
+				t.Error(err)
+			}
+			return g
+		})
+		synctest.Wait()
+		s := session(t, c)
+		standing, err := line(c, root).Standings(lasting(t))
+		require.NoError(t, err)
+		require.Len(t, standing, 2)
+		ours := standing[1].Name
+		_, err = create(s, root+"/"+ours.Owner.String()+"-"+ours.Kind, zk.FlagEphemeralSequential)(s.Conn())
+		require.NoError(t, err)
+		require.NoError(t, protocol.Release(lasting(t), holder))
+		g := wait(t, next)
+		require.Equal(t, ours.Node, g.Node())
+		synctest.Wait()
+		children, _, err := s.Conn().Children(s.Path(root))
+		require.NoError(t, err)
+		require.Equal(t, []string{g.Node()}, children)
+		require.NoError(t, protocol.Release(lasting(t), g))
+	})
+}
+
+// census is what is left of waits: watches on the server, goroutines here.
+type census struct {
+	watches    string
+	goroutines int
+}
+
+func takeCensus(t *testing.T, srv *recipestest.Server) census {
+	t.Helper()
+	synctest.Wait()
+	return census{watchesOnServer(t, srv), len(ourGoroutines())}
+}
+
+// It is not parallel with other tests: it looks at the heap.
+func TestWaitsThatAreGivenUpLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.InMemory())
+		root := srv.Root(t)
+		holder := hold(t, srv.Client(t), root)
+		link := srv.Link(t)
+		c := link.Client(t)
+		s := session(t, c)
+		giveUp := func(n int) {
+			var waits sync.WaitGroup
+			for range n {
+				waits.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					if _, err := line(c, root).Enter(ctx, bid); !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+				})
+			}
+			waits.Wait()
+			requireSoon(t, func() bool {
+				children, _, err := s.Conn().Children(s.Path(root))
+				return err == nil && len(children) == 1
+			}, "all are out of line")
+		}
+		// ZKRECIPES_TEST_WAITS=1000 makes it a hundred thousand waits, which take minutes.
+		const most = 100
+		rounds, err := strconv.Atoi(cmp.Or(os.Getenv("ZKRECIPES_TEST_WAITS"), "20"))
+		require.NoError(t, err)
+		giveUp(most)
+		before, heap := takeCensus(t, srv), heapInUse()
+		for range rounds {
+			giveUp(most)
+		}
+		require.Equal(t, before, takeCensus(t, srv))
+		require.Less(t, heapInUse(), heap+heap/2+4<<20, "bytes")
+		srv.Embedded().DropConnections()
+		requireSoon(t, func() bool { return s.Conn().State() == zk.StateHasSession }, "back")
+		giveUp(1)
+		require.Equal(t, 1, link.Count(recipestest.OpSetWatches), "packets to set the watches again")
+		require.Equal(t, before, takeCensus(t, srv))
+		require.NoError(t, protocol.Release(lasting(t), holder))
+	})
+}
+
+func heapInUse() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return stats.HeapInuse
+}
+
+// TestThoseWhoWaitForOneNodeShareOneWatch has claimants wait for the same node.
+func TestThoseWhoWaitForOneNodeShareOneWatch(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root := srv.Link(t), srv.Root(t)
+		holder := hold(t, srv.Client(t), root)
+		c := link.Client(t)
+		before := link.Count(recipestest.OpGetData)
+		var waits sync.WaitGroup
+		granted := make(chan *protocol.Grant, 1000)
+		for i := range 1000 {
+			waits.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				if i == 0 {
+					ctx, cancel = context.WithCancel(t.Context())
+				}
+				defer cancel()
+				if g, err := line(c, root).Claim(ctx, bid); err == nil {
+					granted <- g
+				} else if !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, before+1, link.Count(recipestest.OpGetData))
+		require.NoError(t, protocol.Release(lasting(t), holder))
+		require.NoError(t, protocol.Release(lasting(t), wait(t, granted)))
+		waits.Wait()
+	})
+}
+
+func TestWatchesFireAfterAnyNumberOfCuts(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root, seen := srv.Link(t), srv.Root(t), make(states, 99)
+		c := link.Client(t, seen.option())
+		holder := hold(t, srv.Client(t), root)
+		next := later(func() error {
+			g, err := line(c, root).Enter(context.Background(), bid)
+			if err != nil {
+				return err
+			}
+			return protocol.Release(context.Background(), g)
+		})
+		wait(t, link.Answered(recipestest.OpGetData, 2)) // its own node, and the one ahead
+		seen.require(t, protocol.Connected)
+		for range 10 {
+			link.Cut()
+			seen.require(t, protocol.Suspended)
+			link.Heal()
+			seen.require(t, protocol.Connected)
+		}
+		link.Cut()
+		require.NoError(t, protocol.Release(lasting(t), holder))
+		link.Heal()
+		require.NoError(t, wait(t, next))
+	})
+}
+
+// observer records what it is told.
+type observer chan protocol.Event
+
+func (o observer) Observe(e protocol.Event) { o <- e }
+
+// require compares the next events but for what differs from run to run.
+func (o observer) require(t *testing.T, want ...protocol.Event) {
+	t.Helper()
+	for _, w := range want {
+		e := wait(t, o)
+		if w.Err != nil {
+			require.ErrorIs(t, e.Err, w.Err)
+		} else {
+			require.NoError(t, e.Err)
+		}
+		require.GreaterOrEqual(t, e.Duration, w.Duration)
+		e.Err, e.Duration, w.Err, w.Duration = nil, 0, nil, 0
+		require.Equal(t, w, e)
+	}
+}
+
+func TestObserverIsToldWhatHappensInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root, told := srv.Link(t), srv.Root(t), make(observer, 99)
+		c := link.Client(t, protocol.WithObserver(told))
+		id := session(t, c).ID()
+		event := func(k protocol.EventKind, g *protocol.Grant, d time.Duration, err error) protocol.Event {
+			e := protocol.Event{Kind: k, Recipe: "test", Path: root, Duration: d, Err: err}
+			if g != nil {
+				e.Session, e.Token = id, g.Token()
+			}
+			return e
+		}
+		one := hold(t, c, root)
+		told.require(t, event(protocol.Waited, one, 0, nil))
+		_, err := line(c, root).Enter(within(t, 2*time.Second), bid)
+		require.Error(t, err)
+		told.require(t, event(protocol.Waited, nil, 2*time.Second, context.DeadlineExceeded))
+		require.NoError(t, protocol.Release(lasting(t), one))
+		told.require(t, event(protocol.Held, one, 2*time.Second, nil))
+
+		two := hold(t, c, root)
+		told.require(t, event(protocol.Waited, two, 0, nil))
+		time.Sleep(3 * time.Second)
+		require.NoError(t, line(c, root).Break(lasting(t), two.Node()))
+		told.require(t, event(protocol.Dropped, two, 3*time.Second, protocol.ErrLost))
+
+		three := hold(t, c, root)
+		told.require(t, event(protocol.Waited, three, 0, nil))
+		link.LoseReply(recipestest.OpDelete, 1)
+		require.NoError(t, protocol.Release(lasting(t), three))
+		told.require(t, event(protocol.Held, three, 0, nil))
+		told.require(t, protocol.Event{Kind: protocol.Retried, Err: zk.ErrConnectionClosed})
+
+		four := hold(t, c, root)
+		told.require(t, event(protocol.Waited, four, 0, nil))
+		require.NoError(t, c.Close())
+		told.require(t, event(protocol.Dropped, four, 0, protocol.ErrLost))
+		synctest.Wait()
+		require.Empty(t, told)
+	})
+}
+
+func TestLogObserverWritesWhatHappens(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		var log bytes.Buffer
+		c := srv.Client(t, protocol.WithObserver(protocol.LogObserver(slog.New(slog.NewTextHandler(&log, nil)))))
+		root := srv.Root(t)
+		require.NoError(t, protocol.Release(lasting(t), hold(t, c, root)))
+		g := hold(t, c, root)
+		require.NoError(t, line(c, root).Break(lasting(t), g.Node()))
+		wait(t, g.Done())
+		require.NoError(t, c.Close())
+		synctest.Wait() // a call that is under way is not waited for
+		require.Contains(t, log.String(), "level=INFO msg=waited recipe=test path="+root)
+		require.Contains(t, log.String(), "msg=held")
+		require.Contains(t, log.String(), "level=WARN msg=dropped")
+	})
+}
+
+func TestObserverMayCallTheClientAndCloseIt(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, told, done := srv.Root(t), make(observer), make(chan error, 1)
+		c := srv.Client(t, protocol.WithObserver(told))
+		go func() {
+			e := <-told // from within Observe, as far as the dispatcher can tell
+			s, err := c.Session(context.Background())
+			if err == nil {
+				_, err = s.EnsurePath(context.Background(), root+"/"+e.Kind.String())
+			}
+			done <- errors.Join(err, c.Close())
+			<-told // dropped
+		}()
+		hold(t, c, root)
+		require.NoError(t, wait(t, done))
+	})
+}
+
+func TestOversizedDataIsRefusedBeforeItIsSent(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root := srv.Link(t), srv.Root(t)
+		c := link.Client(t)
+		s := session(t, c)
+		room := protocol.MaxData - len(root) - len(s.Path("/")) + 1
+		big := bid
+		big.Data = make([]byte, room)
+		g, err := line(c, root).Enter(lasting(t), big)
+		require.NoError(t, err)
+		require.NoError(t, protocol.Release(lasting(t), g))
+		before := link.Packets()
+		big.Data = make([]byte, room+1)
+		_, err = line(c, root).Enter(lasting(t), big)
+		require.ErrorIs(t, err, protocol.ErrTooLarge)
+		require.Equal(t, before, link.Packets())
+	})
+}
+
+// TestNoSizeOfARequestHarmsTheConnection is about calls that are not a recipe's. (A Multi of one exact size is beyond
+// help: zk.Conn panics.)
+func TestNoSizeOfARequestHarmsTheConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root := srv.Link(t), srv.Root(t)
+		s := session(t, link.Client(t))
+		_, err := create(s, root, 0)(s.Conn())
+		require.NoError(t, err)
+		connects := link.Count(recipestest.OpConnect)
+		limit := 1<<20 - 1 - 8 - 4 - len(s.Path(root)) - 4 - 4 // a frame less header, path, and version
+		for size := limit - 8; size < limit+8; size++ {
+			_, err := s.Conn().Set(s.Path(root), make([]byte, size), -1)
+			if size <= limit {
+				require.NoError(t, err, size)
+			} else {
+				require.ErrorIs(t, err, zk.ErrShortBuffer, size)
+			}
+		}
+		require.Equal(t, connects, link.Count(recipestest.OpConnect), "nobody's connection was cut")
+	})
+}

@@ -1,0 +1,124 @@
+package protocol
+
+import "time"
+
+// Trust is counted in twelfths of the granted session timeout: see "Trust" in the package documentation.
+const (
+	reportShare  = 4.0 / 12 // until a follower has told the leader: half a tick, at most 3, and 1 for a late ping
+	driftShare   = 1.0 / 12 // kept in reserve for clock rates
+	trustShare   = 8.0 / 12
+	syncShare    = 1.0 / 12 // from one request that the leader answers to the next
+	writeShare   = 3.0 / 12 // from one that a quorum agrees to
+	silenceShare = 2.0 / 12 // how long such a request, or the resumption of a session, may stay unanswered
+	sampleShare  = 0.25 / 12
+)
+
+// A voucher is who takes part in an answer.
+type voucher int
+
+const (
+	byServer voucher = iota // the server that the session is connected to
+	byLeader                // and whoever it takes for the leader
+	byQuorum                // and a quorum
+)
+
+// share is a part of the timeout.
+func share(timeout time.Duration, part float64) time.Duration {
+	return time.Duration(float64(timeout) * part)
+}
+
+// elapsed is the time from since to now by whichever clock went further: the monotonic one stops while the
+// machine sleeps, the other one can be set back.
+func elapsed(since, now time.Time) time.Duration {
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
+}
+
+// trust knows until when the ensemble cannot have given a session up. Its time runs from the moments at which
+// requests were sent, so that a slow answer never stretches it. It is not safe for concurrent use.
+type trust struct {
+	timeout   time.Duration
+	contact   time.Time // any answered request
+	confirmed time.Time // a request that the leader answered
+	agreed    time.Time // a request that a quorum agreed to
+	carried   time.Time // a request that the leader must have learnt of
+
+	// reports are answered requests of which the leader may not know yet, oldest first, at least a sampleShare
+	// apart. Those that are older than a few reportShares matter no more.
+	reports []report
+}
+
+type report struct{ sent, answered time.Time }
+
+const maxReports = 48
+
+// began notes a session's start, which a quorum agrees to, or its resumption, in which the leader takes part.
+func (t *trust) began(sent time.Time) {
+	if t.agreed.IsZero() {
+		t.agreed = sent
+	}
+	t.contact, t.confirmed, t.carried = sent, sent, sent
+	t.reports = t.reports[:0]
+}
+
+// answered notes that a request sent at one moment was answered at another.
+func (t *trust) answered(sent, at time.Time, by voucher) {
+	t.contact = later(t.contact, sent)
+	if by == byQuorum {
+		t.agreed = later(t.agreed, sent)
+	}
+	if by != byServer {
+		t.confirmed = later(t.confirmed, sent)
+		horizon := sent.Add(-share(t.timeout, reportShare))
+		n := 0
+		for n < len(t.reports) && !t.reports[n].answered.After(horizon) {
+			t.carried = t.reports[n].sent
+			n++
+		}
+		t.reports = append(t.reports[:0], t.reports[n:]...)
+	}
+	if n := len(t.reports); n > 0 && sent.Sub(t.reports[n-1].sent) < share(t.timeout, sampleShare) {
+		return
+	} else if n == maxReports {
+		t.reports = append(t.reports[:0], t.reports[1:]...)
+	}
+	t.reports = append(t.reports, report{sent, at})
+}
+
+// deadline is when trust runs out if nothing more is heard.
+func (t *trust) deadline() time.Time {
+	return earlier(
+		t.confirmed.Add(share(t.timeout, trustShare)),
+		earlier(t.carried, t.agreed).Add(share(t.timeout, 1-driftShare)))
+}
+
+// over tells whether trust has run out.
+func (t *trust) over(now time.Time) bool {
+	return elapsed(t.confirmed, now) >= share(t.timeout, trustShare) ||
+		elapsed(earlier(t.carried, t.agreed), now) >= share(t.timeout, 1-driftShare)
+}
+
+// due is when the next request is due that renews trust, and whether that must be a write.
+func (t *trust) due() (at time.Time, write bool) {
+	at, write = t.confirmed.Add(share(t.timeout, syncShare)), false
+	if w := t.agreed.Add(share(t.timeout, writeShare)); !w.After(at) {
+		at, write = w, true
+	}
+	return at, write
+}
+
+// silent tells whether nothing at all was heard for a whole timeout.
+func (t *trust) silent(now time.Time) bool { return elapsed(t.contact, now) >= t.timeout }
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

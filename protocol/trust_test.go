@@ -1,0 +1,250 @@
+package protocol
+
+import (
+	"math"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+const second = time.Second
+
+// at is a moment of a test's own time.
+func at(d time.Duration) time.Time { return time.Unix(1e9, 0).Add(d) }
+
+// newTrust is the trust of a session of 12 seconds, so that a share is a second, which began at moment 0.
+func newTrust() *trust {
+	t := &trust{timeout: 12 * second}
+	t.began(at(0))
+	return t
+}
+
+func TestTrustRunsFromTheHandshake(t *testing.T) {
+	t.Parallel()
+	tr := newTrust()
+	require.Equal(t, at(8*second), tr.deadline())
+	require.False(t, tr.over(at(8*second-1)))
+	require.True(t, tr.over(at(8*second)))
+	require.False(t, tr.silent(at(12*second-1)))
+	require.True(t, tr.silent(at(12*second)))
+}
+
+// TestTrustNeedsAllOfThem has everybody else go on to answer.
+func TestTrustNeedsTheServerTheLeaderAndAQuorum(t *testing.T) {
+	t.Parallel()
+	for voucher, want := range map[voucher]time.Duration{
+		byServer: 8 * second,  // since the leader answered
+		byLeader: 11 * second, // since a quorum agreed
+		byQuorum: 26 * second, // the contact at 15 s was reported before the write at 19 s
+	} {
+		tr := newTrust()
+		for s := range 20 * second / second {
+			tr.answered(at(s*second), at(s*second), voucher)
+		}
+		require.Equal(t, at(want), tr.deadline())
+		require.Equal(t, want <= 20*second, tr.over(at(20*second)))
+		require.False(t, tr.silent(at(19*second)), "but it was heard of")
+	}
+}
+
+func TestTrustIsRenewedFromTheSendTimeOfWhatIsAnswered(t *testing.T) {
+	t.Parallel()
+	tr := newTrust()
+	tr.answered(at(second), at(5*second), byQuorum)
+	require.Equal(t, at(9*second), tr.deadline(), "however long the answer took")
+
+	tr = newTrust()
+	tr.answered(at(2*second), at(2*second), byServer)
+	tr.answered(at(6*second), at(8*second), byQuorum)
+	require.Equal(t, at(13*second), tr.deadline(), "the contact at 2 s was reported by 6 s, and counts for 11 s")
+	tr.answered(at(6*second), at(9*second), byServer)
+	require.Equal(t, at(13*second), tr.deadline())
+}
+
+func TestTrustCountsNoContactThatMayNotHaveBeenReported(t *testing.T) {
+	t.Parallel()
+	tr := newTrust()
+	tr.answered(at(4*second), at(4*second), byServer)
+	tr.answered(at(7*second), at(7*second), byQuorum) // 7 s - T/3 = 3 s
+	require.Equal(t, at(11*second), tr.deadline(), "of all contacts only the handshake is sure to be known")
+}
+
+func TestTrustNeverMovesBackByALateAnswer(t *testing.T) {
+	t.Parallel()
+	tr := newTrust()
+	for s := range 4 {
+		tr.answered(at(time.Duration(s)*second), at(time.Duration(s)*second), byQuorum)
+	}
+	before := tr.deadline()
+	tr.answered(at(second), at(4*second), byQuorum)
+	require.Equal(t, before, tr.deadline())
+}
+
+func TestAResumptionIsTheLeadersWordNotAQuorums(t *testing.T) {
+	t.Parallel()
+	tr := newTrust()
+	tr.began(at(7 * second))
+	require.Equal(t, at(11*second), tr.deadline())
+	due, write := tr.due()
+	require.True(t, write)
+	require.False(t, due.After(at(7*second)), "a quorum is asked at once")
+}
+
+func TestElapsedIsTheLongerOfTwoClocks(t *testing.T) {
+	t.Parallel()
+	since := time.Now()
+	for name, c := range map[string]struct {
+		now  time.Time
+		want time.Duration
+	}{
+		"both agree":                       {since.Add(5 * second), 5 * second},
+		"the machine slept for a minute":   {setWall(since.Add(second), time.Minute), time.Minute + second},
+		"the wall clock was set back":      {setWall(since.Add(5*second), -time.Hour), 5 * second},
+		"there is no monotonic clock":      {since.Add(5 * second).Round(0), 5 * second},
+		"nothing has passed, clock behind": {setWall(since, -time.Hour), 0},
+	} {
+		require.Equal(t, c.want, elapsed(since, c.now), name)
+	}
+}
+
+func TestTrustRunsOutWhileTheMachineSleeps(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	tr := &trust{timeout: 12 * second}
+	tr.began(now)
+	require.False(t, tr.over(now.Add(second)))
+	require.True(t, tr.over(setWall(now.Add(second), 8*second)))
+	require.True(t, tr.silent(setWall(now.Add(second), 12*second)))
+}
+
+// setWall moves the wall clock of a moment by whole seconds and leaves its monotonic clock alone.
+func setWall(moment time.Time, by time.Duration) time.Time {
+	// As in package time: the wall clock's seconds are the 33 bits above its nanoseconds.
+	inside := (*struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&moment))
+	inside.wall += uint64(int64(by/second) << 30)
+	return moment
+}
+
+// TestTrustNeverOutlivesTheLeadersPatience runs a client with random requests against a model of a follower and its
+// leader. At random moments the follower is cut off, and the leader deposed. Whatever the client was told until then,
+// its deadline must not lie behind the moment at which the session may be given up.
+func TestTrustNeverOutlivesTheLeadersPatience(t *testing.T) {
+	t.Parallel()
+	for range 50 { // times a hundred: it is close only where everything comes together
+		rapid.Check(t, func(t *rapid.T) {
+			trusted, expires := drawEnsemble(t).play(t)
+			if trusted > expires {
+				t.Fatalf("trusted until %d, may be given up from %d on", trusted, expires)
+			}
+		})
+	}
+}
+
+// An ensembleModel is one follower, whose client is the one under test, and its leader. Time is in milliseconds.
+//
+// The leader pings every half tick; the follower answers with the sessions that it was in touch with since the ping
+// before. What the follower forwards stays behind those reports, and what the leader answers in order, too. A leader
+// that was deposed goes on as before, but no quorum agrees to anything any more. Its successor gives every session a
+// whole new timeout.
+type ensembleModel struct {
+	timeout, halfTick int
+	lateness          func() int // of a ping, after the one before
+	toLeader          func() int // delays, of one message each
+	toFollower        func() int
+	toClient          func() int // both ways
+	pause             func() int // between two requests
+	last              int        // request before the follower is cut off
+	cut               int        // nothing that it sends from then on arrives
+	deposed           int
+}
+
+func drawEnsemble(t *rapid.T) *ensembleModel {
+	upTo := func(name string, most int) func() int { // the extremes often
+		draw := rapid.OneOf(rapid.Just(0), rapid.Just(most), rapid.IntRange(0, most))
+		return func() int { return draw.Draw(t, name) }
+	}
+	timeout := rapid.IntRange(240, 2400).Draw(t, "timeout")
+	return &ensembleModel{
+		timeout:    timeout,
+		halfTick:   timeout/40 + upTo("half a tick", timeout/4-timeout/40)(),
+		lateness:   upTo("late", timeout/12),
+		toLeader:   upTo("to leader", timeout/rapid.IntRange(1, 50).Draw(t, "speed")),
+		toFollower: upTo("to follower", timeout/2),
+		toClient:   upTo("to client", timeout/rapid.IntRange(3, 50).Draw(t, "speed")),
+		pause:      upTo("pause", timeout/rapid.IntRange(2, 20).Draw(t, "rate")),
+		last:       rapid.IntRange(0, 39).Draw(t, "cut behind"),
+		cut:        math.MaxInt,
+		deposed:    rapid.IntRange(0, 20*timeout).Draw(t, "deposed"),
+	}
+}
+
+// play returns until when the client trusts its session in the end, and from when on somebody may give it up.
+func (m *ensembleModel) play(t *rapid.T) (trusted, expires int) {
+	tr := &trust{timeout: time.Duration(m.timeout) * time.Millisecond}
+	moment := func(ms int) time.Time { return at(time.Duration(ms) * time.Millisecond) }
+	tr.began(moment(0))
+	type answer struct {
+		sent, at int
+		by       voucher
+	}
+	var (
+		answers  []answer
+		touched  = m.toClient() // when the leader learnt of a contact last, or of the handshake
+		arrived  = touched      // at the follower
+		nextPing = touched
+		pending  = false // a contact that was not reported yet
+		forward  int     // what came last from there: messages keep their order
+		backward int
+		seen     int
+	)
+	m.deposed = max(m.deposed, touched) // the session was opened
+	pings := func(until int) {
+		for ; nextPing <= until; nextPing += m.halfTick + m.lateness() {
+			if pending && nextPing < m.cut {
+				forward = max(forward, nextPing+m.toLeader())
+				touched, pending = max(touched, forward), false
+			}
+		}
+	}
+	now := 0
+	for i := range m.last + 20 {
+		now += m.pause()
+		by := voucher(rapid.IntRange(int(byServer), int(byQuorum)).Draw(t, "by"))
+		arrived = max(arrived, now+m.toClient())
+		if i == m.last {
+			by, m.cut = byQuorum, arrived+1
+		}
+		pings(arrived)
+		pending = true
+		back := arrived
+		if by != byServer {
+			if arrived >= m.cut {
+				continue // never answered
+			}
+			forward = max(forward, arrived+m.toLeader())
+			if by == byQuorum && forward >= m.deposed {
+				continue
+			}
+			backward = max(backward, forward+m.toFollower())
+			back = backward
+		}
+		seen = max(seen, back+m.toClient())
+		answers = append(answers, answer{now, seen, by})
+	}
+	pings(m.cut)
+	for _, a := range answers {
+		tr.answered(moment(a.sent), moment(a.at), a.by)
+	}
+	expires = touched + m.timeout
+	if expires >= m.deposed { // no quorum agrees to its end then, until there is another leader
+		expires = m.deposed + m.timeout
+	}
+	return int(tr.deadline().Sub(at(0)) / time.Millisecond), expires
+}

@@ -1,0 +1,193 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A watchTable shares the watches of a session. zk.Conn cannot take a watch back and keeps a channel for each call
+// that set one until the node changes. So each node is watched once, however many wait for it, and those who give
+// up leave the watch to the next. It is safe for concurrent use.
+type watchTable struct {
+	session *Session
+
+	mu      sync.Mutex // protects watches; nothing blocks while it is held
+	watches map[string]*watch
+}
+
+// A watch waits for something to change at a node. It fires once.
+type watch struct {
+	read     chan struct{} // closed when the node was read, and the watch set with that
+	stat     *zk.Stat      // valid once read is closed
+	data     []byte        // likewise
+	children []string      // likewise
+	err      error         // likewise: zk.ErrNoNode, or what ended the session
+	fired    chan struct{} // closed by the event
+	deleted  bool          // valid once fired is closed
+
+	// doubt is closed once there is another connection than the one over which the node was read. Deletions and
+	// creations are made up for then, but a change of data or of children may have been missed. Valid likewise.
+	doubt <-chan struct{}
+}
+
+// on returns the watch on the node at an absolute path, and sets it if there is none. It waits for the node to change
+// or to be deleted.
+func (t *watchTable) on(path string) *watch {
+	return t.set(path, func(c *zk.Conn, w *watch) (err error) {
+		w.data, w.stat, _, err = c.GetW(path)
+		return err
+	})
+}
+
+// below returns the watch on the children of the node at an absolute path, or on the creation of that node, and sets
+// it if there is none.
+func (t *watchTable) below(path string) *watch {
+	return t.set(path+childrenMark, func(c *zk.Conn, w *watch) (err error) {
+		for {
+			w.children, w.stat, _, err = c.ChildrenW(path)
+			if !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+			if there, _, _, err := c.ExistsW(path); err != nil || !there {
+				return err
+			}
+		}
+	})
+}
+
+// childrenMark tells a node's children from the node in the keys of the table; no path ends like that.
+const childrenMark = "/"
+
+func (t *watchTable) set(path string, read func(*zk.Conn, *watch) error) *watch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w := t.watches[path]; w != nil {
+		return w
+	}
+	w := &watch{read: make(chan struct{}), fired: make(chan struct{})}
+	if t.watches == nil {
+		t.watches = make(map[string]*watch)
+	}
+	// The watch stands in the table before it is set: its event may come before the answer is looked at.
+	t.watches[path] = w
+	started := t.session.client.spawn(func() {
+		_, w.err = Do(t.session.life, t.session, func(c *zk.Conn) (struct{}, error) {
+			w.doubt = t.session.resumption()
+			return struct{}{}, read(c, w)
+		})
+		if w.err != nil {
+			t.drop(path, w)
+		}
+		close(w.read)
+	})
+	if !started {
+		w.err = ErrClosed
+		close(w.read)
+		delete(t.watches, path)
+	}
+	return w
+}
+
+func (t *watchTable) drop(path string, w *watch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watches[path] == w {
+		delete(t.watches, path)
+	}
+}
+
+// outdated has a watch fire that is known to have missed its event: others may wait for it, too.
+func (t *watchTable) outdated(path string, w *watch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watches[path] == w {
+		delete(t.watches, path)
+		close(w.fired)
+	}
+}
+
+// notify is zk.Conn's event callback: it must not block.
+func (t *watchTable) notify(e zk.Event) {
+	if e.Type == zk.EventSession {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fire := func(path string) {
+		if w := t.watches[path]; w != nil {
+			delete(t.watches, path)
+			w.deleted = e.Type == zk.EventNodeDeleted
+			close(w.fired)
+		}
+	}
+	if e.Type != zk.EventNodeChildrenChanged {
+		fire(e.Path)
+	}
+	if e.Type != zk.EventNodeDataChanged {
+		fire(e.Path + childrenMark)
+	}
+}
+
+// count is how many watches there are, set or about to be.
+func (t *watchTable) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.watches)
+}
+
+// stand blocks until the node was read, and returns its Stat.
+func (w *watch) stand(ctx context.Context) (*zk.Stat, error) {
+	select {
+	case <-w.read:
+		return w.stat, w.err
+	case <-ctx.Done():
+		return nil, contextError(ctx)
+	}
+}
+
+// gone tells, after wait, whether the node is known to be gone.
+func (w *watch) gone() bool {
+	if errors.Is(w.err, zk.ErrNoNode) {
+		return true
+	}
+	select {
+	case <-w.fired:
+		return w.deleted
+	default:
+		return false
+	}
+}
+
+// stands tells whether the node that was read was there, unchanged, when the last event came: events come in the order
+// of what has happened, though not across connections.
+func (w *watch) stands() bool {
+	select {
+	case <-w.fired:
+		return false
+	case <-w.doubt:
+		return false
+	default:
+		return true
+	}
+}
+
+// wait blocks until the watch has fired, the node turns out to be gone, or the other channel is closed.
+func (w *watch) wait(ctx context.Context, s *Session, other <-chan struct{}) error {
+	if _, err := w.stand(ctx); errors.Is(err, zk.ErrNoNode) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	select {
+	case <-w.fired:
+		return nil
+	case <-other:
+		return nil
+	case <-s.Done():
+	case <-ctx.Done():
+	}
+	return s.ended(ctx)
+}
