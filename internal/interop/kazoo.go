@@ -1,0 +1,45 @@
+package interop
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+//go:embed kazoo_peer.py
+var kazooProgram string
+
+// findPython finds a Python that has kazoo: the first on PATH need not be the
+// one for which the system's packages are.
+var findPython = sync.OnceValues(func() (python string, err error) {
+	const probe = "import inspect, kazoo.recipe.lock as l; " +
+		"assert 'extra_lock_patterns' in inspect.signature(l.Lock).parameters, 'kazoo is older than 2.7.1'"
+	var errs []error
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		out, err := exec.Command(python, "-c", probe).CombinedOutput()
+		if err == nil {
+			return python, nil
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		errs = append(errs, fmt.Errorf("%s: %w: %s", python, err, lines[len(lines)-1]))
+	}
+	return "", errors.Join(errs...)
+})
+
+// Kazoo runs kazoo against the servers until tb ends. It skips tb where no Python
+// has it, or fails it if ZKRECIPES_REQUIRE_REAL is 1. Its locks are told to count
+// contenders named …-lock-<sequence>, ours among them.
+func Kazoo(tb testing.TB, connectString string) *Peer {
+	tb.Helper()
+	python, err := findPython()
+	if err != nil {
+		unavailable(tb, "kazoo", err)
+	}
+	return start(tb, "kazoo", exec.Command(python,
+		"-c", kazooProgram, connectString, strconv.FormatInt(sessionTimeout.Milliseconds(), 10)))
+}

@@ -1,0 +1,57 @@
+package recipetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A Fault is done to a client whose link and session these are, before one of its packets passes.
+type Fault struct {
+	Name string
+	Do   func(srv *recipestest.Server, link *recipestest.Link, session int64)
+}
+
+// QuickFaults are over at once.
+var QuickFaults = []Fault{
+	{"cut", func(_ *recipestest.Server, link *recipestest.Link, _ int64) { link.Cut(); link.Heal() }},
+	{"lost reply", func(_ *recipestest.Server, link *recipestest.Link, _ int64) { link.LoseReply(recipestest.OpAny, 1) }},
+	{"two lost replies", func(_ *recipestest.Server, link *recipestest.Link, _ int64) { link.LoseReply(recipestest.OpAny, 2) }},
+	{"expiry", func(srv *recipestest.Server, _ *recipestest.Link, session int64) { srv.ExpireSession(session) }},
+}
+
+// SlowFaults last for parts and multiples of a session timeout, in virtual time.
+func SlowFaults(timeout time.Duration) []Fault {
+	var all []Fault
+	for kind, begin := range map[string]func(*recipestest.Link){
+		"cut":            (*recipestest.Link).Cut,
+		"stall":          (*recipestest.Link).Stall,
+		"stall requests": (*recipestest.Link).StallRequests,
+		"stall replies":  (*recipestest.Link).StallReplies,
+	} {
+		for _, d := range []time.Duration{timeout / 20, timeout / 3, 9 * timeout / 10, 3 * timeout} {
+			all = append(all, Fault{
+				fmt.Sprintf("%s for %v", kind, d),
+				func(_ *recipestest.Server, link *recipestest.Link, _ int64) {
+					begin(link)
+					time.AfterFunc(d, link.Heal)
+				},
+			})
+		}
+	}
+	return all
+}
+
+// Sweep calls meet with one step after the other, until it reports that it was over before that step came.
+func Sweep(t *testing.T, meet func(step int) (met bool)) {
+	t.Helper()
+	const most = 100
+	for step := 1; step < most; step++ {
+		if !meet(step) {
+			return
+		}
+	}
+	t.Fatalf("no end after %d steps", most)
+}

@@ -1,0 +1,85 @@
+// Package recipetest is what the tests of the recipes share beside the test kit that users get too: both kinds of
+// server, the faults that every recipe meets, and bookkeeping.
+package recipetest
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
+)
+
+// Patience bounds what must happen in the end. Nothing depends on how soon it does.
+const Patience = 30 * time.Second
+
+// Each runs a test on the embedded server and on a real one.
+func Each(t *testing.T, test func(*testing.T, *recipestest.Server)) {
+	t.Parallel()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		test(t, recipestest.Start(t))
+	})
+	t.Run("real", func(t *testing.T) {
+		t.Parallel()
+		test(t, ensemble.Real(t))
+	})
+}
+
+// Session is the client's current session.
+func Session(t *testing.T, c *protocol.Client) *protocol.Session {
+	t.Helper()
+	s, err := c.Session(t.Context())
+	require.NoError(t, err)
+	return s
+}
+
+// Close closes clients, none of which may fail to end its session.
+func Close(t *testing.T, clients ...*protocol.Client) {
+	t.Helper()
+	for _, c := range clients {
+		require.NoError(t, c.Close())
+	}
+}
+
+// Links fails t unless the package in the current directory depends on the standard library, on what every recipe
+// needs, and on itself alone: who imports a recipe must not get the test kit.
+func Links(t *testing.T, self string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
+	require.NoError(t, err)
+	const module = "github.com/zkrecipes/zkrecipes/"
+	allowed := []string{module + self, module + "protocol", "github.com/go-zookeeper/zk", "github.com/cenkalti/backoff/v4"}
+	require.ElementsMatch(t, allowed, strings.Fields(string(out)))
+}
+
+// A Group waits for goroutines and joins their errors. Its zero value is ready for use.
+type Group struct {
+	wg   sync.WaitGroup
+	mu   sync.Mutex // protects errs
+	errs []error
+}
+
+// Go runs f in a goroutine.
+func (g *Group) Go(f func() error) {
+	g.wg.Go(func() {
+		if err := f(); err != nil {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.errs = append(g.errs, err)
+		}
+	})
+}
+
+// Wait blocks until all goroutines have returned.
+func (g *Group) Wait() error {
+	g.wg.Wait()
+	return errors.Join(g.errs...)
+}

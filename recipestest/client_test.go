@@ -1,0 +1,113 @@
+package recipestest_test
+
+import (
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+func TestClientHasASessionAndIsClosedWithTheTest(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		var clients []*protocol.Client
+		f := run(t, func(tb testing.TB) {
+			clients = append(clients, s.Client(tb), s.Link(tb).Client(tb))
+			for _, c := range clients {
+				session, err := c.Session(t.Context())
+				require.NoError(tb, err)
+				require.NotZero(tb, session.ID())
+			}
+		})
+		require.Empty(t, f.errors)
+		require.Len(t, clients, 2)
+		for _, c := range clients {
+			_, err := c.Session(t.Context())
+			require.ErrorIs(t, err, protocol.ErrClosed)
+		}
+	})
+}
+
+func TestClientTakesTheDialerOfItsOptions(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *recipestest.Server) {
+		var dials atomic.Int32
+		s.Link(t).Client(t, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			dials.Add(1)
+			return s.Dial(network, address, timeout)
+		}))
+		require.NotZero(t, dials.Load())
+	})
+}
+
+func TestClientFailsTheTestIfThereIsNoServer(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		begin := time.Now()
+		f := run(t, func(tb testing.TB) {
+			link := s.Link(tb)
+			link.Cut()
+			link.Client(tb)
+			t.Error("Client returned")
+		})
+		require.Len(t, f.errors, 1)
+		require.Less(t, time.Since(begin), 20*time.Second)
+	})
+}
+
+func TestSessionOfAClientExpires(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		root := s.Root(t)
+		direct := connect(t, s, s.Dial, 10*time.Second)
+		for _, c := range []*protocol.Client{s.Client(t), s.Link(t).Client(t)} {
+			session, err := c.Session(t.Context())
+			require.NoError(t, err)
+			create(t, session.Conn(), root, zk.FlagEphemeral)
+
+			s.ExpireSession(session.ID())
+			requireExists(t, direct, root, false)
+			wait(t, session.Done())
+			next, err := c.Session(t.Context())
+			require.NoError(t, err)
+			require.NotEqual(t, session.ID(), next.ID())
+		}
+	})
+}
+
+func TestSessionOfAClientOutlivesACut(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		c := link.Client(t)
+		session, err := c.Session(t.Context())
+		require.NoError(t, err)
+		again := link.Answered(recipestest.OpConnect, 2)
+		link.Cut()
+		link.Heal()
+		wait(t, again)
+		requireBack(t, session.Conn())
+		require.NoError(t, session.Err())
+		create(t, session.Conn(), root, 0)
+	})
+}
+
+func TestNodeOfAClientIsWaitedForWhileItIsOpen(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *recipestest.Server) {
+		f := run(t, func(tb testing.TB) {
+			root := s.Root(tb) // before the client, whose session must still be there in the end
+			session, err := s.Client(tb).Session(t.Context())
+			require.NoError(tb, err)
+			create(tb, session.Conn(), root, zk.FlagEphemeral)
+			go func() {
+				time.Sleep(200 * time.Millisecond)
+				if err := session.Conn().Delete(root, -1); err != nil {
+					t.Error(err)
+				}
+			}()
+		})
+		require.Empty(t, f.errors)
+	})
+}

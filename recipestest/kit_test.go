@@ -1,0 +1,185 @@
+package recipestest_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
+)
+
+// everywhere is overBoth, and with a real server where there is one.
+func everywhere(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
+	t.Helper()
+	overBoth(t, test)
+	t.Run("real", func(t *testing.T) {
+		t.Parallel()
+		test(t, ensemble.Real(t))
+	})
+}
+
+// overBoth runs a test over TCP, and in memory inside a bubble.
+func overBoth(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("tcp", func(t *testing.T) {
+		t.Parallel()
+		test(t, recipestest.Start(t))
+	})
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		inMemory(t, test)
+	})
+}
+
+func inMemory(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		test(t, recipestest.Start(t, recipestest.InMemory()))
+	})
+}
+
+type silence struct{}
+
+func (silence) Printf(string, ...any) {}
+
+// connect opens a session of a plain go-zookeeper client for the time of a test.
+func connect(tb testing.TB, s *recipestest.Server, dial zk.Dialer, timeout time.Duration) *zk.Conn {
+	tb.Helper()
+	conn := open(tb, s, dial, timeout)
+	tb.Cleanup(conn.Close)
+	return conn
+}
+
+func open(tb testing.TB, s *recipestest.Server, dial zk.Dialer, timeout time.Duration) *zk.Conn {
+	tb.Helper()
+	session := make(chan struct{})
+	var once sync.Once
+	host, _, _ := strings.Cut(s.ConnectString(), ",")
+	// With two addresses the client tries the second one at once when it loses the first.
+	conn, _, err := zk.Connect([]string{host, host}, timeout,
+		zk.WithDialer(dial), zk.WithLogger(silence{}), zk.WithMaxConnBufferSize(1<<16), zk.WithMaxBufferSize(1<<16),
+		zk.WithEventCallback(func(ev zk.Event) {
+			if ev.State == zk.StateHasSession {
+				once.Do(func() { close(session) })
+			}
+		}))
+	require.NoError(tb, err)
+	wait(tb, session)
+	return conn
+}
+
+// wait waits for a signal that must come.
+func wait[T any](tb testing.TB, signal <-chan T) T {
+	tb.Helper()
+	select {
+	case v := <-signal:
+		return v
+	case <-time.After(20 * time.Second):
+		require.FailNow(tb, "no signal in 20 s")
+		panic("unreachable")
+	}
+}
+
+func create(tb testing.TB, conn *zk.Conn, path string, flags int32) {
+	tb.Helper()
+	_, err := conn.Create(path, []byte("data of "+path), flags, zk.WorldACL(zk.PermAll))
+	require.NoError(tb, err)
+}
+
+func requireExists(t *testing.T, conn *zk.Conn, path string, want bool) {
+	t.Helper()
+	_, err := conn.Sync("/")
+	require.NoError(t, err)
+	got, _, err := conn.Exists(path)
+	require.NoError(t, err)
+	require.Equal(t, want, got, path)
+}
+
+// A fakeTB is a test of a user: it records what would fail it.
+type fakeTB struct {
+	testing.TB
+	name     string
+	mu       sync.Mutex
+	errors   []string
+	logs     []string
+	cleanups []func()
+}
+
+// run runs a user's test to its end, on a goroutine of its own as the testing package does.
+func run(t testing.TB, test func(tb testing.TB)) *fakeTB {
+	t.Helper()
+	f := &fakeTB{TB: t, name: t.Name() + "/users"}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			for {
+				f.mu.Lock()
+				n := len(f.cleanups)
+				if n == 0 {
+					f.mu.Unlock()
+					return
+				}
+				cleanup := f.cleanups[n-1]
+				f.cleanups = f.cleanups[:n-1]
+				f.mu.Unlock()
+				cleanup()
+			}
+		}()
+		test(f)
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		require.FailNow(t, "the test does not end")
+	}
+	return f
+}
+
+func (f *fakeTB) Helper()                  {}
+func (f *fakeTB) Name() string             { return f.name }
+func (f *fakeTB) Context() context.Context { return context.Background() }
+func (f *fakeTB) FailNow()                 { runtime.Goexit() }
+
+func (f *fakeTB) Cleanup(cleanup func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cleanups = append(f.cleanups, cleanup)
+}
+
+func (f *fakeTB) Logf(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.logs = append(f.logs, fmt.Sprintf(format, args...))
+}
+
+func (f *fakeTB) Errorf(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.errors = append(f.errors, fmt.Sprintf(format, args...))
+}
+
+func (f *fakeTB) Fatalf(format string, args ...any) {
+	f.Errorf(format, args...)
+	f.FailNow()
+}
+
+func (f *fakeTB) Failed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.errors) > 0
+}
+
+func TestExample(t *testing.T) {
+	EnrollSurvivesLostReplies(t)
+}

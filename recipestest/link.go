@@ -1,0 +1,443 @@
+package recipestest
+
+import (
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A Link is a network between clients and one server that a test may break.
+// Other links, and clients that do not use this one, are not affected.
+//
+// It carries packets rather than bytes: every fault falls between two packets,
+// or on one. All methods may be called from any goroutine, also from a function
+// given to [Link.At]. None of them blocks, but for [Link.Dial].
+//
+// A link works over TCP and in memory alike, and inside a testing/synctest
+// bubble when its server was started in that bubble with [InMemory]. It
+// understands the plain ZooKeeper protocol only; a client that speaks TLS
+// through it is cut off.
+type Link struct {
+	server *Server
+	calmed chan struct{}  // closed by calm: delays are over
+	wg     sync.WaitGroup // the goroutines of all connections
+
+	mu         sync.Mutex // guards what follows and the state of every conn; never held while blocking
+	conns      map[*conn]struct{}
+	refusing   bool
+	muted      [2]bool // by direction
+	leaderless bool
+	over       bool // the test is: no more faults
+	closed     bool
+	delay      time.Duration
+	losing     map[Op]int
+	triggers   []*trigger
+	packets    int
+	requests   tally // let through
+	written    tally // those of them that the server's kernel has
+	replies    tally
+	replyBytes int64
+}
+
+type trigger struct {
+	at int // the value of Link.packets that sets it off
+	do func()
+}
+
+// Link returns a sound network of its own between tb's clients and the server.
+// When tb ends, the link is healed for good, and it is gone with all its
+// connections once the checks are done.
+func (s *Server) Link(tb testing.TB) *Link {
+	tb.Helper()
+	l := &Link{
+		server: s,
+		calmed: make(chan struct{}),
+		conns:  make(map[*conn]struct{}),
+		losing: make(map[Op]int),
+	}
+	t := s.tenantOf(tb)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.links = append(t.links, l)
+	return l
+}
+
+// Dial connects to the server through the link. It is a zk.Dialer: any
+// go-zookeeper client works over the link with zk.WithDialer(link.Dial).
+// It blocks while the server's own network accepts the connection, timeout at
+// most. While the link is cut it fails at once with ECONNREFUSED.
+func (l *Link) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	l.mu.Lock()
+	refused, silent := l.refusing || l.closed, l.silent()
+	l.mu.Unlock()
+	if refused {
+		return nil, refusal(network, address)
+	}
+	var server net.Conn
+	if !silent {
+		var err error
+		if server, err = l.server.Dial(network, address, timeout); err != nil {
+			return nil, err
+		}
+	}
+
+	c := newConn(l, server, network, address)
+	if !l.add(c) {
+		if server != nil {
+			hangUp(server)
+		}
+		return nil, refusal(network, address)
+	}
+	return c, nil
+}
+
+// add starts carrying c. It returns false if the link has been cut while c was dialed.
+func (l *Link) add(c *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusing || l.closed {
+		return false
+	}
+	l.conns[c] = struct{}{}
+	if c.server != nil {
+		l.wg.Go(c.carryRequests)
+		l.wg.Go(c.receiveReplies)
+		l.wg.Go(c.carryReplies)
+	}
+	return true
+}
+
+// Cut breaks the network so that both sides notice: every connection is reset,
+// and dialing is refused until [Link.Heal]. What was on its way is lost.
+// Cut followed by Heal is a blip: all connections die and new ones work.
+// It ends a stall.
+func (l *Link) Cut() {
+	var victims []net.Conn
+	l.set(func() {
+		l.refusing = true
+		l.muted, l.leaderless = [2]bool{}, false
+		victims = l.resetAll()
+	})
+	hangUp(victims...)
+}
+
+// Stall breaks the network so that nobody notices: connections stay open and
+// accept what is written, but nothing arrives, in either direction, until
+// [Link.Heal]. Even a hang-up does not arrive. Dialing succeeds, as it does with
+// a host whose kernel answers for a process that hangs, but no answer comes.
+// It ends a cut.
+//
+// Heal resets the connections that lost something, or that were dialed
+// meanwhile: TCP cannot go on with a gap. Those that were idle go on. So a stall
+// is a path that has dropped a connection's state (a failed firewall or NAT
+// gateway, a host that lost power). A path that is only slow, and delivers
+// everything in the end, is [Link.Delay].
+func (l *Link) Stall() { l.mute(request, reply) }
+
+// StallRequests is [Link.Stall] for the way to the server: replies and watch
+// events still arrive, and connections that are dialed meanwhile are answered
+// by silence. With [Link.StallReplies] it adds up to Stall.
+func (l *Link) StallRequests() { l.mute(request) }
+
+// StallReplies is [Link.Stall] for the way back: the server goes on to execute
+// what it is sent, sees the session alive, and opens or resumes sessions for
+// connections that are dialed meanwhile, while the client hears nothing.
+// With [Link.StallRequests] it adds up to Stall.
+func (l *Link) StallReplies() { l.mute(reply) }
+
+// Isolate has the server behind the link lose its leader, as it looks to clients: like a follower
+// that has not noticed yet it answers pings, and nothing else, until [Link.Heal]. Handshakes that come meanwhile
+// are not answered either. Nobody hears of the sessions, which expire in time. It ends a cut.
+//
+// Heal resets the connections that lost something, as a follower does that looks for a new leader.
+// A real follower answers reads as well, from what it knows; this one does not.
+func (l *Link) Isolate() {
+	l.set(func() {
+		l.refusing = false
+		l.leaderless = true
+	})
+}
+
+func (l *Link) mute(directions ...direction) {
+	l.set(func() {
+		l.refusing = false
+		for _, d := range directions {
+			l.muted[d] = true
+		}
+	})
+}
+
+// silent reports whether nothing passes at all. l.mu is held.
+func (l *Link) silent() bool { return l.muted[request] && l.muted[reply] }
+
+// Heal ends a cut, a stall or an isolation: dialing works, and connections that lost
+// something meanwhile are reset. What [Link.LoseReply], [Link.At] and
+// [Link.Delay] have set up stays.
+func (l *Link) Heal() {
+	l.mu.Lock()
+	victims := l.heal()
+	l.mu.Unlock()
+	hangUp(victims...)
+}
+
+// heal is Heal with l.mu held. The caller hangs up what it returns.
+func (l *Link) heal() []net.Conn {
+	l.refusing = false
+	l.muted, l.leaderless = [2]bool{}, false
+	return l.resetMatching(func(c *conn) bool { return c.torn })
+}
+
+// LoseReply lets the next n requests of kind op be executed and their replies
+// be lost: each reply, once it has come back to the link, is dropped and its
+// connection reset, which is how TCP loses a reply. [OpAny] loses those of any
+// operation, [OpConnect] those of the handshake, [OpEvent] watch events.
+// A further call with the same op replaces n; 0 ends it.
+// A reply that a stall swallows does not count.
+func (l *Link) LoseReply(op Op, n int) {
+	l.set(func() { l.losing[op] = max(n, 0) })
+}
+
+// Delay makes every packet take d, in each direction: a round trip takes 2d
+// longer. Order is kept, and so is pipelining: packets that are sent together
+// arrive together. It applies to packets sent from now on, pings included,
+// but not to dialing. A packet on its way when the link is cut or stalled is lost.
+func (l *Link) Delay(d time.Duration) {
+	l.set(func() { l.delay = d })
+}
+
+// At calls do when packet number step from now (the first is 1) has come to the
+// link, before it is passed on. Requests, replies and watch events are counted
+// together, the handshake too, pings and their answers not; so that a loop
+// over step meets an operation at each of its steps:
+//
+//	for step := 1; ; step++ {
+//		stop := link.At(step, link.Cut)
+//		err := operation()
+//		if stop() {
+//			break // it is over in fewer steps
+//		}
+//		link.Heal()
+//		// ... whatever must be true now
+//	}
+//
+// The packet then meets the network as do has left it: after a Cut it is lost
+// with its connection, after a Stall it vanishes, otherwise it is delivered.
+// do runs on a goroutine of the link, and packets behind this one on the same
+// way wait for it; those of other connections, and of the other direction, do not.
+//
+// stop disarms the trigger. It returns true if do has not run and never will.
+func (l *Link) At(step int, do func()) (stop func() bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := &trigger{at: l.packets + step, do: do}
+	l.triggers = append(l.triggers, t)
+	return func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		before := len(l.triggers)
+		l.triggers = slices.DeleteFunc(l.triggers, func(other *trigger) bool { return other == t })
+		return len(l.triggers) < before
+	}
+}
+
+// Packets returns how many packets [Link.At] would have counted since the link
+// was made, lost ones included.
+func (l *Link) Packets() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.packets
+}
+
+// Count returns how many requests of kind op were passed on to the server since
+// the link was made. The difference of two Count([OpAny]) is the number of
+// round trips in between, unless they were pipelined.
+func (l *Link) Count(op Op) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.requests.count(op)
+}
+
+// Events returns how many watch events were delivered since the link was made.
+func (l *Link) Events() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.replies.count(OpEvent)
+}
+
+// ReplyBytes returns the size of all replies and watch events delivered since
+// the link was made, length prefixes included, pings not.
+func (l *Link) ReplyBytes() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.replyBytes
+}
+
+// Sent returns a channel that is closed once n requests of kind op were written
+// to the server since the link was made. The n-th is then on its way: the
+// server may or may not have executed it.
+func (l *Link) Sent(op Op, n int) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.written.reached(op, n)
+}
+
+// Answered returns a channel that is closed once n replies to requests of kind
+// op have been delivered to clients since the link was made; with [OpEvent],
+// once n watch events have.
+func (l *Link) Answered(op Op, n int) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.replies.reached(op, n)
+}
+
+// set changes what the network does, unless the test is over.
+func (l *Link) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over {
+		change()
+	}
+}
+
+// calm ends every fault for good, also those not yet set off. It may be called once.
+func (l *Link) calm() {
+	l.mu.Lock()
+	l.over = true
+	l.delay = 0
+	l.triggers = nil
+	clear(l.losing)
+	victims := l.heal()
+	l.mu.Unlock()
+	close(l.calmed)
+	hangUp(victims...)
+}
+
+// close resets every connection, refuses new ones and waits for the goroutines.
+func (l *Link) close() {
+	l.mu.Lock()
+	l.closed = true
+	victims := l.resetAll()
+	l.mu.Unlock()
+	hangUp(victims...)
+	l.wg.Wait()
+}
+
+func (l *Link) resetAll() []net.Conn {
+	return l.resetMatching(func(*conn) bool { return true })
+}
+
+// resetMatching resets the connections that match and returns their server sides,
+// to be hung up once l.mu, which is held, no longer is.
+func (l *Link) resetMatching(match func(*conn) bool) []net.Conn {
+	var servers []net.Conn
+	for c := range l.conns {
+		if match(c) {
+			c.reset() // which deletes it
+			if c.server != nil {
+				servers = append(servers, c.server)
+			}
+		}
+	}
+	return servers
+}
+
+type verdict int
+
+const (
+	deliver verdict = iota
+	drop
+	dropAndReset
+)
+
+// judge decides what becomes of p, which has come to the link over c.
+func (l *Link) judge(c *conn, p *packet) verdict {
+	for _, do := range l.due(p) {
+		do()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case c.dead:
+		return drop
+	case l.muted[p.direction]:
+		c.torn = true
+		return drop
+	case l.leaderless && p.direction == request && p.op == OpPing && p.end == nil:
+		c.deliver(pong)
+		return drop
+	case l.leaderless && (p.direction == reply || p.end == nil):
+		c.torn = true
+		return drop
+	case p.end != nil:
+		return deliver
+	case p.direction == request:
+		c.pending[p.xid] = p.op
+		l.requests.add(p.op)
+		return deliver
+	}
+	if op, ok := c.pending[p.xid]; ok && p.op == opUnknown {
+		p.op = op
+		delete(c.pending, p.xid)
+	}
+	if l.loses(p.op) {
+		c.reset()
+		return dropAndReset
+	}
+	c.deliver(p.data)
+	l.replies.add(p.op)
+	if p.step() {
+		l.replyBytes += int64(len(p.data))
+	}
+	return deliver
+}
+
+// loses uses up one of the replies that LoseReply asked to lose, if there is one for op.
+func (l *Link) loses(op Op) bool {
+	if l.losing[op] == 0 && op.ordinary() {
+		op = OpAny
+	}
+	if l.losing[op] == 0 {
+		return false
+	}
+	l.losing[op]--
+	return true
+}
+
+// due counts p and returns what is to be done before it passes.
+func (l *Link) due(p *packet) []func() {
+	if !p.step() {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.packets++
+	var due []func()
+	l.triggers = slices.DeleteFunc(l.triggers, func(t *trigger) bool {
+		if t.at != l.packets {
+			return false
+		}
+		due = append(due, t.do)
+		return true
+	})
+	return due
+}
+
+// wrote records that a request is out of the link's hands.
+func (l *Link) wrote(op Op) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.written.add(op)
+}
+
+func refusal(network, address string) error {
+	return &net.OpError{
+		Op:   "dial",
+		Net:  network,
+		Addr: linkAddr{network, address},
+		Err:  os.NewSyscallError("connect", syscall.ECONNREFUSED),
+	}
+}

@@ -1,0 +1,478 @@
+package recipestest_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+func TestCutIsNoticedByBothSidesAndHealed(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		session := conn.SessionID()
+		idle, err := link.Dial("tcp", s.ConnectString(), time.Second)
+		require.NoError(t, err)
+
+		link.Cut()
+		_, err = idle.Read(make([]byte, 1))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		_, err = idle.Write([]byte{0})
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		_, err = link.Dial("tcp", s.ConnectString(), time.Second)
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		_, err = conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
+		require.Error(t, err)
+
+		link.Heal()
+		again := link.Answered(recipestest.OpConnect, 2)
+		wait(t, again)
+		create(t, conn, root, 0)
+		require.Equal(t, session, conn.SessionID(), "the session outlives a cut")
+		require.NoError(t, idle.Close())
+	})
+}
+
+func TestCutDoesNotReachOtherLinks(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		root := s.Root(t)
+		other := connect(t, s, s.Link(t).Dial, 5*time.Second)
+		direct := connect(t, s, s.Dial, 5*time.Second)
+		s.Link(t).Cut()
+		create(t, other, root, 0)
+		create(t, direct, root+"/a", 0)
+	})
+}
+
+func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, time.Second)
+		direct := connect(t, s, s.Dial, 5*time.Second)
+		idle, err := link.Dial("tcp", s.ConnectString(), time.Second)
+		require.NoError(t, err)
+		lossy, err := link.Dial("tcp", s.ConnectString(), time.Second)
+		require.NoError(t, err)
+
+		link.Stall()
+		_, err = lossy.Write([]byte{0, 0, 0, 1, 0})
+		require.NoError(t, err)
+		begin := time.Now()
+		_, err = conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
+		require.ErrorIs(t, err, zk.ErrConnectionClosed)
+		require.GreaterOrEqual(t, time.Since(begin), 300*time.Millisecond, "only the client's own timeout tells")
+		requireExists(t, direct, root, false)
+
+		mute, err := link.Dial("tcp", s.ConnectString(), time.Second)
+		require.NoError(t, err)
+		_, err = mute.Write([]byte{0, 0, 0, 1, 0})
+		require.NoError(t, err)
+		require.NoError(t, mute.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
+		_, err = mute.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.NoError(t, mute.SetReadDeadline(time.Time{}))
+
+		link.Heal()
+		for _, c := range []net.Conn{lossy, mute} {
+			_, err = c.Read(make([]byte, 1))
+			require.ErrorIs(t, err, syscall.ECONNRESET, "a connection that has lost bytes cannot go on")
+			require.NoError(t, c.Close())
+		}
+		_, err = idle.Write([]byte{0, 0, 0, 1, 0})
+		require.NoError(t, err, "a connection that has lost nothing goes on")
+		wait(t, link.Answered(recipestest.OpConnect, 2))
+		requireExists(t, conn, root, false)
+		require.NoError(t, idle.Close())
+	})
+}
+
+func TestStalledSessionExpiresThoughItsClientHangsUp(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, time.Second)
+		direct := connect(t, s, s.Dial, 5*time.Second)
+		create(t, conn, root, zk.FlagEphemeral)
+		exists, _, gone, err := direct.ExistsW(root)
+		require.NoError(t, err)
+		require.True(t, exists)
+
+		link.Stall()
+		begin := time.Now()
+		conn.Close()
+		require.Equal(t, zk.EventNodeDeleted, wait(t, gone).Type)
+		require.Greater(t, time.Since(begin), 800*time.Millisecond, "the server did not hear the client's farewell")
+	})
+}
+
+func TestStallRepliesLetsRequestsBeExecuted(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, time.Second)
+		direct := connect(t, s, s.Dial, 5*time.Second)
+		_, _, created, err := direct.ExistsW(root)
+		require.NoError(t, err)
+
+		link.StallReplies()
+		failed := make(chan error, 1)
+		go func() {
+			_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
+			failed <- err
+		}()
+		require.Equal(t, zk.EventNodeCreated, wait(t, created).Type)
+		require.ErrorIs(t, wait(t, failed), zk.ErrConnectionClosed)
+		link.Heal()
+		wait(t, link.Answered(recipestest.OpConnect, 2))
+		requireExists(t, conn, root, true)
+	})
+}
+
+func TestStallRequestsLetsEventsArrive(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 4*time.Second)
+		direct := connect(t, s, s.Dial, 5*time.Second)
+		_, _, created, err := conn.ExistsW(root)
+		require.NoError(t, err)
+
+		link.StallRequests()
+		create(t, direct, root, 0)
+		require.Equal(t, zk.EventNodeCreated, wait(t, created).Type)
+		require.Equal(t, 1, link.Events())
+		_, _, err = conn.Get(root)
+		require.ErrorIs(t, err, zk.ErrConnectionClosed)
+
+		link.Heal()
+		wait(t, link.Answered(recipestest.OpConnect, 2))
+		requireExists(t, conn, root, true)
+	})
+}
+
+func TestLoseReplyLosesTheReplyOfAnExecutedRequest(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 5*time.Second)
+		direct := connect(t, s, s.Dial, 5*time.Second)
+		session := conn.SessionID()
+
+		link.LoseReply(recipestest.OpCreate, 2)
+		for _, path := range []string{root, root + "/a"} {
+			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+			require.ErrorIs(t, err, zk.ErrConnectionClosed)
+			requireExists(t, direct, path, true)
+			requireExists(t, conn, path, true)
+		}
+		create(t, conn, root+"/b", 0)
+		require.Equal(t, session, conn.SessionID())
+		require.Equal(t, 3, link.Count(recipestest.OpCreate))
+		wait(t, link.Answered(recipestest.OpCreate, 1))
+
+		link.LoseReply(recipestest.OpDelete, 1)
+		link.LoseReply(recipestest.OpDelete, 0)
+		require.NoError(t, conn.Delete(root+"/b", -1))
+
+		link.LoseReply(recipestest.OpAny, 1)
+		_, err := conn.Multi(&zk.DeleteRequest{Path: root + "/a", Version: -1})
+		require.ErrorIs(t, err, zk.ErrConnectionClosed)
+		requireExists(t, conn, root+"/a", false)
+	})
+}
+
+func TestLoseReplyLosesHandshakesAndEvents(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		direct := connect(t, s, s.Dial, 5*time.Second)
+
+		link.LoseReply(recipestest.OpConnect, 1)
+		conn := connect(t, s, link.Dial, 5*time.Second)
+		require.Equal(t, 2, link.Count(recipestest.OpConnect))
+
+		_, _, created, err := conn.ExistsW(root)
+		require.NoError(t, err)
+		link.LoseReply(recipestest.OpEvent, 1)
+		create(t, direct, root, 0)
+		require.Equal(t, zk.EventNodeCreated, wait(t, created).Type, "seen when the watch is set again")
+		require.Equal(t, 1, link.Count(recipestest.OpSetWatches))
+	})
+}
+
+func TestDelayAddsLatencyAndKeepsPipelining(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		create(t, conn, root, 0)
+
+		const latency = 200 * time.Millisecond
+		link.Delay(latency)
+		begin := time.Now()
+		_, _, err := conn.Get(root)
+		require.NoError(t, err)
+		require.Equal(t, 2*latency, time.Since(begin))
+
+		begin = time.Now()
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				_, err := conn.Create(fmt.Sprintf("%s/%d", root, i), nil, 0, zk.WorldACL(zk.PermAll))
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, 2*latency, time.Since(begin), "ten requests share a round trip")
+
+		link.Delay(0)
+		begin = time.Now()
+		_, _, err = conn.Get(root)
+		require.NoError(t, err)
+		require.Zero(t, time.Since(begin))
+	})
+}
+
+func TestDelayKeepsOrderWhenItShrinks(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		link.Delay(time.Second)
+		sent := link.Sent(recipestest.OpCreate, 1)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
+			failed <- err
+		}()
+		time.Sleep(time.Millisecond)
+		link.Delay(0)
+		requireExists(t, conn, root, true)
+		wait(t, sent)
+		require.NoError(t, wait(t, failed))
+	})
+}
+
+func TestDelayOverTCP(t *testing.T) {
+	t.Parallel()
+	s := recipestest.Start(t)
+	link := s.Link(t)
+	conn := connect(t, s, link.Dial, 10*time.Second)
+	link.Delay(30 * time.Millisecond)
+	begin := time.Now()
+	_, _, err := conn.Get("/")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(begin), 60*time.Millisecond)
+}
+
+func TestAtMeetsEveryStep(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		direct := connect(t, s, s.Dial, 10*time.Second)
+		create(t, conn, root, 0)
+
+		var executed []bool
+		for step := 1; ; step++ {
+			path := fmt.Sprintf("%s/%d", root, step)
+			stop := link.At(step, link.Cut)
+			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+			if stop() {
+				require.NoError(t, err)
+				break
+			}
+			require.Error(t, err)
+			require.False(t, stop(), "it has run")
+			back := link.Answered(recipestest.OpConnect, step+1)
+			link.Heal()
+			wait(t, back)
+			exists, _, err := direct.Exists(path)
+			require.NoError(t, err)
+			executed = append(executed, exists)
+		}
+		require.Equal(t, []bool{false, true}, executed, "cut before the request, cut before the reply")
+		require.Equal(t, 3, link.Count(recipestest.OpCreate), "what was cut off on the way in is not counted")
+	})
+}
+
+func TestAtLetsThePacketMeetTheNetworkAsLeft(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 5*time.Second)
+		before := link.Packets()
+
+		var sawIt bool
+		link.At(2, func() { // the server has executed it, the client does not know yet
+			seen := connect(t, s, s.Dial, 5*time.Second)
+			sawIt, _, _ = seen.Exists(root)
+		})
+		create(t, conn, root, 0)
+		require.True(t, sawIt)
+		require.Equal(t, 2, link.Packets()-before)
+
+		link.At(1, func() { link.Cut(); link.Heal() })
+		_, err := conn.Create(root+"/a", nil, 0, zk.WorldACL(zk.PermAll))
+		require.ErrorIs(t, err, zk.ErrConnectionClosed, "a blip")
+		requireExists(t, conn, root+"/a", false)
+	})
+}
+
+func TestAtMayExpireTheSession(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 5*time.Second)
+		session := conn.SessionID()
+		link.At(1, func() { s.ExpireSession(session) })
+		_, err := conn.Create(root, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.Error(t, err)
+		requireExists(t, connect(t, s, s.Dial, 5*time.Second), root, false)
+	})
+}
+
+func TestLinkCounts(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, time.Second)
+		require.Equal(t, 1, link.Count(recipestest.OpConnect))
+		require.Zero(t, link.Count(recipestest.OpAny), "the handshake is no operation")
+		bytes := link.ReplyBytes()
+
+		wait(t, link.Answered(recipestest.OpPing, 2))
+		require.Zero(t, link.Count(recipestest.OpAny))
+		require.Equal(t, 2, link.Packets())
+		require.Equal(t, bytes, link.ReplyBytes())
+
+		create(t, conn, root, 0)
+		_, _, err := conn.Children(root)
+		require.NoError(t, err)
+		_, _, _, err = conn.GetW(root)
+		require.NoError(t, err)
+		_, err = conn.Set(root, make([]byte, 1000), -1)
+		require.NoError(t, err)
+		_, _, err = conn.Get(root)
+		require.NoError(t, err)
+		for op, n := range map[recipestest.Op]int{
+			recipestest.OpCreate: 1, recipestest.OpGetChildren: 1, recipestest.OpGetData: 2, recipestest.OpSetData: 1,
+			recipestest.OpAny: 5, recipestest.OpDelete: 0,
+		} {
+			require.Equal(t, n, link.Count(op), op)
+		}
+		require.Equal(t, 1, link.Events())
+		require.Equal(t, 2+10+1, link.Packets())
+		require.Greater(t, link.ReplyBytes()-bytes, int64(1000))
+		require.Less(t, link.ReplyBytes()-bytes, int64(2000))
+	})
+}
+
+func TestSentAndAnsweredSignal(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, time.Second)
+		sent, answered := link.Sent(recipestest.OpGetData, 1), link.Answered(recipestest.OpGetData, 1)
+		noSignal(t, sent)
+
+		link.Stall()
+		failed := make(chan error, 1)
+		go func() {
+			_, _, err := conn.Get(root)
+			failed <- err
+		}()
+		require.ErrorIs(t, wait(t, failed), zk.ErrConnectionClosed)
+		noSignal(t, sent)
+		link.Heal()
+		wait(t, link.Answered(recipestest.OpConnect, 2))
+
+		_, _, err := conn.Get(root)
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		wait(t, sent)
+		wait(t, answered)
+		wait(t, link.Sent(recipestest.OpGetData, 0))
+		wait(t, link.Sent(recipestest.OpAny, 1))
+		noSignal(t, link.Sent(recipestest.OpGetData, 2))
+	})
+}
+
+func noSignal(t *testing.T, signal <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-signal:
+		require.FailNow(t, "signal came too early")
+	default:
+	}
+}
+
+func TestServerHangsUpOnWhatIsNotZooKeeper(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link := s.Link(t)
+		c, err := link.Dial("tcp", s.ConnectString(), time.Second)
+		require.NoError(t, err)
+		_, err = c.Write([]byte("GET / HTTP/1.1\r\n"))
+		require.Error(t, err)
+		_, err = c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+
+		c, err = link.Dial("tcp", s.ConnectString(), time.Second)
+		require.NoError(t, err)
+		_, err = c.Write([]byte{0, 0, 0, 1, 0}) // a handshake that is too short
+		require.NoError(t, err)
+		_, err = c.Read(make([]byte, 1))
+		require.Error(t, err)
+		require.NoError(t, c.Close())
+	})
+}
+
+func TestConnHonoursDeadlinesAndClose(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link := s.Link(t)
+		c, err := link.Dial("tcp", s.ConnectString(), time.Second)
+		require.NoError(t, err)
+		require.Equal(t, s.ConnectString(), c.RemoteAddr().String())
+		read := func() <-chan error {
+			failed := make(chan error, 1)
+			go func() {
+				_, err := c.Read(make([]byte, 1))
+				failed <- err
+			}()
+			return failed
+		}
+
+		require.NoError(t, c.SetDeadline(time.Now().Add(-time.Second)))
+		_, err = c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		_, err = c.Write([]byte{0})
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		var timeout net.Error
+		require.ErrorAs(t, err, &timeout)
+		require.True(t, timeout.Timeout())
+
+		require.NoError(t, c.SetDeadline(time.Time{}))
+		failed := read()
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+		require.ErrorIs(t, wait(t, failed), os.ErrDeadlineExceeded, "of a read that waits already")
+
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+		require.NoError(t, c.SetReadDeadline(time.Time{}))
+		failed = read()
+		_, err = c.Write(nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, wait(t, failed), net.ErrClosed, "and not of a deadline that was taken back")
+		require.ErrorIs(t, c.Close(), net.ErrClosed)
+		_, err = c.Write([]byte{0})
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.ErrorIs(t, c.SetDeadline(time.Time{}), net.ErrClosed)
+	})
+}
+
+func TestOpString(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "getData", recipestest.OpGetData.String())
+	require.Equal(t, "any", recipestest.OpAny.String())
+	require.Equal(t, "op4711", recipestest.Op(4711).String())
+}

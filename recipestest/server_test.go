@@ -1,0 +1,339 @@
+package recipestest_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+func TestExpireSessionEndsItBeforeItReturns(t *testing.T) {
+	everywhere(t, expireSession)
+}
+
+func expireSession(t *testing.T, s *recipestest.Server) {
+	root := s.Root(t)
+	direct := connect(t, s, s.Dial, 10*time.Second)
+	create(t, direct, root, 0)
+	for _, dial := range []zk.Dialer{s.Dial, s.Link(t).Dial} {
+		conn := connect(t, s, dial, 10*time.Second)
+		session := conn.SessionID()
+		create(t, conn, root+"/a", zk.FlagEphemeral)
+		_, _, lost, err := conn.GetW(root)
+		require.NoError(t, err)
+
+		s.ExpireSession(session)
+		requireExists(t, direct, root+"/a", false)
+		require.ErrorIs(t, wait(t, lost).Err, zk.ErrSessionExpired)
+		requireBack(t, conn)
+		require.NotEqual(t, session, conn.SessionID())
+
+		s.ExpireSession(direct.SessionID())
+		requireBack(t, direct)
+		direct = conn
+	}
+}
+
+// requireBack waits until a client has a session again. go-zookeeper closes a
+// client that is between two connections badly: it connects once more and stays.
+func requireBack(t *testing.T, conn *zk.Conn) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := conn.Sync("/")
+		return err == nil
+	}, 20*time.Second, time.Millisecond)
+}
+
+func TestExpireSessionFailsTheTestIfItIsUnknown(t *testing.T) {
+	overBoth(t, func(t *testing.T, _ *recipestest.Server) {
+		f := run(t, func(tb testing.TB) {
+			recipestest.Start(tb, recipestest.InMemory()).ExpireSession(0x4711)
+			recipestest.Attach(tb, "127.0.0.1:1").ExpireSession(0x4712)
+		})
+		require.Len(t, f.errors, 2)
+		require.Contains(t, f.errors[0], "0x4711")
+		require.Contains(t, f.errors[1], "0x4712")
+	})
+}
+
+func TestRootsDifferAndCarryTheNameOfTheTest(t *testing.T) {
+	t.Parallel()
+	s := recipestest.Start(t)
+	require.NotEqual(t, s.Root(t), s.Root(t))
+	t.Run("with spaces, ümlauts/and slashes", func(t *testing.T) {
+		root := s.Root(t)
+		require.True(t, strings.HasPrefix(root, "/TestRootsDifferAndCarryTheNameOfTheTest-with_spaces-_-mlauts-and_slashes-"), root)
+		create(t, connect(t, s, s.Dial, 5*time.Second), root, 0)
+	})
+}
+
+func TestRootIsRemovedWithTheTest(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		conn := connect(t, s, s.Dial, 10*time.Second)
+		var root string
+		f := run(t, func(tb testing.TB) {
+			root = s.Root(tb)
+			create(tb, conn, root, 0)
+			for i := range 300 {
+				create(tb, conn, fmt.Sprintf("%s/%d", root, i), 0)
+			}
+			_, err := conn.CreateContainer(root+"/0/container", nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
+			require.NoError(tb, err)
+			s.Root(tb) // never created
+		})
+		require.Empty(t, f.errors)
+		require.Empty(t, f.logs)
+		requireExists(t, conn, root, false)
+	})
+}
+
+func TestLeftoverNodeFailsTheTest(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		conn := connect(t, s, s.Dial, 10*time.Second)
+		var root string
+		begin := time.Now()
+		f := run(t, func(tb testing.TB) {
+			root = s.Root(tb)
+			create(tb, conn, root, 0)
+			create(tb, conn, root+"/dir", 0)
+			create(tb, conn, root+"/dir/orphan", zk.FlagEphemeral)
+		})
+		require.Less(t, time.Since(begin), 20*time.Second)
+		require.Len(t, f.errors, 1)
+		require.Contains(t, f.errors[0], root+"/dir/orphan")
+		require.Contains(t, f.errors[0], fmt.Sprintf("%#x", conn.SessionID()))
+		require.Contains(t, f.errors[0], `"data of `+root+"/dir/orphan")
+		requireExists(t, conn, root, false)
+	})
+}
+
+func TestLeftoverNodesBelowAChrootAndWithoutPermissionAreFound(t *testing.T) {
+	t.Parallel()
+	s := recipestest.Start(t)
+	conn := connect(t, s, s.Dial, 10*time.Second)
+	create(t, conn, "/app", 0)
+	require.NoError(t, conn.AddAuth("digest", []byte("ada:secret")))
+	f := run(t, func(tb testing.TB) {
+		root := "/app" + recipestest.Attach(tb, s.ConnectString()+"/app").Root(tb)
+		create(tb, conn, root, 0)
+		_, err := conn.Create(root+"/secret", nil, zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "ada", "secret"))
+		require.NoError(tb, err)
+	})
+	require.Len(t, f.errors, 1)
+	require.Contains(t, f.errors[0], "/secret")
+	require.Empty(t, f.logs)
+	left, _, err := conn.Children("/app")
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestLeftoverNodeOfATestThatHasFailedIsOnlyLogged(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		conn := connect(t, s, s.Dial, 10*time.Second)
+		begin := time.Now()
+		f := run(t, func(tb testing.TB) {
+			create(tb, conn, s.Root(tb), zk.FlagEphemeral)
+			tb.Errorf("failed")
+		})
+		require.Equal(t, []string{"failed"}, f.errors)
+		require.Len(t, f.logs, 1)
+		require.Zero(t, time.Since(begin), "and not waited for")
+	})
+}
+
+func TestCleaningUpInTheBackgroundIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		conn := connect(t, s, s.Dial, 10*time.Second)
+		f := run(t, func(tb testing.TB) {
+			root := s.Root(tb)
+			create(tb, conn, root, zk.FlagEphemeral)
+			go func() {
+				time.Sleep(3 * time.Second)
+				if err := conn.Delete(root, -1); err != nil {
+					t.Error(err)
+				}
+			}()
+		})
+		require.Empty(t, f.errors)
+	})
+}
+
+func TestSessionThatDiesInABrokenNetworkLeavesNothing(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		f := run(t, func(tb testing.TB) {
+			link, root := s.Link(tb), s.Root(tb)
+			conn := connect(tb, s, link.Dial, 10*time.Second)
+			create(tb, conn, root, zk.FlagEphemeral)
+			link.Stall()
+			conn.Close()
+		})
+		require.Empty(t, f.errors)
+	})
+}
+
+func TestNetworkIsHealedBeforeTheChecks(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *recipestest.Server) {
+		f := run(t, func(tb testing.TB) {
+			link, root := s.Link(tb), s.Root(tb)
+			conn := open(tb, s, link.Dial, 5*time.Second)
+			create(tb, conn, root, zk.FlagEphemeral)
+			link.LoseReply(recipestest.OpAny, 100)
+			link.At(1, link.Cut)
+			link.Cut()
+			go deleteInTheEnd(conn, root)
+		})
+		require.Empty(t, f.errors)
+	})
+}
+
+func TestDelayIsOverBeforeTheChecks(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		begin := time.Now()
+		f := run(t, func(tb testing.TB) {
+			link, root := s.Link(tb), s.Root(tb)
+			conn := open(tb, s, link.Dial, 10*time.Second)
+			create(tb, conn, root, zk.FlagEphemeral)
+			link.Delay(time.Hour)
+			go deleteInTheEnd(conn, root)
+			synctest.Wait() // the request is on its way
+		})
+		require.Empty(t, f.errors)
+		require.Less(t, time.Since(begin), time.Second)
+	})
+}
+
+func TestFaultsAfterTheEndAreIgnored(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		begin := time.Now()
+		f := run(t, func(tb testing.TB) {
+			link, root := s.Link(tb), s.Root(tb)
+			conn := open(tb, s, link.Dial, 10*time.Second)
+			create(tb, conn, root, zk.FlagEphemeral)
+			go func() {
+				time.Sleep(time.Second)
+				link.Cut()
+				link.Stall()
+				time.Sleep(time.Second)
+				deleteInTheEnd(conn, root)
+			}()
+		})
+		require.Empty(t, f.errors)
+		require.Less(t, time.Since(begin), 3*time.Second)
+	})
+}
+
+// deleteInTheEnd tries until it has worked, as a janitor does.
+func deleteInTheEnd(conn *zk.Conn, path string) {
+	defer conn.Close()
+	for {
+		if err := conn.Delete(path, -1); err == nil || errors.Is(err, zk.ErrNoNode) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestUnreachableServerIsReportedAndDoesNotHang(t *testing.T) {
+	t.Parallel()
+	begin := time.Now()
+	f := run(t, func(tb testing.TB) {
+		recipestest.Attach(tb, "127.0.0.1:1,127.0.0.1:2/chroot").Root(tb)
+	})
+	require.Len(t, f.errors, 1)
+	require.Contains(t, f.errors[0], "cannot look for leftover nodes")
+	require.Less(t, time.Since(begin), 15*time.Second)
+}
+
+func TestStoppedServerIsResumedForTheChecks(t *testing.T) {
+	overBoth(t, func(t *testing.T, _ *recipestest.Server) {
+		f := run(t, func(tb testing.TB) {
+			s := recipestest.Start(tb, recipestest.WithConfig(embedded.Config{TickTime: 100 * time.Millisecond}))
+			create(tb, connect(tb, s, s.Dial, 5*time.Second), s.Root(tb), 0)
+			s.Embedded().Stop()
+		})
+		require.Empty(t, f.errors)
+	})
+}
+
+func TestSubtestsShareAServer(t *testing.T) {
+	t.Parallel()
+	s := recipestest.Start(t)
+	parent := connect(t, s, s.Link(t).Dial, 10*time.Second)
+	root := s.Root(t)
+	create(t, parent, root, 0)
+	for i := range 5 {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			link := s.Link(t)
+			conn := connect(t, s, link.Dial, 10*time.Second)
+			create(t, conn, s.Root(t), 0)
+			create(t, conn, fmt.Sprintf("%s/%d", root, i), 0)
+			link.Cut()
+		})
+	}
+}
+
+func TestGoroutineLeftBehindFailsTheTest(t *testing.T) {
+	t.Parallel()
+	leave := make(chan struct{})
+	defer close(leave)
+	f := run(t, func(tb testing.TB) {
+		recipestest.Start(tb)
+		go func() { leftBehind(leave) }()
+	})
+	require.Len(t, f.errors, 1)
+	require.Contains(t, f.errors[0], "leftBehind")
+	require.Contains(t, f.errors[0], "server_test.go")
+	require.Equal(t, 1, strings.Count(f.errors[0], "leftBehind"))
+}
+
+func leftBehind(leave <-chan struct{}) { <-leave }
+
+func TestGoroutineLeftBehindInABubbleFailsTheTest(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		leave := make(chan struct{})
+		defer close(leave)
+		f := run(t, func(tb testing.TB) {
+			s.Root(tb)
+			go func() { go leftBehind(leave) }()
+		})
+		require.Len(t, f.errors, 1)
+		require.Contains(t, f.errors[0], "leftBehind")
+	})
+}
+
+func TestGoroutinesOfParallelTestsAreToldApart(t *testing.T) {
+	t.Parallel()
+	s := recipestest.Start(t)
+	leave := make(chan struct{})
+	defer close(leave)
+	go leftBehind(leave) // of this test, ended in time
+	begin := time.Now()
+	f := run(t, func(tb testing.TB) {
+		conn := connect(tb, s, s.Link(tb).Dial, 5*time.Second)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			time.Sleep(50 * time.Millisecond)
+			conn.Close()
+		}()
+		tb.Cleanup(func() { <-ended })
+	})
+	require.Empty(t, f.errors)
+	require.Less(t, time.Since(begin), 4*time.Second)
+}
