@@ -1,0 +1,26 @@
+package differential_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+func TestRandomStepsHaveTheSameEffects(t *testing.T) {
+	p := newPair(t)
+	rapid.Check(t, func(t *rapid.T) {
+		diff, err := p.difference(sequences.Draw(t, "steps"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff != "" {
+			t.Fatalf("the servers differ:\n%s", diff)
+		}
+	})
+	t.Logf("%d sequences, in which the real server has said:\n%v", p.runs, p.said)
+}

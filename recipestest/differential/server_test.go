@@ -1,0 +1,180 @@
+package differential_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
+)
+
+// attempts is how often a difference or a fault must show. A real server reaps
+// containers when it pleases, and a machine that is stopped for a while loses
+// its sessions.
+const attempts = 3
+
+// A pair is a real server and what is compared with it.
+type pair struct {
+	real string // host and port
+	root string // of this pair's runs at the real server
+	runs int
+	said tally
+}
+
+// A tally counts answers and events by their kind.
+type tally map[string]int
+
+func (t tally) add(lines []string) {
+	for _, line := range lines {
+		words := strings.Fields(line)
+		switch {
+		case len(words) > 3 && words[2] == "code":
+			t[words[1]+" "+words[3]]++
+		case len(words) > 5 && words[4] == "event":
+			t["event "+words[5]]++
+		case len(words) > 1 && !strings.HasSuffix(words[0], "."):
+			t[words[1]]++
+		}
+	}
+}
+
+func (t tally) String() string {
+	var list []string
+	for _, kind := range slices.Sorted(maps.Keys(t)) {
+		list = append(list, fmt.Sprintf("%s: %d", kind, t[kind]))
+	}
+	return strings.Join(list, ", ")
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	hosts, chroot, _ := strings.Cut(ensemble.Real(t).ConnectString(), "/")
+	host, _, _ := strings.Cut(hosts, ",")
+	if chroot != "" {
+		chroot = "/" + chroot
+	}
+	return &pair{real: host, root: chroot + "/differential-" + strings.ToLower(rand.Text()[:8]), said: make(tally)}
+}
+
+// difference carries out the steps at both servers and says where they first
+// differ, or nothing.
+func (p *pair) difference(steps []step) (diff string, err error) {
+	for range attempts {
+		if diff, err = p.differenceOnce(steps); diff == "" && err == nil {
+			break
+		}
+	}
+	return diff, err
+}
+
+func (p *pair) differenceOnce(steps []step) (string, error) {
+	p.runs++
+	root := fmt.Sprintf("%s-%d", p.root, p.runs)
+	want, err := playAt(p.real, root, steps)
+	if err != nil {
+		return "", fmt.Errorf("real server: %w\n%s", err, strings.Join(want, "\n"))
+	}
+	p.said.add(want)
+	s, err := embedded.Start(embedded.Config{TickTime: 500 * time.Millisecond, ContainerInterval: time.Hour})
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	got, err := playAt(s.ConnectString(), root, steps)
+	if err != nil {
+		return "", fmt.Errorf("embedded server: %w\n%s", err, strings.Join(got, "\n"))
+	}
+	return firstDifference(want, got), nil
+}
+
+func firstDifference(want, got []string) string {
+	if slices.Equal(want, got) {
+		return ""
+	}
+	want, got = append(want, "nothing more"), append(got, "nothing more")
+	i := 0
+	for want[i] == got[i] {
+		i++
+	}
+	return fmt.Sprintf("%s\nreal:     %s\nembedded: %s", strings.Join(want[:i], "\n"), want[i], got[i])
+}
+
+// playAt carries out the steps below a root of their own, which is gone afterwards.
+func playAt(address, root string, steps []step) (lines []string, err error) {
+	j := &caretaker{newRun(address, "", "")}
+	if err := j.prepare(root); err != nil {
+		return nil, err
+	}
+	r := newRun(address, root, j.at.ip)
+	lines, err = r.play(steps)
+	return lines, errors.Join(err, r.finish(), j.cleanUp(root))
+}
+
+// A caretaker makes and removes the roots of runs.
+type caretaker struct{ *run }
+
+func (j *caretaker) prepare(root string) error {
+	return attempt(func() {
+		p := j.peers[0]
+		j.connect(p, 0, nil, 0)
+		j.at.ip = j.whoAmI(p)
+		j.call(p, xidAuth, opAuth, packet{}.int32(0).string("digest").buffer([]byte(janitor)))
+		if code, _ := j.ask(p, request{op: opCreate, path: root, acl: openACL}); code != 0 {
+			check(fmt.Errorf("create %s: code %d", root, code))
+		}
+	})
+}
+
+// cleanUp removes the root with everything below and ends the caretaker's session.
+func (j *caretaker) cleanUp(root string) error {
+	return errors.Join(attempt(func() {
+		if left := j.remove(root); left != nil {
+			check(fmt.Errorf("cannot remove %q", left))
+		}
+	}), j.finish())
+}
+
+func (j *caretaker) remove(path string) (left []string) {
+	_, m := j.ask(j.peers[0], request{op: opGetChildren, path: path})
+	for _, name := range m.strings() {
+		left = append(left, j.remove(path+"/"+name)...)
+	}
+	if code, _ := j.ask(j.peers[0], request{op: opDelete, path: path, version: -1}); code != 0 && code != -101 {
+		left = append(left, fmt.Sprintf("%s: code %d", path, code))
+	}
+	return left
+}
+
+func (j *caretaker) whoAmI(p *peer) string {
+	_, m := j.ask(p, request{op: opWhoAmI})
+	m.int32()
+	m.string()
+	return m.string()
+}
+
+// ask sends one request and returns its answer.
+func (j *caretaker) ask(p *peer, r request) (int32, *message) {
+	p.xid++
+	p.nc.Write(append(packet{}.int32(p.xid).int32(r.op), j.at.body(r)...).frame())
+	m, err := p.receive()
+	check(err)
+	m.int32()
+	m.int64()
+	return m.int32(), m
+}
+
+// requireNoDifference fails the test if the servers differ.
+func (p *pair) requireNoDifference(t *testing.T, steps []step) {
+	t.Helper()
+	diff, err := p.difference(steps)
+	require.NoError(t, err)
+	require.Empty(t, diff)
+}

@@ -1,0 +1,215 @@
+package differential_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A transcript is what the sessions of one run were sent. What cannot be equal on two
+// servers is replaced: zxids by their rank among those of the run, the run's
+// root and the client's address by names, session ids by their order, and times
+// by whether they make sense.
+type transcript struct {
+	at       *place
+	sessions []int64 // in the order of their begin
+	lines    [][]any
+}
+
+// A zxid belongs to a write of this run. Others may write to the server, too.
+type zxid int64
+
+// A latest zxid is the one of the last write, whosever it is.
+type latest int64
+
+func (t *transcript) add(words ...any) { t.lines = append(t.lines, words) }
+
+// strings returns the transcript's lines.
+func (t *transcript) strings() []string {
+	var known []int64
+	for _, line := range t.lines {
+		for _, word := range line {
+			if z, ok := word.(zxid); ok {
+				known = append(known, int64(z))
+			}
+		}
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+
+	lines := make([]string, 0, len(t.lines))
+	for _, line := range t.lines {
+		words := make([]string, 0, len(line))
+		for _, word := range line {
+			switch z := word.(type) {
+			case zxid:
+				rank, _ := slices.BinarySearch(known, int64(z))
+				word = fmt.Sprintf("z%d", rank)
+			case latest:
+				rank, found := slices.BinarySearch(known, int64(z))
+				if !found {
+					rank--
+				}
+				word = fmt.Sprintf("z%d", rank)
+			}
+			words = append(words, fmt.Sprint(word))
+		}
+		lines = append(lines, strings.Join(words, " "))
+	}
+	return lines
+}
+
+// path returns a path as the run knows it.
+func (t *transcript) path(path string) string {
+	if rest, ok := strings.CutPrefix(path, t.at.root); ok && (rest == "" || rest[0] == '/') {
+		return fmt.Sprintf("%q", "/"+strings.TrimPrefix(rest, "/"))
+	}
+	return fmt.Sprintf("unrooted %q", path)
+}
+
+func (t *transcript) paths(list []string) string {
+	named := make([]string, 0, len(list))
+	for _, path := range list {
+		named = append(named, t.path(path))
+	}
+	slices.Sort(named)
+	return fmt.Sprint(named)
+}
+
+func (t *transcript) owner(id int64) string {
+	if id == 0 {
+		return "-"
+	}
+	if i := slices.Index(t.sessions, id); i >= 0 {
+		return fmt.Sprintf("session#%d", i)
+	}
+	return fmt.Sprintf("unknown session %#x", id)
+}
+
+func (t *transcript) stat(m *message) []any {
+	czxid, mzxid, ctime, mtime := m.int64(), m.int64(), m.int64(), m.int64()
+	version, cversion, aversion := m.int32(), m.int32(), m.int32()
+	owner, length, children, pzxid := m.int64(), m.int32(), m.int32(), m.int64()
+	times := "sound"
+	if ctime <= 0 || mtime < ctime || czxid == mzxid && ctime != mtime {
+		times = fmt.Sprint(ctime, mtime)
+	}
+	return []any{
+		"{c", zxid(czxid), "m", zxid(mzxid), "p", zxid(pzxid), "times", times,
+		"versions", version, cversion, aversion, "owner", t.owner(owner),
+		"length", length, "children", children, "}",
+	}
+}
+
+func (t *transcript) event(m *message) []any {
+	kind, state, path := m.int32(), m.int32(), m.string()
+	name := fmt.Sprintf("type %d", kind)
+	if names := []string{1: "created", "deleted", "changed", "children"}; kind > 0 && int(kind) < len(names) {
+		name = names[kind]
+	}
+	return []any{"event", name, "state", state, t.path(path), t.rest(m)}
+}
+
+// answer decodes the body of an answer without error.
+func (t *transcript) answer(r request, m *message) []any {
+	var words []any
+	switch r.op {
+	case opCreate:
+		words = []any{t.path(m.string())}
+	case opCreate2, opCreateContainer, opCreateTTL:
+		words = append([]any{t.path(m.string())}, t.stat(m)...)
+	case opExists, opSetData, opSetACL:
+		words = t.stat(m)
+	case opGetData:
+		words = []any{quote(m.buffer())}
+		words = append(words, t.stat(m)...)
+	case opGetChildren:
+		words = []any{sorted(m.strings())}
+	case opGetChildren2:
+		words = append([]any{sorted(m.strings())}, t.stat(m)...)
+	case opGetACL:
+		words = append([]any{t.acl(m)}, t.stat(m)...)
+	case opSync:
+		words = []any{quote(m.buffer())}
+		if s := words[0].(string); strings.Contains(s, t.at.root) {
+			words[0] = strings.ReplaceAll(s, t.at.root, "{root}")
+		}
+	case opGetEphemerals:
+		words = []any{t.paths(m.strings())}
+	case opCountChildren, opAddWatch:
+		words = []any{m.int32()}
+	case opWhoAmI:
+		var ids []string
+		for n := m.int32(); n > 0 && !m.short; n-- {
+			ids = append(ids, m.string()+":"+strings.ReplaceAll(m.string(), t.at.ip, "{ip}"))
+		}
+		words = []any{sorted(ids)}
+	case opMulti, opMultiRead:
+		words = t.results(m)
+	}
+	return append(words, t.rest(m))
+}
+
+func (t *transcript) results(m *message) []any {
+	var words []any
+	for !m.short {
+		op, done, code := m.int32(), m.bool(), m.int32()
+		words = append(words, "|", opName(op), code)
+		if done {
+			break
+		}
+		switch op {
+		case opError:
+			words = append(words, m.int32())
+		case opCreate:
+			words = append(words, t.path(m.string()))
+		case opCreate2:
+			words = append(append(words, t.path(m.string())), t.stat(m)...)
+		case opSetData:
+			words = append(words, t.stat(m)...)
+		case opGetData:
+			words = append(append(words, quote(m.buffer())), t.stat(m)...)
+		case opGetChildren:
+			words = append(words, sorted(m.strings()))
+		}
+	}
+	return words
+}
+
+func (t *transcript) acl(m *message) []entry {
+	var list []entry
+	for n := m.int32(); n > 0 && !m.short; n-- {
+		list = append(list, entry{m.int32(), m.string(), strings.ReplaceAll(m.string(), t.at.ip, "{ip}")})
+	}
+	// What one entry of scheme auth stands for comes in any order.
+	for i, e := range list {
+		for j := i; j > 0 && e.scheme == "digest" && list[j-1].scheme == e.scheme &&
+			list[j-1].perms == e.perms && list[j-1].id > e.id; j-- {
+			list[j-1], list[j] = e, list[j-1]
+		}
+	}
+	return list
+}
+
+// rest says whether a message has been as long as it should be.
+func (t *transcript) rest(m *message) string {
+	switch {
+	case m.short:
+		return "(too short)"
+	case len(m.b) > 0:
+		return fmt.Sprintf("(then %d bytes)", len(m.b))
+	}
+	return ""
+}
+
+func quote(b []byte) string {
+	if b == nil {
+		return "null"
+	}
+	return fmt.Sprintf("%q", b)
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return list
+}
