@@ -1,0 +1,259 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+// startZooKeeper starts a ZooKeeper inside the process, for an example to connect to.
+func startZooKeeper() (servers string, stop func() error) {
+	s, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return s.ConnectString(), s.Close
+}
+
+// This is the example of the README.
+
+func nightly(ctx context.Context, servers string) error {
+	client, err := protocol.Connect(ctx, servers) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	report := lock.New(client, "/locks/nightly-report")
+	return report.Do(ctx, func(ctx context.Context, lease *lock.Lease) error {
+		// Of all processes that call nightly, one at a time gets here.
+		// Its ctx is cancelled if it loses the lock.
+		return writeReport(ctx, lease.Token())
+	})
+}
+
+func writeReport(ctx context.Context, token int64) error {
+	fmt.Println("writing the report, with a token:", token > 0)
+	return ctx.Err()
+}
+
+func Example() {
+	servers, stop := startZooKeeper()
+	defer stop()
+
+	if err := nightly(context.Background(), servers); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// writing the report, with a token: true
+}
+
+// Lock and Unlock are for work that does not fit into one function.
+func ExampleMutex_Lock() {
+	servers, stop := startZooKeeper()
+	defer stop()
+	ctx := context.Background()
+	client, err := protocol.Connect(ctx, servers)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	lease, err := lock.New(client, "/locks/migration").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	work, cancel := lease.Context(ctx) // ends when the lease does
+	defer cancel()
+	fmt.Println("at work:", work.Err())
+
+	if err := lease.Unlock(ctx); err != nil {
+		log.Fatal(err) // it was lost before
+	}
+	fmt.Println("given back:", errors.Is(lease.Err(), protocol.ErrReleased))
+	<-work.Done()
+	fmt.Println(context.Cause(work))
+	// Output:
+	// at work: <nil>
+	// given back: true
+	// lock: /locks/migration: released
+}
+
+// The function that is given to Do gets a context that ends if the lock is lost, here because an operator breaks it.
+func ExampleMutex_Do() {
+	servers, stop := startZooKeeper()
+	defer stop()
+	ctx := context.Background()
+	client, err := protocol.Connect(ctx, servers)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	mutex := lock.New(client, "/locks/import")
+	err = mutex.Do(ctx, func(ctx context.Context, lease *lock.Lease) error {
+		if err := mutex.Break(context.WithoutCancel(ctx), lease.Node()); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return errors.New("half-way through")
+	})
+	fmt.Println("lost:", errors.Is(err, protocol.ErrLost))
+	fmt.Println("fn's own error is there too:", err.Error()[:16])
+	// Output:
+	// lost: true
+	// fn's own error is there too: half-way through
+}
+
+func ExampleMutex_TryLock() {
+	servers, stop := startZooKeeper()
+	defer stop()
+	ctx := context.Background()
+	client, err := protocol.Connect(ctx, servers)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	mutex := lock.New(client, "/locks/cleanup")
+
+	lease, err := mutex.TryLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = mutex.TryLock(ctx)
+	switch {
+	case errors.Is(err, lock.ErrLocked):
+		fmt.Println("somebody is at it already:", err)
+	case err != nil:
+		log.Fatal(err)
+	}
+	if err := lease.Unlock(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// somebody is at it already: lock: /locks/cleanup: locked
+}
+
+func ExampleMutex_Contenders() {
+	servers, stop := startZooKeeper()
+	defer stop()
+	ctx := context.Background()
+	client, err := protocol.Connect(ctx, servers)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	mutex := lock.New(client, "/locks/deploy", lock.WithData([]byte("build 42 on ci-3")))
+	lease, err := mutex.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	line, err := mutex.Contenders(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, c := range line {
+		fmt.Printf("%s, holds it: %t\n", c.Data, c.Token == lease.Token())
+	}
+	// Output:
+	// build 42 on ci-3, holds it: true
+}
+
+// A store is something outside of ZooKeeper that a lock protects, and that takes part in it: it refuses
+// whoever has an older token than it has seen.
+type store struct {
+	newest int64
+	data   string
+}
+
+func (s *store) Write(token int64, data string) error {
+	if token < s.newest {
+		return errors.New("written by a former holder")
+	}
+	s.newest, s.data = token, data
+	return nil
+}
+
+// A holder may be stopped for a minute between looking at its lease and writing. Only what it writes to can tell.
+func ExampleLease_Token() {
+	servers, stop := startZooKeeper()
+	defer stop()
+	ctx := context.Background()
+	client, err := protocol.Connect(ctx, servers)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	mutex := lock.New(client, "/locks/store")
+	var store store
+
+	slow, err := mutex.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// While slow is stopped, its lock is taken away and goes to the next.
+	if err := mutex.Break(ctx, slow.Node()); err != nil {
+		log.Fatal(err)
+	}
+	next, err := mutex.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer next.Unlock(ctx)
+
+	fmt.Println("next:", store.Write(next.Token(), "new"))
+	fmt.Println("slow:", store.Write(slow.Token(), "old"))
+	fmt.Println("data:", store.data)
+	// Output:
+	// next: <nil>
+	// slow: written by a former holder
+	// data: new
+}
+
+// Where the data is in ZooKeeper itself, ZooKeeper can refuse what a former holder writes.
+func ExampleLease_Check() {
+	servers, stop := startZooKeeper()
+	defer stop()
+	ctx := context.Background()
+	client, err := protocol.Connect(ctx, servers)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	session, err := client.Session(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := session.EnsurePath(ctx, "/config"); err != nil {
+		log.Fatal(err)
+	}
+	mutex := lock.New(client, "/locks/config")
+	lease, err := mutex.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	write := func(data string) error {
+		_, err := session.Conn().Multi(lease.Check(), // all of it, or nothing
+			&zk.SetDataRequest{Path: session.Path("/config"), Data: []byte(data), Version: -1})
+		return err
+	}
+
+	fmt.Println("while it is held:", write("new"))
+	if err := mutex.Break(ctx, lease.Node()); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("after it was lost:", write("late"))
+	// Output:
+	// while it is held: <nil>
+	// after it was lost: zk: node does not exist
+}

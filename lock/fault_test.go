@@ -1,0 +1,149 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A fault at any step of waiting, holding and releasing never yields two holders, a stuck line or a leftover node.
+func TestFaultAtEachStep(t *testing.T) {
+	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
+		root := srv.Root(t)
+		for _, f := range recipetest.QuickFaults {
+			t.Run(f.Name, func(t *testing.T) {
+				t.Parallel()
+				sweep(t, srv, root+"/"+f.Name, newLock, f)
+			})
+		}
+	})
+}
+
+func TestLongFaultAtEachStep(t *testing.T) {
+	for kind, newLock := range kinds {
+		for _, f := range recipetest.SlowFaults(10 * time.Second) {
+			t.Run(kind+" "+f.Name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					srv := recipestest.Start(t, recipestest.InMemory())
+					sweep(t, srv, srv.Root(t), newLock, f)
+				})
+			})
+		}
+	}
+}
+
+func sweep(t *testing.T, srv *recipestest.Server, root string, newLock newFunc, f recipetest.Fault) {
+	recipetest.Sweep(t, func(step int) bool {
+		return meetFault(t, srv, fmt.Sprintf("%s/%d", root, step), newLock, f, step)
+	})
+}
+
+// meetFault has three contenders take turns, the second of which meets the fault. It tells whether that came about.
+func meetFault(t *testing.T, srv *recipestest.Server, path string, newLock newFunc, f recipetest.Fault, step int) bool {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	link := srv.Link(t)
+	first, victim, last := srv.Client(t), link.Client(t), srv.Client(t)
+	defer recipetest.Close(t, first, last)
+	session := recipetest.Session(t, victim).ID()
+	book := &ledger{forced: f.Name == "expiry"}
+
+	l, err := newLock(first, path).Lock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, book.granted(l))
+
+	stop := link.At(step, func() { f.Do(srv, link, session) })
+	var wait recipetest.Group
+	turn := func(c *protocol.Client) {
+		wait.Go(func() error {
+			l, err := newLock(c, path).Lock(ctx)
+			if err != nil {
+				return err
+			}
+			if err := book.granted(l); err != nil {
+				return err
+			}
+			if err := l.Unlock(ctx); err != nil && !errors.Is(err, protocol.ErrLost) {
+				return err
+			}
+			return nil
+		})
+	}
+	turn(victim)
+	turn(last)
+	if err := l.Unlock(ctx); !errors.Is(err, protocol.ErrLost) { // the fault may come to the others only
+		require.NoError(t, err)
+	}
+	require.NoError(t, wait.Wait(), "step %d", step)
+	met := !stop()
+
+	// Whatever the victim left goes away, and the lock is free for all.
+	link.Heal()
+	final := newLock(last, path)
+	l, err = final.Lock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, book.granted(l))
+	require.NoError(t, l.Unlock(ctx))
+	require.NoError(t, victim.Close())
+	line, err := final.Contenders(ctx)
+	require.NoError(t, err)
+	require.Empty(t, line, "step %d", step)
+	return met
+}
+
+// A ledger has the leases of one lock, in the order of their grants.
+type ledger struct {
+	// forced says that the servers end a session before its time: then the next one may come before a holder is told.
+	forced bool
+	mu     sync.Mutex
+	leases []*lock.Lease
+}
+
+// granted enters a new lease. All earlier ones must be over, as their own holders see it.
+func (b *ledger) granted(l *lock.Lease) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l.Err() != nil {
+		return nil // it was over before it could be entered
+	}
+	for _, earlier := range b.leases {
+		switch {
+		case b.forced:
+			if err := awaitEither(earlier, l); err != nil {
+				return err
+			}
+		case earlier.Err() == nil && l.Err() == nil:
+			return fmt.Errorf("two holders: %s and %s", earlier.Node(), l.Node())
+		case earlier.Token() >= l.Token():
+			return fmt.Errorf("token %d after %d", l.Token(), earlier.Token())
+		}
+	}
+	b.leases = append(b.leases, l)
+	return nil
+}
+
+// awaitEither waits until the holder who came first is told.
+func awaitEither(a, b *lock.Lease) error {
+	first := a
+	if b.Token() < a.Token() {
+		first = b
+	}
+	select {
+	case <-first.Done():
+		return nil
+	case <-time.After(recipetest.Patience):
+		return fmt.Errorf("%s was never told", first.Node())
+	}
+}

@@ -1,0 +1,75 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var tooMuch = lock.WithData(make([]byte, protocol.MaxData))
+
+// A locker is what Mutex and Simple have in common.
+type locker interface {
+	Lock(context.Context) (*lock.Lease, error)
+	TryLock(context.Context) (*lock.Lease, error)
+	Do(context.Context, func(context.Context, *lock.Lease) error) error
+	Contenders(context.Context) ([]lock.Contender, error)
+	Break(context.Context, string) error
+}
+
+type newFunc func(*protocol.Client, string, ...lock.Option) locker
+
+var kinds = map[string]newFunc{
+	"Mutex": func(c *protocol.Client, path string, opts ...lock.Option) locker { return lock.New(c, path, opts...) },
+	"Simple": func(c *protocol.Client, path string, opts ...lock.Option) locker {
+		return lock.NewSimple(c, path, opts...)
+	},
+}
+
+// eachKind runs a test with both kinds of lock on both kinds of server.
+func eachKind(t *testing.T, test func(*testing.T, *recipestest.Server, newFunc)) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		for name, newLock := range kinds {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, srv, newLock)
+			})
+		}
+	})
+}
+
+// ways are some of the kinds as what all locks have in common.
+func ways(names ...string) map[string]recipetest.NewLocker {
+	all := make(map[string]recipetest.NewLocker)
+	for _, name := range names {
+		all[name] = func(c *protocol.Client, path string) recipetest.Locker {
+			m := kinds[name](c, path)
+			return recipetest.Locker{
+				Lock:    recipetest.Leases(m.Lock),
+				TryLock: recipetest.Leases(m.TryLock),
+				Block:   recipetest.Leases(m.Lock),
+				Do: func(ctx context.Context, fn func(context.Context, recipetest.Lease) error) error {
+					return m.Do(ctx, func(ctx context.Context, l *lock.Lease) error { return fn(ctx, l) })
+				},
+				Contenders: func(ctx context.Context) (nodes []string, err error) {
+					line, err := m.Contenders(ctx)
+					for _, c := range line {
+						nodes = append(nodes, c.Node)
+					}
+					return nodes, err
+				},
+				Break:    m.Break,
+				Lineless: name == "Simple",
+			}
+		}
+	}
+	return all
+}

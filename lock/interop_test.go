@@ -1,0 +1,80 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/interop"
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
+)
+
+// A newcomer makes one contender of some library for the lock at path; lock blocks until it has the lock.
+type newcomer func(t *testing.T, srv *recipestest.Server, path string) (lock, unlock func(context.Context) error)
+
+func ours(t *testing.T, srv *recipestest.Server, path string) (func(context.Context) error, func(context.Context) error) {
+	m := lock.New(srv.Client(t), path)
+	var l *lock.Lease
+	return func(ctx context.Context) (err error) { l, err = m.Lock(ctx); return err },
+		func(ctx context.Context) error { return l.Unlock(ctx) }
+}
+
+func goZooKeeper(t *testing.T, srv *recipestest.Server, path string) (func(context.Context) error, func(context.Context) error) {
+	conn, _, err := zk.Connect([]string{srv.ConnectString()}, 10*time.Second, zk.WithLogInfo(false), zk.WithDialer(srv.Dial))
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	l := zk.NewLock(conn, path, zk.WorldACL(zk.PermAll))
+	return func(context.Context) error { return l.Lock() }, func(context.Context) error { return l.Unlock() }
+}
+
+// peer makes contenders of one process of another language.
+func peer(p *interop.Peer) newcomer {
+	contender := recipetest.Peer(p)
+	return func(_ *testing.T, _ *recipestest.Server, path string) (func(context.Context) error, func(context.Context) error) {
+		return contender("lock", path)
+	}
+}
+
+func TestOtherLibrariesOnTheSamePathAreExcludedInOrder(t *testing.T) {
+	t.Parallel()
+	srv := ensemble.Real(t)
+	t.Run("zk.Lock", func(t *testing.T) {
+		t.Parallel()
+		takeTurns(t, srv, ours, goZooKeeper)
+	})
+	t.Run("Curator", func(t *testing.T) {
+		t.Parallel()
+		takeTurns(t, srv, ours, peer(interop.Curator(t, srv.ConnectString())))
+	})
+	t.Run("kazoo", func(t *testing.T) {
+		t.Parallel()
+		takeTurns(t, srv, ours, peer(interop.Kazoo(t, srv.ConnectString())))
+	})
+	t.Run("zk.Lock and Curator", func(t *testing.T) {
+		t.Parallel()
+		takeTurns(t, srv, ours, goZooKeeper, peer(interop.Curator(t, srv.ConnectString())))
+	})
+}
+
+// takeTurns has contenders of each library, alternately, come to one lock, one after the other, and be granted it in
+// that order.
+func takeTurns(t *testing.T, srv *recipestest.Server, libraries ...newcomer) {
+	path := srv.Root(t) + "/fleet"
+	const rounds = 3
+	var arrivals []recipetest.Arrival
+	for range rounds {
+		for _, library := range libraries {
+			lock, unlock := library(t, srv, path)
+			arrivals = append(arrivals, recipetest.Arrival{Lock: lock, Unlock: unlock})
+		}
+	}
+	order := recipetest.TakeTurns(t, srv, path, arrivals)
+	require.Len(t, order, len(arrivals))
+	require.IsIncreasing(t, order)
+}

@@ -1,0 +1,251 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+func TestMutexIsAFairLock(t *testing.T) {
+	recipetest.Conform(t, ways("Mutex"), lock.ErrLocked)
+}
+
+func TestSimpleIsALock(t *testing.T) {
+	recipetest.ConformUnfair(t, ways("Simple"), lock.ErrLocked)
+}
+
+func TestLockIsGrantedInOrderOfArrival(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		const n = 8
+		path := srv.Root(t) + "/order"
+		first := lock.New(srv.Client(t), path)
+		held := recipetest.Must(t, first.Lock)
+
+		granted := make(chan int, n)
+		var wait recipetest.Group
+		for i := range n {
+			m := lock.New(srv.Client(t), path)
+			wait.Go(func() error {
+				l, err := m.Lock(t.Context())
+				if err != nil {
+					return err
+				}
+				granted <- i
+				return l.Unlock(t.Context())
+			})
+			recipetest.Await(t, i+2, first.Contenders)
+		}
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NoError(t, wait.Wait())
+		for i := range n {
+			require.Equal(t, i, <-granted)
+		}
+	})
+}
+
+// The story that the toolkit began with: three contenders, the first leads, its session dies, the second takes over
+// without the third waking, and the list of contenders shows it at each step.
+func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/story"
+		links := make([]*recipestest.Link, 3)
+		leases := make([]chan *lock.Lease, 3)
+		locks := make([]*lock.Mutex, 3)
+		sessions := make([]int64, 3)
+		var wait recipetest.Group
+		for i := range 3 {
+			links[i], leases[i] = srv.Link(t), make(chan *lock.Lease, 1)
+			c := links[i].Client(t)
+			sessions[i] = recipetest.Session(t, c).ID()
+			locks[i] = lock.New(c, path, lock.WithData(fmt.Appendf(nil, "contender %d", i+1)))
+			wait.Go(func() error {
+				l, err := locks[i].Lock(t.Context())
+				leases[i] <- l
+				return err
+			})
+			recipetest.Await(t, i+1, locks[i].Contenders)
+		}
+		watcher := lock.New(srv.Client(t), path)
+		line := recipetest.Await(t, 3, watcher.Contenders)
+		for i, c := range line {
+			require.Equal(t, sessions[i], c.Session)
+			require.Equal(t, fmt.Sprintf("contender %d", i+1), string(c.Data))
+		}
+		one := <-leases[0]
+		require.Equal(t, one.Token(), line[0].Token)
+
+		srv.ExpireSession(sessions[0])
+		two := <-leases[1]
+		require.Greater(t, two.Token(), one.Token())
+		<-one.Done()
+		require.ErrorIs(t, one.Err(), protocol.ErrLost)
+		line = recipetest.Await(t, 2, watcher.Contenders)
+		require.Equal(t, sessions[1], line[0].Session)
+		require.Equal(t, sessions[2], line[1].Session)
+		require.Zero(t, links[2].Events(), "the third was woken")
+
+		require.NoError(t, two.Unlock(t.Context()))
+		three := <-leases[2]
+		require.NoError(t, wait.Wait())
+		require.Greater(t, three.Token(), two.Token())
+		require.Equal(t, 1, links[2].Events(), "one wake-up for one release")
+		require.Len(t, recipetest.Await(t, 1, watcher.Contenders), 1)
+		require.ErrorIs(t, one.Unlock(t.Context()), protocol.ErrLost)
+		require.NoError(t, three.Unlock(t.Context()))
+	})
+}
+
+func TestGoroutinesOfOneClientExcludeEachOther(t *testing.T) {
+	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
+		c, path := srv.Client(t), srv.Root(t)+"/shared"
+		shared := newLock(c, path)
+		inside := 0
+		var wait recipetest.Group
+		for i := range 10 {
+			m := shared
+			if i%2 == 1 {
+				m = newLock(c, path)
+			}
+			wait.Go(func() error {
+				return m.Do(t.Context(), func(context.Context, *lock.Lease) error {
+					inside++ // the race detector would see two of us
+					return nil
+				})
+			})
+		}
+		require.NoError(t, wait.Wait())
+		require.Equal(t, 10, inside)
+	})
+}
+
+// Whichever comes first, the grant or the end of ctx: a call whose ctx is done has failed.
+func TestContextThatEndsAtAnyStepFails(t *testing.T) {
+	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
+		link, path := srv.Link(t), srv.Root(t)+"/ends"
+		m := newLock(link.Client(t), path)
+		for range 5 {
+			for step := 1; ; step++ {
+				ctx := &quietContext{Context: t.Context()}
+				stop := link.At(step, func() { ctx.ended.Store(true) })
+				l, err := m.Lock(ctx)
+				if stop() {
+					recipetest.Unlock(t, l)
+					break
+				}
+				require.ErrorIs(t, err, context.Canceled, "step %d", step)
+			}
+		}
+		recipetest.Await(t, 0, m.Contenders)
+	})
+}
+
+// A quietContext ends without telling those who wait for its Done, as a context may for a moment.
+type quietContext struct {
+	context.Context
+	ended atomic.Bool
+}
+
+func (c *quietContext) Err() error {
+	if c.ended.Load() {
+		return context.Canceled
+	}
+	return c.Context.Err()
+}
+
+func TestUnlockWhoseAnswerIsLostHasUnlocked(t *testing.T) {
+	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
+		link, path := srv.Link(t), srv.Root(t)+"/answer"
+		m := newLock(link.Client(t), path)
+		l := recipetest.Must(t, m.Lock)
+		link.LoseReply(recipestest.OpDelete, 2)
+		require.NoError(t, l.Unlock(t.Context()))
+		recipetest.Await(t, 0, m.Contenders)
+	})
+}
+
+func TestNumbersNearTheCountersEndAreRefused(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	c, path := srv.Client(t), srv.Root(t)+"/end"
+	m := lock.New(c, path)
+	recipetest.Unlock(t, recipetest.Must(t, m.Lock))
+	const end = 1<<31 - 1<<20
+	require.NoError(t, srv.Embedded().SetSequence(path, end-1))
+	l := recipetest.Must(t, m.Lock)
+	require.True(t, strings.HasSuffix(l.Node(), "lock-"+strconv.Itoa(end-1)), l.Node())
+	recipetest.Unlock(t, l)
+	for range 2 {
+		_, err := m.Lock(t.Context())
+		require.ErrorIs(t, err, protocol.ErrSequenceExhausted)
+		recipetest.Await(t, 0, m.Contenders)
+	}
+	require.NoError(t, recipetest.Session(t, c).Conn().Delete(path, -1))
+	recipetest.Unlock(t, recipetest.Must(t, m.Lock)) // which is the way out
+}
+
+func TestNodesOfOtherRecipesAreIgnored(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/others"
+		s := recipetest.Session(t, c)
+		_, err := s.EnsurePath(t.Context(), path)
+		require.NoError(t, err)
+		_, err = s.Conn().Create(path+"/read-0000000000", nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		m := lock.New(c, path)
+		l := recipetest.Must(t, m.Lock)
+		require.Equal(t, l.Node(), recipetest.Await(t, 1, m.Contenders)[0].Node)
+		_, err = lock.New(srv.Client(t), path).TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrLocked)
+		recipetest.Unlock(t, l)
+	})
+}
+
+func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	link := srv.Link(t)
+	c := link.Client(t)
+	before := link.Packets()
+	for name, bad := range map[string]struct {
+		locks []locker
+		want  error
+	}{
+		"nil client":    {[]locker{lock.New(nil, "/a"), lock.NewSimple(nil, "/a")}, nil},
+		"empty path":    {[]locker{lock.New(c, ""), lock.NewSimple(c, "")}, zk.ErrInvalidPath},
+		"relative path": {[]locker{lock.New(c, "a"), lock.NewSimple(c, "a")}, zk.ErrInvalidPath},
+		"dots":          {[]locker{lock.New(c, "/a/../b"), lock.NewSimple(c, "/a/../b")}, zk.ErrInvalidPath},
+		"slash at end":  {[]locker{lock.New(c, "/a/"), lock.NewSimple(c, "/a/")}, zk.ErrInvalidPath},
+		"root":          {[]locker{lock.New(c, "/"), lock.NewSimple(c, "/")}, zk.ErrInvalidPath},
+		"too much data": {[]locker{lock.New(c, "/a", tooMuch), lock.NewSimple(c, "/a", tooMuch)}, protocol.ErrTooLarge},
+		"bad view":      {[]locker{lock.New(c.With(protocol.WithACL(nil)), "/a")}, nil},
+	} {
+		for _, m := range bad.locks {
+			_, err := m.Lock(t.Context())
+			require.Error(t, err, name)
+			require.ErrorContains(t, err, "lock: ", name)
+			if bad.want != nil {
+				require.ErrorIs(t, err, bad.want, name)
+			}
+			_, err = m.TryLock(t.Context())
+			require.Error(t, err, name)
+			require.Error(t, m.Do(t.Context(), nil), name)
+			if name != "too much data" {
+				_, err = m.Contenders(t.Context())
+				require.Error(t, err, name)
+				require.Error(t, m.Break(t.Context(), "x"), name)
+			}
+		}
+	}
+	require.Equal(t, before, link.Packets())
+}
