@@ -1,0 +1,93 @@
+package rwlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+	"github.com/zkrecipes/zkrecipes/rwlock"
+)
+
+// connect connects to a ZooKeeper inside the process.
+func connect(ctx context.Context) (client *protocol.Client, done func()) {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() {
+		client.Close()
+		server.Close()
+	}
+}
+
+func Example() {
+	ctx := context.Background()
+	client, done := connect(ctx)
+	defer done()
+
+	catalogue := rwlock.New(client, "/locks/catalogue")
+	err := catalogue.Do(ctx, func(ctx context.Context, lease *rwlock.Lease) error {
+		// Nobody else reads or writes. The ctx is cancelled if the lock is lost.
+		fmt.Println("writing, alone:", lease.Exclusive())
+		return ctx.Err()
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = catalogue.RDo(ctx, func(ctx context.Context, lease *rwlock.Lease) error {
+		other, err := catalogue.TryRLock(ctx)
+		if err != nil {
+			return err
+		}
+		defer other.Unlock(context.WithoutCancel(ctx))
+		fmt.Println("reading, with others:", other.Err() == nil)
+
+		_, err = catalogue.TryLock(ctx)
+		fmt.Println("while somebody reads, nobody writes:", errors.Is(err, rwlock.ErrLocked))
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// writing, alone: true
+	// reading, with others: true
+	// while somebody reads, nobody writes: true
+}
+
+// Who has written something and wants to go on reading what it wrote does not let other writers in between.
+func ExampleLease_Downgrade() {
+	ctx := context.Background()
+	client, done := connect(ctx)
+	defer done()
+
+	m := rwlock.New(client, "/locks/prices")
+	writing, err := m.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer writing.Unlock(ctx) // does nothing after a downgrade
+
+	reading, err := writing.Downgrade(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer reading.Unlock(ctx)
+
+	line, err := m.Contenders(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("contenders:", len(line), "writers among them:", line[0].Exclusive)
+	fmt.Println("the write lease is", errors.Unwrap(writing.Err()))
+	// Output:
+	// contenders: 1 writers among them: false
+	// the write lease is released
+}

@@ -1,0 +1,175 @@
+package rwlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/rwlock"
+)
+
+// A role is what the victim of a fault is about to do.
+type role struct {
+	name      string
+	take      verb
+	downgrade bool
+}
+
+var roles = []role{{"reader", read, false}, {"writer", write, false}, {"downgrader", write, true}}
+
+// A fault at any step of waiting, holding, downgrading and releasing never yields a writer that is not alone, a stuck
+// line or a leftover node.
+func TestFaultAtEachStep(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		for _, r := range roles {
+			for _, f := range recipetest.QuickFaults {
+				t.Run(r.name+" "+f.Name, func(t *testing.T) {
+					t.Parallel()
+					sweep(t, srv, root+"/"+r.name+" "+f.Name, r, f)
+				})
+			}
+		}
+	})
+}
+
+func TestLongFaultAtEachStep(t *testing.T) {
+	for _, r := range roles {
+		for _, f := range recipetest.SlowFaults(10 * time.Second) {
+			t.Run(r.name+" "+f.Name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					srv := recipestest.Start(t, recipestest.InMemory())
+					sweep(t, srv, srv.Root(t), r, f)
+				})
+			})
+		}
+	}
+}
+
+func sweep(t *testing.T, srv *recipestest.Server, root string, r role, f recipetest.Fault) {
+	recipetest.Sweep(t, func(step int) bool { return meetFault(t, srv, fmt.Sprintf("%s/%d", root, step), r, f, step) })
+}
+
+// meetFault has a victim, a reader and a writer come to a lock that is held, and the victim meet the fault. It tells
+// whether that came about.
+func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f recipetest.Fault, step int) bool {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	link := srv.Link(t)
+	first, victim, second, third := srv.Client(t), link.Client(t), srv.Client(t), srv.Client(t)
+	defer recipetest.Close(t, first, second, third)
+	session := recipetest.Session(t, victim).ID()
+	book := &ledger{}
+	// A server that is told to expire a session does not wait until its client can know.
+	betrayed := f.Name == "expiry"
+
+	l, err := rwlock.New(first, path).Lock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, book.granted(l, false))
+
+	stop := link.At(step, func() { f.Do(srv, link, session) })
+	var wait group
+	turn := func(c *protocol.Client, r role, betrayed bool) {
+		wait.Go(func() error {
+			l, err := r.take(rwlock.New(c, path), ctx)
+			if err != nil {
+				return err
+			}
+			if err := book.granted(l, betrayed); err != nil {
+				return err
+			}
+			if r.downgrade {
+				book.downgrading(l)
+				reading, err := l.Downgrade(ctx)
+				if errors.Is(err, protocol.ErrLost) {
+					return nil
+				} else if err != nil {
+					return err
+				}
+				if err := book.granted(reading, betrayed); err != nil {
+					return err
+				}
+				if err := l.Unlock(ctx); err != nil {
+					return err
+				}
+				l = reading
+			}
+			if err := l.Unlock(ctx); err != nil && !errors.Is(err, protocol.ErrLost) {
+				return err
+			}
+			return nil
+		})
+	}
+	turn(victim, r, betrayed)
+	turn(second, roles[0], false)
+	turn(third, roles[1], false)
+	require.NoError(t, l.Unlock(ctx))
+	require.NoError(t, wait.Wait(), "step %d", step)
+	met := !stop()
+
+	// Whatever the victim left goes away, and the lock is free for all.
+	link.Heal()
+	final := rwlock.New(first, path)
+	l, err = final.Lock(ctx)
+	require.NoError(t, err)
+	require.NoError(t, book.granted(l, false))
+	require.NoError(t, l.Unlock(ctx))
+	require.NoError(t, victim.Close())
+	line, err := final.Contenders(ctx)
+	require.NoError(t, err)
+	require.Empty(t, line, "step %d", step)
+	return met
+}
+
+// A ledger has the leases of one lock, in the order of their grants.
+type ledger struct {
+	mu      sync.Mutex // protects entries
+	entries []entry
+}
+
+type entry struct {
+	*rwlock.Lease
+	exclusive bool
+	betrayed  bool // its holder may not know that it is over
+}
+
+// granted enters a new lease. All earlier ones that it excludes must be over, as their own holders see it.
+func (b *ledger) granted(l *rwlock.Lease, betrayed bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l.Err() != nil {
+		return nil // it was over before it could be entered
+	}
+	for _, earlier := range b.entries {
+		switch {
+		case !earlier.exclusive && !l.Exclusive(), earlier.betrayed, betrayed:
+		case earlier.Err() == nil && l.Err() == nil:
+			return fmt.Errorf("two holders: %s and %s", earlier.Node(), l.Node())
+		case earlier.Token() >= l.Token():
+			return fmt.Errorf("token %d after %d", l.Token(), earlier.Token())
+		}
+	}
+	b.entries = append(b.entries, entry{l, l.Exclusive(), betrayed})
+	return nil
+}
+
+// downgrading makes a reader of a writer, in its own eyes and in everybody's.
+func (b *ledger) downgrading(l *rwlock.Lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.entries {
+		if b.entries[i].Lease == l {
+			b.entries[i].exclusive = false
+		}
+	}
+}

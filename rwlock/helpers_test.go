@@ -1,0 +1,90 @@
+package rwlock_test
+
+import (
+	"context"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/rwlock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = recipetest.Patience
+
+type group = recipetest.Group
+
+// A verb is Lock or RLock.
+type verb func(*rwlock.RWMutex, context.Context) (*rwlock.Lease, error)
+
+var (
+	write verb = (*rwlock.RWMutex).Lock
+	read  verb = (*rwlock.RWMutex).RLock
+)
+
+func must(t *testing.T, v verb, m *rwlock.RWMutex) *rwlock.Lease {
+	t.Helper()
+	return recipetest.Must(t, func(ctx context.Context) (*rwlock.Lease, error) { return v(m, ctx) })
+}
+
+func unlock(t *testing.T, leases ...*rwlock.Lease) {
+	t.Helper()
+	recipetest.Unlock(t, leases...)
+}
+
+func awaitContenders(t *testing.T, m *rwlock.RWMutex, n int) []rwlock.Contender {
+	t.Helper()
+	return recipetest.Await(t, n, m.Contenders)
+}
+
+// enter has v wait for the lock in the background, and returns when the watcher sees it as the n-th in line.
+func enter(t *testing.T, wait *group, v verb, m, watcher *rwlock.RWMutex, n int) <-chan *rwlock.Lease {
+	t.Helper()
+	lease := make(chan *rwlock.Lease, 1)
+	wait.Go(func() error {
+		defer close(lease)
+		l, err := v(m, t.Context())
+		if err == nil {
+			lease <- l
+		}
+		return err
+	})
+	awaitContenders(t, watcher, n)
+	return lease
+}
+
+// ways are the ways to take a lock that all fair locks have.
+func ways(opts ...rwlock.Option) map[string]recipetest.NewLocker {
+	type do = func(context.Context, func(context.Context, *rwlock.Lease) error) error
+	locker := func(m *rwlock.RWMutex, lock, try func(context.Context) (*rwlock.Lease, error), do do) recipetest.Locker {
+		return recipetest.Locker{
+			Lock:    recipetest.Leases(lock),
+			TryLock: recipetest.Leases(try),
+			Block:   recipetest.Leases(m.Lock),
+			Do: func(ctx context.Context, fn func(context.Context, recipetest.Lease) error) error {
+				return do(ctx, func(ctx context.Context, l *rwlock.Lease) error { return fn(ctx, l) })
+			},
+			Contenders: func(ctx context.Context) (nodes []string, err error) {
+				line, err := m.Contenders(ctx)
+				for _, c := range line {
+					nodes = append(nodes, c.Node)
+				}
+				return nodes, err
+			},
+			Break: m.Break,
+		}
+	}
+	return map[string]recipetest.NewLocker{
+		"write": func(c *protocol.Client, path string) recipetest.Locker {
+			m := rwlock.New(c, path, opts...)
+			return locker(m, m.Lock, m.TryLock, m.Do)
+		},
+		"read": func(c *protocol.Client, path string) recipetest.Locker {
+			m := rwlock.New(c, path, opts...)
+			return locker(m, m.RLock, m.TryRLock, m.RDo)
+		},
+	}
+}

@@ -1,0 +1,60 @@
+package rwlock
+
+import (
+	"fmt"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// A Spelling is the way in which the nodes of contenders are named. All are read; one is written.
+type Spelling int
+
+const (
+	Native  Spelling = iota // read- and write-, for Go alone
+	Curator                 // __READ__ and __WRIT__, as Apache Curator's InterProcessReadWriteLock
+	Kazoo                   // __rlock__ and __lock__, as kazoo's ReadLock and WriteLock
+)
+
+var spellings = [...]struct{ read, write string }{
+	Native:  {"read-", "write-"},
+	Curator: {"__READ__", "__WRIT__"},
+	Kazoo:   {"__rlock__", "__lock__"},
+}
+
+// kinds are all that stand in one line.
+var kinds = func() (all []string) {
+	for _, s := range spellings {
+		all = append(all, s.read, s.write)
+	}
+	return all
+}()
+
+// WithSpelling names the nodes of contenders as the other library at the path does, so that it respects ours. By
+// default they are [Native], which only this package understands. Those of all spellings respect each other as far as
+// they are this package's; what the other libraries make of it is told in the package documentation.
+func WithSpelling(s Spelling) Option {
+	return func(m *RWMutex) {
+		if s < 0 || int(s) >= len(spellings) {
+			m.invalid = fmt.Errorf("no such spelling: %d", s)
+			return
+		}
+		m.read.Kind, m.write.Kind = spellings[s].read, spellings[s].write
+	}
+}
+
+// exclusive tells the kinds of writers from those of readers.
+func exclusive(kind string) bool {
+	for _, s := range spellings {
+		if kind == s.write {
+			return true
+		}
+	}
+	return false
+}
+
+// behindWriter is the judge of readers: they wait for the nearest writer before them.
+func behindWriter(line []protocol.Name, self int) (ahead int) {
+	for ahead = self - 1; ahead >= 0 && !exclusive(line[ahead].Kind); ahead-- {
+	}
+	return ahead
+}
