@@ -1,0 +1,558 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+func TestNextLeadsAfterOneNotificationAndNoListing(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/next"
+		var wait recipetest.Group
+		term := campaign(t, srv.Client(t), path, "0")
+		var links []*recipestest.Link
+		var candidates []<-chan *election.Term
+		for i := 1; i < 7; i++ {
+			link := srv.Link(t)
+			links = append(links, link)
+			candidates = append(candidates, stand(t, link.Client(t), path, fmt.Sprint(i), i, &wait))
+			<-link.Answered(recipestest.OpGetData, 2) // asleep
+		}
+		for i, link := range links {
+			listings, reads := link.Count(recipestest.OpGetChildren), link.Count(recipestest.OpGetData)
+			resign(t, term)
+			term = next(t, candidates[i])
+			require.Equal(t, 1, link.Events())
+			require.Equal(t, listings, link.Count(recipestest.OpGetChildren))
+			require.LessOrEqual(t, link.Count(recipestest.OpGetData)-reads, 1, "the line's own node")
+			<-link.Answered(recipestest.OpGetData, reads+1)
+			for _, other := range links[i+1:] {
+				require.Zero(t, other.Events(), "others were woken")
+			}
+		}
+		resign(t, term)
+		require.NoError(t, wait.Wait())
+	})
+}
+
+func TestRunLeadsAgainAfterEachEndOfATerm(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/run"
+		e := election.New(c, path)
+		failure := errors.New("failure")
+		var last int64
+		n, working := 0, atomic.Bool{}
+		err := e.Run(t.Context(), []byte("me"), func(ctx context.Context, term *election.Term) error {
+			require.False(t, working.Swap(true), "the last call has not returned")
+			defer working.Store(false)
+			require.Greater(t, term.Token(), last)
+			last = term.Token()
+			line, err := e.Candidates(ctx)
+			require.NoError(t, err)
+			require.Equal(t, []string{"me"}, values(line), "the last term's node is gone")
+			n++
+			switch n {
+			case 1: // steps down
+				return nil
+			case 2:
+				require.NoError(t, term.Resign(ctx))
+				<-ctx.Done()
+				require.ErrorIs(t, context.Cause(ctx), protocol.ErrReleased)
+				return context.Cause(ctx)
+			case 3:
+				require.NoError(t, e.Break(ctx, term.Node()))
+				<-ctx.Done()
+				require.ErrorIs(t, context.Cause(ctx), protocol.ErrLost)
+				return ctx.Err()
+			case 4:
+				srv.ExpireSession(recipetest.Session(t, c).ID())
+				<-ctx.Done()
+				require.ErrorIs(t, context.Cause(ctx), protocol.ErrLost)
+				return fmt.Errorf("my work: %w", context.Cause(ctx))
+			default:
+				return failure
+			}
+		})
+		require.Equal(t, 5, n)
+		require.ErrorIs(t, err, failure)
+		require.NotErrorIs(t, err, protocol.ErrLost)
+		recipetest.Await(t, 0, e.Candidates)
+	})
+}
+
+func TestRunEndsWithItsContextAfterTheWorkIsOver(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/ends"
+		e, other := election.New(srv.Client(t), path), election.New(srv.Client(t), path)
+		for name, work := range map[string]func(context.Context) error{
+			"nil":       func(context.Context) error { return nil },
+			"its own":   func(ctx context.Context) error { return ctx.Err() },
+			"cause":     context.Cause,
+			"unrelated": func(context.Context) error { return errors.New("unrelated") },
+		} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			over := false
+			err := e.Run(ctx, nil, func(ctx context.Context, term *election.Term) error {
+				cancel(errors.New("enough"))
+				<-ctx.Done()
+				require.NoError(t, term.Err(), "the work is not over")
+				line, err := other.Candidates(t.Context())
+				require.NoError(t, err)
+				require.Len(t, line, 1, "nor is the node given up")
+				over = true
+				return work(ctx)
+			})
+			require.True(t, over)
+			require.ErrorIs(t, err, context.Canceled, name)
+			require.ErrorContains(t, err, "election: "+path+": context canceled: enough", name)
+			require.NotErrorIs(t, err, protocol.ErrLost, name)
+			if name == "unrelated" {
+				require.ErrorContains(t, err, "unrelated")
+			} else {
+				require.NotContains(t, err.Error(), "\n", name)
+			}
+			recipetest.Await(t, 0, e.Candidates)
+		}
+	})
+}
+
+func TestRunReturnsTheFailureOfItsWorkWithTheLossOfTheTerm(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		e := election.New(srv.Client(t), srv.Root(t)+"/fails")
+		failure := errors.New("failure")
+		err := e.Run(t.Context(), nil, func(ctx context.Context, term *election.Term) error {
+			require.NoError(t, e.Break(ctx, term.Node()))
+			<-ctx.Done()
+			return failure
+		})
+		require.ErrorIs(t, err, failure)
+		require.ErrorIs(t, err, protocol.ErrLost)
+		err = e.Run(t.Context(), nil, func(context.Context, *election.Term) error { return context.Canceled })
+		require.ErrorIs(t, err, context.Canceled, "of something else, as the term goes on")
+	})
+}
+
+func TestRunResignsWhenItsWorkPanics(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		e := election.New(srv.Client(t), srv.Root(t)+"/panic")
+		require.PanicsWithValue(t, "oops", func() {
+			e.Run(t.Context(), nil, func(context.Context, *election.Term) error { panic("oops") })
+		})
+		recipetest.Await(t, 0, e.Candidates)
+	})
+}
+
+func TestRunEndsWhenTheClientIsClosed(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/closed"
+		err := election.New(c, path).Run(t.Context(), nil, func(ctx context.Context, _ *election.Term) error {
+			require.NoError(t, c.Close())
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(t, err, protocol.ErrClosed)
+	})
+}
+
+// A function that returns at once has others come first, and does not make Run spin.
+func TestRunIsPacedAndTakesTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.InMemory())
+		path := srv.Root(t) + "/paced"
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var terms [2]int
+		var wait recipetest.Group
+		for i := range terms {
+			e := election.New(srv.Client(t), path)
+			wait.Go(func() error {
+				err := e.Run(ctx, nil, func(context.Context, *election.Term) error {
+					terms[i]++
+					return nil
+				})
+				if !errors.Is(err, context.DeadlineExceeded) {
+					return err
+				}
+				return nil
+			})
+		}
+		require.NoError(t, wait.Wait())
+		for _, n := range terms {
+			require.Greater(t, n, 30)
+			require.Less(t, n, 150)
+		}
+		stop := func() backoff.BackOff { return &backoff.StopBackOff{} }
+		err := election.New(srv.Client(t), path, election.WithBackOff(stop)).Run(t.Context(), nil,
+			func(context.Context, *election.Term) error { return nil })
+		require.ErrorContains(t, err, "given up")
+	})
+}
+
+// A leader whose connection breaks leads on if it comes back in time; one that does not is told before the next leads.
+func TestSuspendedLeaderKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.InMemory())
+		path := srv.Root(t) + "/suspended"
+		link := srv.Link(t)
+		leader := campaign(t, link.Client(t), path, "leader")
+		var wait recipetest.Group
+		won := stand(t, srv.Client(t), path, "next", 1, &wait)
+		for _, fault := range []func(){link.Cut, link.Stall} {
+			for range 3 {
+				fault()
+				time.Sleep(4 * time.Second) // of ten
+				require.NoError(t, leader.Err())
+				link.Heal()
+				time.Sleep(4 * time.Second)
+				require.NoError(t, leader.Err())
+				require.Empty(t, won)
+			}
+		}
+		link.Stall()
+		cut := time.Now()
+		<-leader.Done()
+		lost := time.Now()
+		require.ErrorIs(t, leader.Err(), protocol.ErrLost)
+		term := next(t, won)
+		require.Greater(t, time.Since(lost), time.Second, "the old one knew before")
+		require.Less(t, time.Since(cut), 11*time.Second, "a timeout, a tick and a little")
+		resign(t, term)
+		require.NoError(t, wait.Wait())
+	})
+}
+
+func TestProclaimChangesTheValue(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/proclaim"
+		link := srv.Link(t)
+		c := link.Client(t)
+		e := election.New(srv.Client(t), path)
+		term := campaign(t, c, path, "one")
+		for _, value := range []string{"two", "", "two", "two"} {
+			require.NoError(t, term.Proclaim(t.Context(), []byte(value)))
+			l, err := e.Leader(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, value, string(l.Value))
+			require.Equal(t, term.Token(), l.Token)
+		}
+		link.LoseReply(recipestest.OpSetData, 2)
+		require.NoError(t, term.Proclaim(t.Context(), []byte("three")))
+		l, err := e.Leader(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "three", string(l.Value))
+		require.NoError(t, term.Err())
+
+		require.ErrorIs(t, term.Proclaim(t.Context(), make([]byte, protocol.MaxData)), protocol.ErrTooLarge)
+		dead, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, term.Proclaim(dead, nil), context.Canceled)
+		resign(t, term)
+		require.ErrorIs(t, term.Proclaim(t.Context(), []byte("late")), protocol.ErrReleased)
+
+		term = campaign(t, c, path, "four")
+		require.NoError(t, e.Break(t.Context(), term.Node()))
+		require.ErrorIs(t, term.Proclaim(t.Context(), []byte("late")), protocol.ErrLost)
+		require.ErrorIs(t, term.Err(), protocol.ErrLost)
+	})
+}
+
+// A Proclaim that was given up is on its way still when the next one is made: it must not undo that.
+func TestProclaimThatWasGivenUpDoesNotUndoALaterOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.InMemory())
+		path := srv.Root(t) + "/late"
+		link := srv.Link(t)
+		term := campaign(t, link.Client(t), path, "one")
+		e := election.New(srv.Client(t), path)
+		time.Sleep(time.Second)
+		link.Delay(100 * time.Millisecond)
+		for range 20 {
+			short, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond) // the second request is on its way
+			require.ErrorIs(t, term.Proclaim(short, []byte("given up")), context.DeadlineExceeded)
+			cancel()
+			require.NoError(t, term.Proclaim(t.Context(), []byte("wanted")))
+			time.Sleep(time.Second)
+			l, err := e.Leader(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, "wanted", string(l.Value))
+		}
+		link.Delay(0)
+		resign(t, term)
+	})
+}
+
+func TestResignToAChosenCandidate(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/chosen"
+		e := election.New(srv.Client(t), path)
+		links := make([]*recipestest.Link, 5)
+		won := make([]<-chan *election.Term, 5)
+		var wait recipetest.Group
+		for i := range links {
+			links[i] = srv.Link(t)
+			won[i] = stand(t, links[i].Client(t), path, fmt.Sprint(i), i, &wait)
+		}
+		leader := next(t, won[0])
+		line := recipetest.Await(t, 5, e.Candidates)
+		<-links[3].Answered(recipestest.OpGetData, 2) // asleep
+		listings := links[3].Count(recipestest.OpGetChildren)
+		require.NoError(t, leader.ResignTo(t.Context(), line[3].Node))
+		require.ErrorIs(t, leader.Err(), protocol.ErrReleased)
+		term := next(t, won[3])
+		require.Greater(t, term.Token(), leader.Token())
+		require.Equal(t, 1, links[3].Events(), "one notification")
+		require.Equal(t, 1, links[3].Count(recipestest.OpGetChildren)-listings, "and one listing")
+		require.Zero(t, links[4].Events(), "who is behind the chosen one is not concerned")
+
+		require.Eventually(t, func() bool {
+			line, err := e.Candidates(t.Context())
+			return err == nil && len(line) == 4
+		}, recipetest.Patience, time.Millisecond, "those who were passed over are back")
+		line = recipetest.Await(t, 4, e.Candidates)
+		require.Equal(t, []string{"3", "4"}, values(line[:2]))
+		require.ElementsMatch(t, []string{"1", "2"}, values(line[2:]))
+
+		require.NoError(t, term.ResignTo(t.Context(), line[1].Node), "the next one")
+		last := term.Token()
+		for _, c := range line[1:] {
+			var i int
+			fmt.Sscan(string(c.Value), &i)
+			term := next(t, won[i])
+			require.Greater(t, term.Token(), last)
+			last = term.Token()
+			resign(t, term)
+		}
+		require.NoError(t, wait.Wait())
+	})
+}
+
+func TestResignToSomebodyWhoCannotLeadChangesNothing(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/refused"
+		c := srv.Client(t)
+		e := election.New(c, path)
+		term := campaign(t, c, path, "leader")
+		var wait recipetest.Group
+		conn := recipetest.Session(t, srv.Client(t)).Conn()
+		strange, err := conn.Create(path+"/_c_0123456789abcdef-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		won := stand(t, srv.Client(t), path, "b", 2, &wait)
+		line := recipetest.Await(t, 3, e.Candidates)
+
+		for _, node := range []string{"", "nobody", term.Node()} {
+			require.ErrorIs(t, term.ResignTo(t.Context(), node), protocol.ErrNotInLine)
+		}
+		err = term.ResignTo(t.Context(), line[2].Node)
+		require.ErrorIs(t, err, protocol.ErrStranger)
+		require.ErrorContains(t, err, "election: "+path)
+		dead, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, term.ResignTo(dead, line[2].Node), context.Canceled)
+		require.NoError(t, term.Err())
+		require.Equal(t, line, recipetest.Await(t, 3, e.Candidates))
+
+		require.NoError(t, term.ResignTo(t.Context(), line[1].Node), "a stranger may lead")
+		require.ErrorIs(t, term.ResignTo(t.Context(), line[2].Node), protocol.ErrReleased)
+		require.Empty(t, won)
+		require.NoError(t, conn.Delete(strange, -1))
+		b := next(t, won)
+		require.NoError(t, e.Break(t.Context(), b.Node()))
+		require.ErrorIs(t, b.ResignTo(t.Context(), line[1].Node), protocol.ErrLost)
+		require.NoError(t, wait.Wait())
+	})
+}
+
+func TestResignBeatsResignTo(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/both"
+		link := srv.Link(t)
+		leader := campaign(t, link.Client(t), path, "0")
+		var wait recipetest.Group
+		one := stand(t, srv.Client(t), path, "1", 1, &wait)
+		two := stand(t, srv.Client(t), path, "2", 2, &wait)
+		line := recipetest.Await(t, 3, election.New(srv.Client(t), path).Candidates)
+		time.Sleep(100 * time.Millisecond) // the leader's node is watched by now
+		dead, cancel := context.WithCancel(t.Context())
+		cancel()
+		stop := link.At(3, func() { leader.Resign(dead) }) // while ResignTo looks at the line
+		require.ErrorIs(t, leader.ResignTo(t.Context(), line[2].Node), protocol.ErrReleased)
+		require.False(t, stop())
+		resign(t, next(t, one))
+		resign(t, next(t, two))
+		require.NoError(t, wait.Wait())
+	})
+}
+
+// The chosen candidate, or one that is to be passed over, may leave before the transaction is made.
+func TestResignToWhileTheLineChanges(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		for leaver := 1; leaver <= 3; leaver++ {
+			path := fmt.Sprintf("%s/leaves-%d", srv.Root(t), leaver)
+			e := election.New(srv.Client(t), path)
+			link := srv.Link(t)
+			var wait recipetest.Group
+			leader := campaign(t, link.Client(t), path, "0")
+			var clients []*protocol.Client
+			var won []<-chan *election.Term
+			for i := 1; i <= 3; i++ {
+				clients = append(clients, srv.Client(t))
+				won = append(won, stand(t, clients[i-1], path, fmt.Sprint(i), i, &wait))
+			}
+			line := recipetest.Await(t, 4, e.Candidates)
+			time.Sleep(100 * time.Millisecond) // the leader's node is watched by now
+			// The request to list the line passes, and its answer is held up until the leaver has gone.
+			stop := link.At(4, func() { e.Break(t.Context(), line[leaver].Node) })
+			err := leader.ResignTo(t.Context(), line[3].Node)
+			require.False(t, stop())
+			first := won[2]
+			if leaver == 3 {
+				require.ErrorIs(t, err, protocol.ErrNotInLine)
+				first = won[0]
+			} else {
+				require.NoError(t, err)
+			}
+			require.Error(t, leader.Err())
+			term := next(t, first)
+			require.Greater(t, term.Token(), leader.Token())
+			resign(t, term)
+			for _, w := range won {
+				if w != first {
+					wait.Go(func() error { return next(t, w).Resign(t.Context()) })
+				}
+			}
+			require.NoError(t, wait.Wait())
+		}
+	})
+}
+
+// A lost reply at any step of a hand-over leaves one leader, and nobody out of line.
+func TestFaultAtEachStepOfAHandOver(t *testing.T) {
+	for _, f := range append(recipetest.QuickFaults, recipetest.SlowFaults(10*time.Second)...) {
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				srv := recipestest.Start(t, recipestest.InMemory())
+				root := srv.Root(t)
+				for _, victim := range []int{0, 1, 2} {
+					recipetest.Sweep(t, func(step int) bool {
+						return handOverThrough(t, srv, fmt.Sprintf("%s/%d-%d", root, victim, step), f, victim, step)
+					})
+				}
+			})
+		})
+	}
+}
+
+// handOverThrough has the first of three candidates resign in favour of the last, and the others take turns then. One
+// of them meets the fault.
+func handOverThrough(t *testing.T, srv *recipestest.Server, path string, f recipetest.Fault, victim, step int) (met bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	link := srv.Link(t)
+	clients := []*protocol.Client{srv.Client(t), srv.Client(t), srv.Client(t)}
+	clients[victim] = link.Client(t)
+	session := recipetest.Session(t, clients[victim]).ID()
+	e := election.New(clients[0], path)
+	book := &ledger{}
+	betrayed := func(i int) bool { return f.Name == "expiry" && i == victim }
+	leader := campaign(t, clients[0], path, "0")
+	require.NoError(t, book.won(leader, betrayed(0)))
+	var wait recipetest.Group
+	for i := 1; i <= 2; i++ {
+		e := election.New(clients[i], path)
+		wait.Go(func() error {
+			term, err := e.Campaign(ctx, fmt.Append(nil, i))
+			if err != nil {
+				return err
+			}
+			if err := book.won(term, betrayed(i)); err != nil {
+				return err
+			}
+			if err := term.Proclaim(ctx, fmt.Append(nil, "leader ", i)); err != nil && !errors.Is(err, protocol.ErrLost) {
+				return err
+			}
+			if err := term.Resign(ctx); err != nil && !errors.Is(err, protocol.ErrLost) {
+				return err
+			}
+			return nil
+		})
+		recipetest.Await(t, i+1, e.Candidates)
+	}
+	line, err := e.Candidates(ctx)
+	require.NoError(t, err)
+	stop := link.At(step, func() { f.Do(srv, link, session) })
+	err = leader.ResignTo(ctx, line[2].Node)
+	switch {
+	case errors.Is(err, protocol.ErrNotInLine): // it may have met its fault
+		require.NotZero(t, victim)
+		if leader.Err() == nil {
+			resign(t, leader)
+		}
+	case errors.Is(err, protocol.ErrLost):
+		require.Zero(t, victim)
+		require.NotContains(t, []string{"cut", "lost reply", "two lost replies"}, f.Name, "the session goes on")
+	default:
+		require.NoError(t, err)
+	}
+	require.NoError(t, wait.Wait(), "victim %d, step %d", victim, step)
+	met = !stop()
+	link.Heal()
+	last := clients[(victim+1)%3]
+	term := campaign(t, last, path, "last")
+	require.NoError(t, book.won(term, false))
+	require.NoError(t, term.Resign(ctx))
+	require.NoError(t, clients[victim].Close())
+	recipetest.Await(t, 0, election.New(last, path).Candidates)
+	recipetest.Close(t, clients...)
+	return met
+}
+
+func BenchmarkHandOver(b *testing.B) {
+	srv := recipestest.Start(b)
+	path := srv.Root(b) + "/hand-over"
+	terms := make(chan *election.Term)
+	stop := make(chan struct{})
+	var wait recipetest.Group
+	for range 2 {
+		e := election.New(srv.Client(b), path)
+		wait.Go(func() error {
+			for {
+				term, err := e.Campaign(b.Context(), nil)
+				if err != nil {
+					return err
+				}
+				select {
+				case terms <- term:
+				case <-stop:
+					return term.Resign(b.Context())
+				}
+			}
+		})
+	}
+	for b.Loop() { // from one's resignation until the next one is told
+		if err := (<-terms).Resign(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	close(stop)
+	if err := wait.Wait(); err != nil {
+		b.Fatal(err)
+	}
+}

@@ -1,0 +1,48 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+// Run is what a replicated service calls. The others watch who leads.
+func Example() {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	ctx := context.Background()
+	client, err := protocol.Connect(ctx, server.ConnectString())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	e := election.New(client, "/services/billing/leader")
+
+	done := errors.New("that is all for today")
+	err = e.Run(ctx, []byte("10.0.0.7:8080"), func(ctx context.Context, t *election.Term) error {
+		// Of all replicas, one at a time gets here. Its ctx is cancelled if the term is lost.
+		for leader, err := range e.Observe(ctx) {
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s leads, with a token: %t\n", leader.Value, leader.Token == t.Token())
+			break
+		}
+		return done
+	})
+	fmt.Println(errors.Is(err, done))
+	_, err = e.Leader(ctx)
+	fmt.Println(errors.Is(err, election.ErrNoLeader))
+	// Output:
+	// 10.0.0.7:8080 leads, with a token: true
+	// true
+	// true
+}

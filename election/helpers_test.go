@@ -1,0 +1,125 @@
+package election_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+func TestMain(m *testing.M) {
+	if config := os.Getenv(candidatesEnv); config != "" {
+		os.Exit(runCandidates(config))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func campaign(t *testing.T, c *protocol.Client, path, value string) *election.Term {
+	t.Helper()
+	return recipetest.Must(t, func(ctx context.Context) (*election.Term, error) {
+		return election.New(c, path).Campaign(ctx, []byte(value))
+	})
+}
+
+// stand has a candidate of this name campaign, and returns when it stands in line, behind n others.
+func stand(t *testing.T, c *protocol.Client, path, name string, n int, wait *recipetest.Group) <-chan *election.Term {
+	t.Helper()
+	e := election.New(c, path)
+	won := make(chan *election.Term, 1)
+	wait.Go(func() error {
+		term, err := e.Campaign(t.Context(), []byte(name))
+		if err != nil {
+			close(won)
+			return err
+		}
+		won <- term
+		return nil
+	})
+	recipetest.Await(t, n+1, e.Candidates)
+	return won
+}
+
+func resign(t *testing.T, term *election.Term) {
+	t.Helper()
+	require.NotNil(t, term)
+	require.NoError(t, term.Resign(t.Context()))
+}
+
+// values are what the candidates campaign with, in order.
+func values(line []election.Candidate) (all []string) {
+	for _, c := range line {
+		all = append(all, string(c.Value))
+	}
+	return all
+}
+
+// observed runs Observe, whose changes it sends, until ctx ends or the test does.
+func observed(t *testing.T, ctx context.Context, e *election.Election) <-chan string {
+	ctx, cancel := context.WithCancel(ctx)
+	changes := make(chan string, 1000)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		defer close(changes)
+		for l, err := range e.Observe(ctx) {
+			switch {
+			case err != nil:
+				changes <- "error: " + err.Error()
+			case l.Vacant():
+				changes <- "vacant"
+			default:
+				changes <- string(l.Value)
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); wait.Wait() })
+	return changes
+}
+
+// next is what comes out of a channel in the end.
+func next[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(recipetest.Patience):
+		require.FailNow(t, "nothing has come")
+		panic("unreachable")
+	}
+}
+
+// A ledger has the terms of one election, in the order in which they were won.
+type ledger struct {
+	mu    sync.Mutex
+	terms []*election.Term
+}
+
+// won enters a new term. All earlier ones must be over, as their own leaders see it. A term whose session is ended in
+// its back (which a server would not do before it has to) is told too late, and is not entered.
+func (b *ledger) won(term *election.Term, betrayed bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if term.Err() != nil {
+		return nil // it was over before it could be entered
+	}
+	for _, earlier := range b.terms {
+		if earlier.Err() == nil && term.Err() == nil {
+			return fmt.Errorf("two leaders: %s and %s", earlier.Node(), term.Node())
+		}
+		if earlier.Token() >= term.Token() {
+			return fmt.Errorf("token %d after %d", term.Token(), earlier.Token())
+		}
+	}
+	if !betrayed {
+		b.terms = append(b.terms, term)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package election_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A leadership is a term as if it were a lease.
+type leadership struct{ *election.Term }
+
+func (l leadership) Unlock(ctx context.Context) error { return l.Resign(ctx) }
+
+// asLock is an election at the place of a lock. What an election has no verb for is done by a lock at the same path.
+func asLock(c *protocol.Client, path string) recipetest.Locker {
+	e, m := election.New(c, path), lock.New(c, path)
+	campaign := recipetest.Leases(func(ctx context.Context) (leadership, error) {
+		t, err := e.Campaign(ctx, nil)
+		return leadership{t}, err
+	})
+	return recipetest.Locker{
+		Lock:    campaign,
+		Block:   recipetest.Leases(m.Lock),
+		TryLock: recipetest.Leases(m.TryLock),
+		Do: func(ctx context.Context, fn func(context.Context, recipetest.Lease) error) error {
+			t, err := e.Campaign(ctx, nil)
+			if err != nil {
+				return err
+			}
+			return protocol.Scope(ctx, t.Grant, func(ctx context.Context) error { return fn(ctx, leadership{t}) })
+		},
+		Contenders: func(ctx context.Context) (nodes []string, err error) {
+			line, err := e.Candidates(ctx)
+			for _, c := range line {
+				nodes = append(nodes, c.Node)
+			}
+			return nodes, err
+		},
+		Break: e.Break,
+	}
+}
+
+func TestElectionKeepsThePromisesOfALock(t *testing.T) {
+	recipetest.Conform(t, map[string]recipetest.NewLocker{"Campaign": asLock}, lock.ErrLocked)
+}
+
+func TestElectionAndLockOnOnePathAreTheSameThing(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/same"
+		m, e := lock.New(c, path, lock.WithData([]byte("lock"))), election.New(c, path)
+		var wait recipetest.Group
+		leader := campaign(t, srv.Client(t), path, "leader")
+		_, err := m.TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrLocked)
+		locked := make(chan *lock.Lease, 1)
+		wait.Go(func() error {
+			l, err := m.Lock(t.Context())
+			locked <- l
+			return err
+		})
+		recipetest.Await(t, 2, m.Contenders)
+		last := stand(t, srv.Client(t), path, "last", 2, &wait)
+		require.Equal(t, []string{"leader", "lock", "last"}, values(recipetest.Await(t, 3, e.Candidates)))
+		resign(t, leader)
+		l := next(t, locked)
+		require.Greater(t, l.Token(), leader.Token())
+		now, err := e.Leader(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, election.Leader{Value: []byte("lock"), Token: l.Token()}, now)
+		require.NoError(t, l.Unlock(t.Context()))
+		term := next(t, last)
+		require.Greater(t, term.Token(), l.Token())
+		resign(t, term)
+		require.NoError(t, wait.Wait())
+	})
+}

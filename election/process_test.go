@@ -1,0 +1,566 @@
+package election_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
+)
+
+// candidatesEnv has the test binary be a process of candidates, as its value says.
+const candidatesEnv = "ZKRECIPES_ELECTION_CANDIDATES"
+
+type candidates struct {
+	Servers, Path string
+	Names         []string
+	Timeout       time.Duration
+}
+
+// A sighting is a moment, between two readings of the clock that all processes share, at which a term had no error.
+type sighting struct {
+	Name        string
+	Token       int64
+	From, Until int64
+}
+
+// runCandidates runs candidates until the standard input ends, which it does when the parent dies, too.
+func runCandidates(config string) (status int) {
+	var c candidates
+	if err := json.Unmarshal([]byte(config), &c); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	client, err := protocol.Connect(ctx, c.Servers, protocol.WithSessionTimeout(c.Timeout))
+	if err != nil && ctx.Err() != nil {
+		return 0 // told to end before it had begun
+	} else if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer client.Close()
+	var mu sync.Mutex
+	out := json.NewEncoder(os.Stdout)
+	var wait recipetest.Group
+	for _, name := range c.Names {
+		wait.Go(func() error {
+			err := election.New(client, c.Path).Run(ctx, []byte(name), func(ctx context.Context, t *election.Term) error {
+				stop := time.After(time.Duration(rand.Int64N(int64(2 * time.Second))))
+				for {
+					from := time.Now()
+					if t.Err() != nil {
+						return nil
+					}
+					until := time.Now()
+					mu.Lock()
+					out.Encode(sighting{name, t.Token(), from.UnixNano(), until.UnixNano()})
+					mu.Unlock()
+					select {
+					case <-time.After(3 * time.Millisecond):
+					case <-stop:
+						return nil
+					case <-ctx.Done():
+					}
+				}
+			})
+			if !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	if err := wait.Wait(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// A fleet is some processes of candidates, each with a network of its own.
+type fleet struct {
+	t         *testing.T
+	srv       *recipestest.Server
+	path      string
+	timeout   time.Duration
+	processes []*process
+	force     []outrage
+	began     time.Time
+
+	mu       sync.Mutex // protects what follows
+	terms    map[int64]*span
+	newest   sighting
+	progress chan struct{} // closed by the next sighting
+}
+
+// A span is what was seen of a term.
+type span struct {
+	name        string
+	first, last int64 // the earliest moment by which it had begun, the latest at which it was not over for sure
+}
+
+type process struct {
+	fleet  *fleet
+	names  []string
+	server string // the only one that it knows
+	net    *proxy
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	wait   sync.WaitGroup // for what it prints
+	absent bool           // in no state to lead
+}
+
+func newFleet(t *testing.T, srv *recipestest.Server, timeout time.Duration, servers ...string) *fleet {
+	f := &fleet{
+		t: t, srv: srv, path: srv.Root(t) + "/fleet", timeout: timeout,
+		terms: make(map[int64]*span), progress: make(chan struct{}), began: time.Now(),
+	}
+	for i, names := range [][]string{{"a", "b"}, {"c", "d"}, {"e", "f"}, {"g"}} {
+		server := servers[i%len(servers)]
+		p := &process{fleet: f, names: names, server: server, net: newProxy(t, srv, server)}
+		f.processes = append(f.processes, p)
+		p.start()
+	}
+	t.Cleanup(func() {
+		for _, p := range f.processes {
+			p.cmd.Process.Kill()
+			p.cmd.Wait()
+		}
+	})
+	return f
+}
+
+func (p *process) start() {
+	f := p.fleet
+	config, err := json.Marshal(candidates{p.net.address(), f.path, p.names, f.timeout})
+	require.NoError(f.t, err)
+	p.cmd = exec.Command(os.Args[0])
+	p.cmd.Env = append(os.Environ(), candidatesEnv+"="+string(config))
+	p.cmd.Stderr = os.Stderr
+	p.stdin, err = p.cmd.StdinPipe()
+	require.NoError(f.t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(f.t, err)
+	require.NoError(f.t, p.cmd.Start())
+	p.wait.Go(func() {
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			var s sighting
+			if json.Unmarshal(lines.Bytes(), &s) == nil { // or else it was killed while it wrote
+				f.seen(s)
+			}
+		}
+	})
+}
+
+func (f *fleet) seen(s sighting) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.terms[s.Token]
+	if t == nil {
+		t = &span{name: s.Name, first: s.Until}
+		f.terms[s.Token] = t
+	}
+	t.first, t.last = min(t.first, s.Until), max(t.last, s.From)
+	if s.From > f.newest.From {
+		f.newest = s
+	}
+	close(f.progress)
+	f.progress = make(chan struct{})
+}
+
+// of is the process of a candidate.
+func (f *fleet) of(name string) *process {
+	return f.processes[slices.IndexFunc(f.processes, func(p *process) bool { return slices.Contains(p.names, name) })]
+}
+
+// leads waits until a candidate of a sound process leads at a moment after since, in another term than this one, and
+// tells how much later that is.
+func (f *fleet) leads(since time.Time, but int64) (*process, time.Duration) {
+	f.t.Helper()
+	late := time.After(2 * recipetest.Patience)
+	for {
+		f.mu.Lock()
+		s, progress := f.newest, f.progress
+		f.mu.Unlock()
+		if s.From > since.UnixNano() && s.Token != but && !f.of(s.Name).absent {
+			return f.of(s.Name), time.Duration(s.From - since.UnixNano())
+		}
+		select {
+		case <-progress:
+		case <-late:
+			require.FailNow(f.t, "nobody leads")
+		}
+	}
+}
+
+// check looks for two leaders at one time.
+func (f *fleet) check() {
+	f.t.Helper()
+	tokens := make([]int64, 0, len(f.terms))
+	for token := range f.terms {
+		tokens = append(tokens, token)
+	}
+	slices.Sort(tokens)
+	for i, token := range tokens {
+		for _, earlier := range tokens[:i] {
+			now, before := f.terms[token], f.terms[earlier]
+			overlap := time.Duration(before.last - now.first)
+			if overlap >= 0 && f.violent(earlier, before) { // it is told within one message, or, if that is lost, in time
+				overlap -= f.timeout
+			}
+			require.Negative(f.t, overlap, "%s led before %s had ended: %v and %v", now.name, before.name, f.seenOf(now), f.seenOf(before))
+		}
+	}
+	f.t.Logf("%d terms of %d candidates", len(tokens), 7)
+}
+
+// seenOf tells when a term was seen first and last, by the clock of the log.
+func (f *fleet) seenOf(t *span) string {
+	at := func(ns int64) time.Duration { return time.Unix(0, ns).Sub(f.began).Round(time.Millisecond) }
+	return fmt.Sprintf("%s from %v to %v", t.name, at(t.first), at(t.last))
+}
+
+// logf tells what happens, and when.
+func (f *fleet) logf(format string, args ...any) {
+	f.t.Helper()
+	f.t.Logf("%8v  "+format, append([]any{time.Since(f.began).Round(time.Millisecond)}, args...)...)
+}
+
+// A trouble befalls the process that leads, and is over when the function that it returns was called.
+type trouble struct {
+	name string
+	do   func(f *fleet, leader *process) (mend func())
+}
+
+var troubles = []trouble{
+	{"session ended", func(f *fleet, leader *process) func() {
+		line, err := f.operator().Candidates(f.t.Context())
+		require.NoError(f.t, err)
+		if len(line) > 0 {
+			f.byForce(func() { f.srv.ExpireSession(line[0].Session) })
+		}
+		return func() {}
+	}},
+	{"network cut", func(f *fleet, leader *process) func() {
+		leader.net.set(broken)
+		return func() { leader.net.set(sound) }
+	}},
+	{"network stalled", func(f *fleet, leader *process) func() {
+		leader.net.set(silent)
+		return func() { leader.net.set(sound) }
+	}},
+	{"process stopped", func(f *fleet, leader *process) func() {
+		require.NoError(f.t, leader.cmd.Process.Signal(syscall.SIGSTOP))
+		return func() { require.NoError(f.t, leader.cmd.Process.Signal(syscall.SIGCONT)) }
+	}},
+	{"process killed", func(f *fleet, leader *process) func() {
+		require.NoError(f.t, leader.cmd.Process.Kill())
+		return func() {
+			leader.wait.Wait()
+			leader.cmd.Wait()
+			leader.start()
+		}
+	}},
+	{"node deleted", func(f *fleet, _ *process) func() {
+		line, err := f.operator().Candidates(f.t.Context())
+		require.NoError(f.t, err)
+		if len(line) > 0 {
+			f.byForce(func() { err = f.operator().Break(f.t.Context(), line[0].Node) })
+			if err != nil {
+				require.ErrorIs(f.t, err, zk.ErrNoNode)
+			}
+		}
+		return func() {}
+	}},
+	{"directory deleted", func(f *fleet, _ *process) func() {
+		conn := recipetest.Session(f.t, f.client()).Conn()
+		f.byForce(func() {
+			for {
+				children, _, err := conn.Children(f.path)
+				if errors.Is(err, zk.ErrNoNode) {
+					return
+				}
+				require.NoError(f.t, err)
+				for _, c := range children {
+					conn.Delete(f.path+"/"+c, -1)
+				}
+				if conn.Delete(f.path, -1) == nil {
+					return
+				}
+			}
+		})
+		return func() {}
+	}},
+}
+
+func (f *fleet) client() *protocol.Client     { return f.srv.Client(f.t) }
+func (f *fleet) operator() *election.Election { return election.New(f.client(), f.path) }
+
+// An outrage is a time in which terms were ended by force.
+type outrage struct {
+	first, last int64
+	token       int64 // of all who stood in line then, and of nobody later
+}
+
+// byForce notes when something was done that ends terms by force.
+func (f *fleet) byForce(do func()) {
+	o := outrage{first: time.Now().UnixNano()}
+	do()
+	conn := recipetest.Session(f.t, f.client()).Conn()
+	mark, err := conn.Create(f.path+"-mark-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	require.NoError(f.t, err)
+	_, stat, err := conn.Exists(mark)
+	require.NoError(f.t, err)
+	require.NoError(f.t, conn.Delete(mark, -1))
+	o.token, o.last = stat.Czxid, time.Now().UnixNano()
+	f.force = append(f.force, o)
+}
+
+// violent tells whether a term may have been ended by force. It may have begun later than that, too: what a candidate
+// hears of the one ahead of it is as old as what it hears of itself.
+func (f *fleet) violent(token int64, t *span) bool {
+	return slices.ContainsFunc(f.force, func(o outrage) bool {
+		return token < o.token && o.first <= t.last && t.last <= o.last+int64(f.timeout)
+	})
+}
+
+// trouble has a trouble befall the leader, has it last for long, and returns when another one, or the same, leads.
+func (f *fleet) trouble(x trouble, lasts time.Duration) {
+	f.t.Helper()
+	leader, _ := f.leads(time.Now(), 0)
+	leader.absent = lasts > 0
+	began := time.Now()
+	forced := len(f.force)
+	mend := x.do(f, leader)
+	var victim int64
+	if len(f.force) > forced {
+		f.mu.Lock()
+		victim = f.newest.Token
+		f.mu.Unlock()
+	}
+	_, after := f.leads(began, victim)
+	f.logf("%-20s %v: somebody leads after %v", x.name, lasts, after.Round(time.Millisecond))
+	if rest := lasts - time.Since(began); rest > 0 {
+		time.Sleep(rest)
+	}
+	mend()
+	leader.absent = false
+	f.leads(time.Now(), 0)
+}
+
+// end ends all processes, each of which must have nothing to complain of.
+func (f *fleet) end() {
+	f.t.Helper()
+	for _, p := range f.processes {
+		require.NoError(f.t, p.stdin.Close())
+		p.wait.Wait()
+		require.NoError(f.t, p.cmd.Wait(), strings.Join(p.names, ", "))
+	}
+	f.check()
+}
+
+func (f *fleet) meetTroubles() {
+	for _, x := range troubles {
+		lasts := time.Duration(0)
+		if strings.HasPrefix(x.name, "network") || strings.HasPrefix(x.name, "process") {
+			lasts = 2 * f.timeout
+		}
+		f.trouble(x, lasts)
+	}
+}
+
+func TestSevenCandidatesInFourProcesses(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	f := newFleet(t, srv, 2*time.Second, srv.ConnectString())
+	f.meetTroubles()
+	f.trouble(trouble{"server restarted", func(f *fleet, _ *process) func() {
+		srv.Embedded().Stop()
+		time.Sleep(f.timeout / 4)
+		require.NoError(t, srv.Embedded().Resume())
+		return func() {}
+	}}, 0)
+	f.end()
+}
+
+func TestSevenCandidatesOnThreeMembers(t *testing.T) {
+	t.Parallel()
+	cluster := ensemble.Start(t, 3)
+	var servers []string
+	for _, m := range cluster.Members() {
+		servers = append(servers, m.ConnectString())
+	}
+	f := newFleet(t, cluster.Server(t), 4*time.Second, servers...)
+	f.meetTroubles()
+	for _, rank := range []string{"follower", "leader"} {
+		f.isolate(cluster, rank)
+	}
+	f.trouble(trouble{"member killed", func(*fleet, *process) func() {
+		m := cluster.Leader()
+		m.Stop()
+		return m.Start
+	}}, 0)
+	cluster.WaitHealthy()
+	f.end()
+}
+
+// isolate cuts the member of this rank off from the others while one of its clients leads, which goes on being answered.
+func (f *fleet) isolate(cluster *ensemble.Cluster, rank string) {
+	f.t.Helper()
+	var m *ensemble.Member
+	for m == nil {
+		p, _ := f.leads(time.Now(), 0)
+		at := cluster.Members()[slices.IndexFunc(cluster.Members(), func(m *ensemble.Member) bool {
+			return m.ConnectString() == p.server
+		})]
+		if (at == cluster.Leader()) == (rank == "leader") {
+			m = at
+		}
+	}
+	absent := func(yes bool) {
+		for _, p := range f.processes {
+			p.absent = yes && p.server == m.ConnectString()
+		}
+	}
+	absent(true)
+	began := time.Now()
+	m.Isolate()
+	_, after := f.leads(began, 0)
+	f.logf("%-20s somebody else leads after %v", rank+" isolated", after.Round(time.Millisecond))
+	if rest := 2*f.timeout - time.Since(began); rest > 0 {
+		time.Sleep(rest)
+	}
+	m.Rejoin()
+	cluster.WaitHealthy()
+	absent(false)
+	f.leads(time.Now(), 0)
+}
+
+// A proxy is the network between one process and its server.
+type proxy struct {
+	listener net.Listener
+	dial     func() (net.Conn, error)
+
+	mu    sync.Mutex // protects what follows
+	state condition
+	conns map[net.Conn]struct{}
+}
+
+type condition int
+
+const (
+	sound condition = iota
+	broken
+	silent // what is sent gets lost, and so does the connection when that is over
+)
+
+func newProxy(t *testing.T, srv *recipestest.Server, target string) *proxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxy{
+		listener: l,
+		dial:     func() (net.Conn, error) { return srv.Dial("tcp", target, time.Second) },
+		conns:    make(map[net.Conn]struct{}),
+	}
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wait.Go(func() { p.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		p.set(broken)
+		wait.Wait()
+	})
+	return p
+}
+
+func (p *proxy) address() string { return p.listener.Addr().String() }
+
+// set changes the condition, and cuts all connections unless they are to be silent.
+func (p *proxy) set(c condition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state = c
+	if c != silent {
+		for c := range p.conns {
+			c.Close()
+		}
+	}
+}
+
+// keep tells whether c may be used, and has it closed when that is over.
+func (p *proxy) keep(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns[c] = struct{}{}
+	return p.state != broken
+}
+
+func (p *proxy) serve(client net.Conn) {
+	defer client.Close()
+	server, err := p.dial()
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	if !p.keep(client) || !p.keep(server) {
+		return
+	}
+	var wait sync.WaitGroup
+	carry := func(to, from net.Conn) {
+		defer to.Close()
+		defer from.Close()
+		b := make([]byte, 1<<14)
+		for {
+			n, err := from.Read(b)
+			p.mu.Lock()
+			lost := p.state == silent
+			p.mu.Unlock()
+			if err == nil && !lost {
+				_, err = to.Write(b[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+	wait.Go(func() { carry(server, client) })
+	wait.Go(func() { carry(client, server) })
+	wait.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, client)
+	delete(p.conns, server)
+}
