@@ -1,0 +1,442 @@
+package barrier_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/barrier"
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type group = recipetest.Group
+
+// isSet tells what a Wait with little patience says.
+func isSet(t *testing.T, b *barrier.Barrier) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err := b.Wait(ctx)
+	if err != nil {
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	return err != nil
+}
+
+// settle waits until c has taken in the answers that were delivered to it: it does so in their order.
+func settle(t *testing.T, c *protocol.Client) {
+	t.Helper()
+	_, _, err := recipetest.Session(t, c).Conn().Exists("/")
+	require.NoError(t, err)
+}
+
+// kinds are the barriers that one may set.
+var kinds = map[string][]barrier.Option{
+	"persistent": nil,
+	"ephemeral":  {barrier.Ephemeral()},
+}
+
+func eachKind(t *testing.T, test func(*testing.T, *recipestest.Server, []barrier.Option)) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		for name, opts := range kinds {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, srv, opts)
+			})
+		}
+	})
+}
+
+func TestBarrierIsSetWaitedAtAndRemoved(t *testing.T) {
+	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
+		root := srv.Root(t)
+		path := root + "/deep/down"
+		c := srv.Client(t)
+		setter := barrier.New(c, path, append(opts, barrier.WithData([]byte("mine")))...)
+		other := barrier.New(srv.Client(t), path)
+		require.NoError(t, other.Wait(t.Context()), "not set")
+		require.NoError(t, other.Remove(t.Context()), "not set")
+		for range 3 {
+			require.NoError(t, setter.Set(t.Context()))
+			require.NoError(t, setter.Set(t.Context()), "set already")
+			require.True(t, isSet(t, other))
+			data, _, err := recipetest.Session(t, c).Conn().Get(path)
+			require.NoError(t, err)
+			require.Equal(t, "mine", string(data))
+			var wait group
+			for range 3 {
+				wait.Go(func() error { return other.Wait(t.Context()) })
+			}
+			require.NoError(t, other.Remove(t.Context()))
+			require.NoError(t, other.Remove(t.Context()), "removed already")
+			require.NoError(t, wait.Wait())
+			require.False(t, isSet(t, setter))
+		}
+		left, _, err := recipetest.Session(t, c).Conn().Children(root + "/deep")
+		require.NoError(t, err)
+		require.Empty(t, left)
+	})
+}
+
+func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	link := srv.Link(t)
+	c := link.Client(t)
+	before := link.Packets()
+	for name, b := range map[string]*barrier.Barrier{
+		"nil client":    barrier.New(nil, "/a"),
+		"empty path":    barrier.New(c, ""),
+		"relative path": barrier.New(c, "a"),
+		"root":          barrier.New(c, "/"),
+		"bad option":    barrier.New(c.With(nil), "/a"),
+	} {
+		for verb, f := range map[string]func(context.Context) error{"Set": b.Set, "Remove": b.Remove, "Wait": b.Wait} {
+			err := f(t.Context())
+			require.Error(t, err, "%s %s", name, verb)
+			require.ErrorContains(t, err, "barrier: ", "%s %s", name, verb)
+		}
+	}
+	big := barrier.New(c, "/a", nil, barrier.WithData(make([]byte, protocol.MaxData)))
+	require.ErrorIs(t, big.Set(t.Context()), protocol.ErrTooLarge)
+	require.Equal(t, before, link.Packets())
+}
+
+func TestDoneContextFailsAndChangesNothing(t *testing.T) {
+	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
+		b := barrier.New(srv.Client(t), srv.Root(t)+"/b", opts...)
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, b.Set(done), context.Canceled)
+		require.False(t, isSet(t, b))
+		require.ErrorIs(t, b.Wait(done), context.Canceled, "though it is open")
+		require.NoError(t, b.Set(t.Context()))
+		require.ErrorIs(t, b.Remove(done), context.Canceled)
+		require.True(t, isSet(t, b))
+		require.NoError(t, b.Remove(t.Context()))
+	})
+}
+
+func TestCloseEndsWait(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		link := srv.Link(t)
+		c := link.Client(t)
+		b := barrier.New(c, path)
+		require.NoError(t, b.Set(t.Context()))
+		asleep := link.Answered(recipestest.OpGetData, 1)
+		errs := make(chan error, 1)
+		go func() { errs <- b.Wait(context.Background()) }()
+		<-asleep
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, <-errs, protocol.ErrClosed)
+		require.ErrorIs(t, b.Wait(t.Context()), protocol.ErrClosed)
+		require.ErrorIs(t, b.Set(t.Context()), protocol.ErrClosed)
+		require.ErrorIs(t, b.Remove(t.Context()), protocol.ErrClosed)
+	})
+}
+
+func TestEphemeralBarrierFallsWithItsSetter(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		c := srv.Client(t)
+		b, other := barrier.New(c, path, barrier.Ephemeral()), barrier.New(srv.Client(t), path)
+		require.NoError(t, b.Set(t.Context()))
+		require.True(t, isSet(t, other))
+		var wait group
+		wait.Go(func() error { return other.Wait(t.Context()) })
+		srv.ExpireSession(recipetest.Session(t, c).ID())
+		require.NoError(t, wait.Wait())
+	})
+}
+
+// The node is deleted and created in one transaction, while the waiter is away: there is no moment at which it could see
+// none, and no event that tells it of the deletion.
+func TestWaiterNoticesThatTheBarrierIsAnotherOne(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		for _, away := range []bool{false, true} {
+			path := srv.Root(t) + "/b"
+			require.NoError(t, barrier.New(srv.Client(t), path).Set(t.Context()))
+			link := srv.Link(t)
+			c := link.Client(t)
+			b := barrier.New(c, path)
+			asleep := link.Answered(recipestest.OpGetData, 1)
+			var wait group
+			wait.Go(func() error { return b.Wait(t.Context()) })
+			<-asleep
+			if away {
+				settle(t, c)
+				link.Cut()
+			}
+			_, err := recipetest.Session(t, srv.Client(t)).Conn().Multi(
+				&zk.DeleteRequest{Path: path, Version: -1},
+				&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)})
+			require.NoError(t, err)
+			link.Heal()
+			require.NoError(t, wait.Wait())
+			require.True(t, isSet(t, b), "who comes now waits")
+		}
+	})
+}
+
+func TestWaiterSleepsThroughChangesOfData(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		setter := barrier.New(srv.Client(t), path)
+		require.NoError(t, setter.Set(t.Context()))
+		link := srv.Link(t)
+		b := barrier.New(link.Client(t), path)
+		ctx, cancel := context.WithCancel(t.Context())
+		asleep := link.Answered(recipestest.OpGetData, 1)
+		errs := make(chan error, 1)
+		go func() { errs <- b.Wait(ctx) }()
+		<-asleep
+		again := link.Answered(recipestest.OpGetData, 2)
+		require.NoError(t, setter.Set(t.Context()))
+		<-again
+		cancel()
+		require.ErrorIs(t, <-errs, context.Canceled)
+		require.NoError(t, setter.Remove(t.Context()))
+	})
+}
+
+func TestWaiterWaitsOnInTheNextSession(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		setter := barrier.New(srv.Client(t), path)
+		require.NoError(t, setter.Set(t.Context()))
+		for _, again := range []bool{false, true} {
+			link := srv.Link(t)
+			c := link.Client(t)
+			asleep := link.Answered(recipestest.OpGetData, 1)
+			errs := make(chan error, 1)
+			go func() { errs <- barrier.New(c, path).Wait(t.Context()) }()
+			<-asleep
+			next := link.Answered(recipestest.OpGetData, 2)
+			settle(t, c)
+			if again {
+				link.Cut()
+			}
+			srv.ExpireSession(recipetest.Session(t, c).ID())
+			if again { // removed and set while it has no session
+				require.NoError(t, setter.Remove(t.Context()))
+				require.NoError(t, setter.Set(t.Context()))
+				link.Heal()
+			} else {
+				<-next
+				require.Empty(t, errs)
+				require.NoError(t, setter.Remove(t.Context()))
+			}
+			require.NoError(t, <-errs)
+			require.NoError(t, setter.Set(t.Context()))
+		}
+		require.NoError(t, setter.Remove(t.Context()))
+	})
+}
+
+// Packets are counted, and what is left at the server in watches.
+func TestWaitIsCheap(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		setter := barrier.New(srv.Client(t), path)
+		link := srv.Link(t)
+		b := barrier.New(link.Client(t), path)
+		require.NoError(t, b.Wait(t.Context()))
+		require.Equal(t, 2, link.Count(recipestest.OpAny), "open: a sync and a read")
+		require.NoError(t, setter.Set(t.Context()))
+		require.NoError(t, setter.Remove(t.Context()))
+		require.NoError(t, b.Wait(t.Context()))
+		require.Zero(t, link.Events(), "a watch was left")
+
+		require.NoError(t, setter.Set(t.Context()))
+		const waiters = 50
+		before := link.Count(recipestest.OpGetData)
+		for range waiters { // they give up, one after the other
+			require.True(t, func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
+				defer cancel()
+				return b.Wait(ctx) != nil
+			}())
+		}
+		require.LessOrEqual(t, link.Count(recipestest.OpGetData)-before, 1)
+		synced := link.Answered(recipestest.OpSync, link.Count(recipestest.OpSync)+waiters)
+		var wait group
+		for range waiters {
+			wait.Go(func() error { return b.Wait(t.Context()) })
+		}
+		<-synced
+		require.NoError(t, setter.Remove(t.Context()))
+		require.NoError(t, wait.Wait())
+		require.LessOrEqual(t, link.Events(), 2)
+		require.LessOrEqual(t, link.Count(recipestest.OpGetData)-before, 10, "they share what they read")
+	})
+}
+
+// A removal comes to the server after its caller has given up, and after the barrier was removed and set again.
+func TestLateRemovalDoesNotHitALaterBarrier(t *testing.T) {
+	for kind, opts := range kinds {
+		for _, how := range []string{"removed and set again", "set again"} {
+			t.Run(kind+" "+how, func(t *testing.T) {
+				t.Parallel()
+				const slow = time.Second
+				for after := range 8 { // requests that come through in time
+					synctest.Test(t, func(t *testing.T) { lateRemoval(t, opts, how == "set again", after, slow) })
+				}
+			})
+		}
+	}
+}
+
+func lateRemoval(t *testing.T, opts []barrier.Option, only bool, after int, slow time.Duration) {
+	srv := recipestest.Start(t, recipestest.InMemory())
+	path := srv.Root(t) + "/b"
+	link := srv.Link(t)
+	late := barrier.New(link.Client(t), path)
+	b := barrier.New(srv.Client(t), path, opts...)
+	require.NoError(t, b.Set(t.Context()))
+	if link.Packets() > 0 {
+		after += link.Packets()
+	}
+	stop := link.At(after+1, func() { link.Delay(slow) })
+	defer stop()
+	ctx, cancel := context.WithTimeout(t.Context(), slow/4)
+	defer cancel()
+	if late.Remove(ctx) == nil {
+		return
+	}
+	if !only {
+		require.NoError(t, b.Remove(t.Context()))
+	}
+	require.NoError(t, b.Set(t.Context()))
+	time.Sleep(10 * slow)
+	require.True(t, isSet(t, b))
+	require.NoError(t, b.Remove(t.Context()))
+}
+
+// One waits, one sets and removes, and one of them meets a fault.
+func TestFaultAtEachStep(t *testing.T) {
+	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
+		root := srv.Root(t)
+		for _, f := range recipetest.QuickFaults {
+			t.Run(f.Name, func(t *testing.T) {
+				t.Parallel()
+				sweep(t, srv, root+"/"+f.Name, opts, f)
+			})
+		}
+	})
+}
+
+func TestLongFaultAtEachStep(t *testing.T) {
+	for kind, opts := range kinds {
+		for _, f := range recipetest.SlowFaults(10 * time.Second) {
+			t.Run(kind+" "+f.Name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					srv := recipestest.Start(t, recipestest.InMemory())
+					sweep(t, srv, srv.Root(t), opts, f)
+				})
+			})
+		}
+	}
+}
+
+func sweep(t *testing.T, srv *recipestest.Server, root string, opts []barrier.Option, f recipetest.Fault) {
+	recipetest.Sweep(t, func(step int) bool {
+		met := false
+		for _, waits := range []bool{true, false} {
+			met = meetFault(t, srv, fmt.Sprintf("%s/%d-%v", root, step, waits), opts, f, step, waits) || met
+		}
+		return met
+	})
+}
+
+func meetFault(t *testing.T, srv *recipestest.Server, path string, opts []barrier.Option, f recipetest.Fault, step int, waits bool) (met bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	link := srv.Link(t)
+	victim, sound := link.Client(t), srv.Client(t)
+	defer recipetest.Close(t, sound, victim)
+	waiter, setter := sound, victim
+	if waits {
+		waiter, setter = victim, sound
+	}
+	session := recipetest.Session(t, victim).ID()
+	s, w := barrier.New(setter, path, opts...), barrier.New(waiter, path)
+	stop := link.At(step, func() { f.Do(srv, link, session) })
+	require.NoError(t, s.Set(ctx))
+	var wait group
+	wait.Go(func() error { return w.Wait(ctx) })
+	wait.Go(func() error { return w.Wait(ctx) })
+	require.NoError(t, s.Remove(ctx))
+	require.NoError(t, wait.Wait(), "step %d", step)
+	met = !stop()
+	link.Heal()
+	for _, b := range []*barrier.Barrier{s, w} {
+		require.NoError(t, b.Wait(ctx), "step %d: it is removed", step)
+	}
+	there, _, err := recipetest.Session(t, sound).Conn().Exists(path)
+	require.NoError(t, err)
+	require.False(t, there)
+	return met
+}
+
+func TestParentsMayVanish(t *testing.T) {
+	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
+		root := srv.Root(t)
+		c := srv.Client(t)
+		b := barrier.New(c, root+"/parent/b", opts...)
+		for range 3 {
+			require.NoError(t, b.Set(t.Context()))
+			require.NoError(t, b.Remove(t.Context()))
+			require.NoError(t, recipetest.Session(t, c).Conn().Delete(root+"/parent", -1))
+			require.NoError(t, b.Wait(t.Context()))
+			require.NoError(t, b.Remove(t.Context()))
+		}
+	})
+}
+
+func TestSeveralRemoveAtOnce(t *testing.T) {
+	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
+		path := srv.Root(t) + "/b"
+		var clients []*protocol.Client
+		for range 4 {
+			clients = append(clients, srv.Client(t))
+		}
+		for range 20 {
+			require.NoError(t, barrier.New(clients[0], path, opts...).Set(t.Context()))
+			var all group
+			for _, c := range clients {
+				all.Go(func() error { return barrier.New(c, path).Remove(t.Context()) })
+				all.Go(func() error { return barrier.New(c, path).Wait(t.Context()) })
+			}
+			require.NoError(t, all.Wait())
+		}
+	})
+}
+
+func TestStrangersChildKeepsTheBarrier(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		c := srv.Client(t)
+		b := barrier.New(c, path)
+		require.NoError(t, b.Set(t.Context()))
+		conn := recipetest.Session(t, c).Conn()
+		_, err := conn.Create(path+"/stranger", nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		require.ErrorIs(t, b.Remove(t.Context()), zk.ErrNotEmpty)
+		children, _, err := conn.Children(path)
+		require.NoError(t, err)
+		require.Equal(t, []string{"stranger"}, children)
+		require.True(t, isSet(t, b))
+	})
+}
