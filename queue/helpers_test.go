@@ -1,0 +1,110 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+)
+
+func TestMain(m *testing.M) {
+	if config := os.Getenv(workerEnv); config != "" {
+		os.Exit(runWorker(config))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patient is a context for what must happen in the end.
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), recipetest.Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// await waits for a signal.
+func await(t testing.TB, signal <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-signal:
+	case <-time.After(recipetest.Patience):
+		t.Fatal("waited in vain")
+	}
+}
+
+// lasting creates a persistent node, and its parents, so that nobody reaps it.
+func lasting(t testing.TB, c *protocol.Client, path string) string {
+	t.Helper()
+	s, err := c.Session(t.Context())
+	require.NoError(t, err)
+	_, err = s.EnsurePath(t.Context(), path[:strings.LastIndexByte(path, '/')])
+	require.NoError(t, err)
+	_, err = s.Conn().Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	return path
+}
+
+func offer(t testing.TB, q *queue.Queue, all ...string) {
+	t.Helper()
+	for _, data := range all {
+		_, err := q.Offer(t.Context(), []byte(data))
+		require.NoError(t, err)
+	}
+}
+
+// numbered are the data of n entries, the first of which has this number.
+func numbered(first, n int) (all [][]byte) {
+	for i := range n {
+		all = append(all, []byte(fmt.Sprintf("%06d", first+i)))
+	}
+	return all
+}
+
+func texts(all [][]byte) (s []string) {
+	for _, data := range all {
+		s = append(s, string(data))
+	}
+	return s
+}
+
+// drain takes all that is left.
+func drain(t testing.TB, ctx context.Context, q *queue.Queue) (all []string) {
+	t.Helper()
+	for {
+		data, err := q.PollN(ctx, 1000)
+		if errors.Is(err, queue.ErrEmpty) {
+			return all
+		}
+		require.NoError(t, err)
+		all = append(all, texts(data)...)
+	}
+}
+
+// children lists what is below the queue's path and beside it.
+func children(t *testing.T, c *protocol.Client, path string) []string {
+	t.Helper()
+	s := recipetest.Session(t, c)
+	all, _, err := s.Conn().Children(path)
+	if !errors.Is(err, zk.ErrNoNode) {
+		require.NoError(t, err)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeout(t.Context(), d)
+}

@@ -1,0 +1,215 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// What a consumer has read of a queue says nothing about another queue at the same path, although names repeat.
+func TestQueueMadeAnewIsAnotherQueue(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		operator := srv.Client(t)
+		path := lasting(t, operator, srv.Root(t)+"/q")
+		q, other := queue.New(srv.Client(t), path), queue.New(operator, path)
+		offer(t, other, "old a", "old b", "old c")
+		data, err := q.Take(t.Context()) // and the others were read ahead
+		require.NoError(t, err)
+		require.Equal(t, "old a", string(data))
+		require.Equal(t, []string{"old b", "old c"}, drain(t, patient(t), other))
+		require.NoError(t, recipetest.Session(t, operator).Conn().Delete(path, -1))
+		lasting(t, operator, path)
+		offer(t, other, "new a", "new b", "new c")
+		require.Equal(t, []string{"new a", "new b", "new c"}, drain(t, patient(t), q))
+	})
+}
+
+// At each step of a Take the queue is made anew, with another entry of the same name.
+func TestQueueMadeAnewAtEachStep(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		recipetest.Sweep(t, func(step int) bool {
+			operator := srv.Client(t)
+			conn := recipetest.Session(t, operator).Conn()
+			path := lasting(t, operator, root+"/"+string(rune('a'+step)))
+			offer(t, queue.New(operator, path), "old")
+			link := srv.Link(t)
+			q := queue.New(link.Client(t), path)
+			var rebuilt error
+			stop := link.At(step, func() {
+				_, rebuilt = conn.Multi(
+					&zk.DeleteRequest{Path: path + "/qn-0000000000", Version: -1},
+					&zk.DeleteRequest{Path: path, Version: -1},
+					&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)},
+					&zk.CreateRequest{Path: path + "/qn-", Data: []byte("new"), Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagSequence})
+			})
+			data, err := q.Poll(t.Context())
+			met := !stop()
+			left := drain(t, patient(t), queue.New(operator, path))
+			switch {
+			case err != nil:
+				require.ErrorIs(t, err, protocol.ErrUncertain)
+				require.Equal(t, "old", string(data))
+			case met && rebuilt == nil: // the operator has removed the old one, and so nobody else has
+				require.Equal(t, "new", string(data))
+				require.Empty(t, left)
+			default:
+				require.Equal(t, "old", string(data))
+				require.Empty(t, left)
+			}
+			require.NoError(t, operator.Close())
+			return met
+		})
+	})
+}
+
+// Whoever deletes receipts takes certainty away, and nothing else.
+func TestReceiptsDeleted(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		operator := srv.Client(t)
+		conn := recipetest.Session(t, operator).Conn()
+		path := lasting(t, operator, srv.Root(t)+"/q")
+		link := srv.Link(t)
+		q := queue.New(link.Client(t), path)
+		offer(t, q, "a")
+		forget := func() {
+			for _, node := range children(t, operator, path+"-receipts") {
+				conn.Delete(path+"-receipts/"+node, -1)
+			}
+			conn.Delete(path+"-receipts", -1)
+		}
+		forget()
+		offer(t, q, "b")
+		link.LoseReply(recipestest.OpMulti, 1)
+		stop := link.At(2, forget) // before the reply that is lost
+		_, err := q.Offer(t.Context(), []byte("c"))
+		require.False(t, stop())
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+		offer(t, q, "d")
+		require.Equal(t, []string{"a", "b", "c", "d"}, drain(t, patient(t), q))
+	})
+}
+
+// Many goroutines share round trips, each keeps its order, and a caller that has given up in time has offered nothing.
+func TestOffersShareRoundTrips(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		c := link.Client(t)
+		path := lasting(t, c, srv.Root(t)+"/q")
+		q := queue.New(c, path)
+		offer(t, q, "first")
+		link.Stall()
+		dead, cancel := context.WithCancel(t.Context())
+		const goroutines, each = 50, 2
+		var wait recipetest.Group
+		for g := range goroutines {
+			wait.Go(func() error {
+				for _, data := range numbered(g*each, each) {
+					if _, err := q.Offer(t.Context(), data); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		cancel()
+		_, err := q.Offer(dead, []byte("never"))
+		require.ErrorIs(t, err, context.Canceled)
+		before := link.Count(recipestest.OpMulti)
+		link.Heal()
+		require.NoError(t, wait.Wait())
+		require.Less(t, link.Count(recipestest.OpMulti)-before, goroutines)
+		got := drain(t, patient(t), q)
+		require.Len(t, got, 1+goroutines*each)
+		require.NotContains(t, got, "never")
+		place := make(map[string]int)
+		for i, data := range got {
+			place[data] = i
+		}
+		for g := range goroutines {
+			first := numbered(g*each, each)
+			require.Less(t, place[string(first[0])], place[string(first[1])])
+		}
+	})
+}
+
+// Consumers that take nothing from one another, in one process: one transaction serves them all.
+func TestLocalConsumersDoNotRace(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	link := srv.Link(t)
+	path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+	_, err := queue.New(srv.Client(t), path).OfferAll(t.Context(), numbered(0, 200))
+	require.NoError(t, err)
+	q := queue.New(link.Client(t), path)
+	got := make(chan string, 200)
+	var wait recipetest.Group
+	for range 20 {
+		wait.Go(func() error {
+			for range 10 {
+				data, err := q.Take(t.Context())
+				if err != nil {
+					return err
+				}
+				got <- string(data)
+			}
+			return nil
+		})
+	}
+	require.NoError(t, wait.Wait())
+	close(got)
+	seen := make(map[string]bool)
+	for data := range got {
+		require.False(t, seen[data])
+		seen[data] = true
+	}
+	require.Len(t, seen, 200)
+	require.Less(t, link.Count(recipestest.OpMulti), 200)
+}
+
+// A queue whose entries are all reserved, or have children of strangers, is not asked about again and again.
+func TestWaitingForReservedEntriesIsQuiet(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	c := srv.Client(t)
+	path := lasting(t, c, srv.Root(t)+"/q")
+	offer(t, queue.New(c, path), "reserved", "strange")
+	it := reserve(t, queue.New(c, path))
+	_, err := recipetest.Session(t, c).Conn().Create(path+"/qn-0000000001/stranger", nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	link := srv.Link(t)
+	ctx, cancel := contextFor(t, 1500_000_000)
+	defer cancel()
+	_, err = queue.New(link.Client(t), path).Take(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, link.Count(recipestest.OpAny), 100)
+	require.NoError(t, it.Ack(t.Context()))
+}
+
+// Data that was changed after it had been read ahead is what is returned, and an entry that somebody has removed is not.
+func TestReadAheadIsNotBelieved(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		operator := srv.Client(t)
+		conn := recipetest.Session(t, operator).Conn()
+		path := lasting(t, operator, srv.Root(t)+"/q")
+		link := srv.Link(t)
+		q := queue.New(link.Client(t), path)
+		offer(t, q, "a", "b", "c", "d")
+		reads := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+5) // its directory's, and those
+		data, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "a", string(data))
+		await(t, reads)
+		_, err = conn.Set(path+"/qn-0000000001", []byte("changed"), -1)
+		require.NoError(t, err)
+		require.NoError(t, conn.Delete(path+"/qn-0000000002", -1))
+		require.Equal(t, []string{"changed", "d"}, drain(t, patient(t), q))
+	})
+}

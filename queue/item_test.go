@@ -1,0 +1,161 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+func reserve(t *testing.T, q *queue.Queue) *queue.Item {
+	t.Helper()
+	it, err := q.Reserve(patient(t))
+	require.NoError(t, err)
+	return it
+}
+
+func TestCrashedConsumersItemComesBack(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		crashed := srv.Client(t)
+		q := queue.New(srv.Client(t), path)
+		offer(t, q, "a", "b", "c")
+		it := reserve(t, queue.New(crashed, path))
+		b := reserve(t, q) // and has seen the other one
+		require.Equal(t, "b", string(b.Data()))
+		srv.ExpireSession(recipetest.Session(t, crashed).ID())
+		require.Eventually(t, func() bool {
+			data, err := q.Peek(t.Context())
+			return err == nil && string(data) == "a"
+		}, recipetest.Patience, time.Millisecond)
+		again := reserve(t, q)
+		require.Equal(t, "a", string(again.Data()), "in its old place")
+		require.Equal(t, 2, again.Attempt())
+		<-it.Done()
+		require.ErrorIs(t, it.Err(), protocol.ErrLost)
+		require.ErrorIs(t, it.Ack(t.Context()), protocol.ErrLost)
+		require.NoError(t, again.Ack(t.Context()))
+		require.NoError(t, b.Ack(t.Context()))
+		require.Equal(t, []string{"c"}, drain(t, patient(t), q))
+	})
+}
+
+// Who waits gets what comes back, although nothing is offered.
+func TestWaitForWhatComesBack(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		holder := queue.New(srv.Client(t), path)
+		offer(t, holder, "a")
+		it := reserve(t, holder)
+		link := srv.Link(t)
+		waiting := queue.New(link.Client(t), path)
+		got := make(chan string, 1)
+		var wait recipetest.Group
+		wait.Go(func() error { data, err := waiting.Take(patient(t)); got <- string(data); return err })
+		await(t, link.Answered(recipestest.OpGetChildren, 3))
+		require.NoError(t, it.Nack(t.Context()))
+		require.NoError(t, wait.Wait())
+		require.Equal(t, "a", <-got)
+	})
+}
+
+func TestStaleAckChangesNothing(t *testing.T) {
+	t.Parallel()
+	for name, freed := range map[string]func(*queue.Item) []string{
+		"claim": func(*queue.Item) []string { return []string{"claim"} },
+		"owner": func(it *queue.Item) []string { return []string{it.Node()} },
+		"both":  func(it *queue.Item) []string { return []string{"claim", it.Node()} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+				operator := srv.Client(t)
+				path := lasting(t, operator, srv.Root(t)+"/q")
+				q, other := queue.New(srv.Client(t), path), queue.New(srv.Client(t), path)
+				offer(t, q, "a")
+				it := reserve(t, q)
+				for _, node := range freed(it) {
+					require.NoError(t, recipetest.Session(t, operator).Conn().Delete(path+"/"+it.ID()+"/"+node, -1))
+				}
+				again := reserve(t, other)
+				require.Equal(t, "a", string(again.Data()))
+				require.ErrorIs(t, it.Ack(t.Context()), protocol.ErrLost)
+				require.NotErrorIs(t, it.Ack(t.Context()), protocol.ErrUncertain)
+				require.NoError(t, again.Err())
+				require.Eventually(t, func() bool { // what was left of the first claim has to go
+					return len(children(t, operator, path+"/"+it.ID())) == 2
+				}, recipetest.Patience, time.Millisecond)
+				require.NoError(t, again.Ack(t.Context()))
+				n, err := q.Len(t.Context())
+				require.NoError(t, err)
+				require.Zero(t, n)
+			})
+		})
+	}
+}
+
+func TestDeadLetters(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		path := lasting(t, srv.Client(t), root+"/q")
+		crashing := srv.Client(t)
+		for name, end := range map[string]func(*queue.Item){
+			"nack":  func(it *queue.Item) { require.NoError(t, it.Nack(t.Context())) },
+			"crash": func(it *queue.Item) { srv.ExpireSession(recipetest.Session(t, crashing).ID()); <-it.Done() },
+		} {
+			dead := queue.New(srv.Client(t), root+"/dead-"+name)
+			q := queue.New(crashing, path, queue.WithDeadLetter(dead, 3))
+			offer(t, queue.New(srv.Client(t), path), "poison", "good")
+			for attempt := 1; attempt <= 3; attempt++ {
+				it := reserve(t, q)
+				require.Equal(t, "poison", string(it.Data()))
+				require.Equal(t, attempt, it.Attempt())
+				end(it)
+			}
+			it := reserve(t, q)
+			require.Equal(t, "good", string(it.Data()), name)
+			require.NoError(t, it.Ack(t.Context()))
+			require.Equal(t, []string{"poison"}, drain(t, patient(t), dead))
+		}
+	})
+}
+
+func TestAckGoesOnWithoutItsContext(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	q := queue.New(srv.Client(t), srv.Root(t)+"/q")
+	offer(t, q, "a")
+	it := reserve(t, q)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, it.Ack(ctx), context.Canceled)
+	require.NoError(t, it.Ack(t.Context()))
+	n, err := q.Len(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
+// A transaction with an item's Check fails once the item is lost.
+func TestCheckFences(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	c := srv.Client(t)
+	root := srv.Root(t)
+	q := queue.New(c, root+"/q")
+	offer(t, q, "a")
+	it := reserve(t, q)
+	conn := recipetest.Session(t, c).Conn()
+	write := func(node string) error {
+		_, err := conn.Multi(it.Check(), &zk.CreateRequest{Path: root + "/" + node, Acl: zk.WorldACL(zk.PermAll)})
+		return err
+	}
+	require.NoError(t, write("while-held"))
+	require.NoError(t, it.Ack(t.Context()))
+	require.ErrorIs(t, write("afterwards"), zk.ErrNoNode)
+}

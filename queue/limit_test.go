@@ -1,0 +1,117 @@
+package queue_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+func TestMaxLengthIsExact(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c := srv.Client(t)
+		path := lasting(t, c, srv.Root(t)+"/q")
+		conn := recipetest.Session(t, c).Conn()
+		_, err := conn.Set(path, []byte("somebody's"), -1)
+		require.NoError(t, err)
+		const most, producers, each = 40, 4, 20
+		results := make(chan error, producers*each)
+		for range producers {
+			q := queue.New(srv.Client(t), path, queue.WithMaxLength(most))
+			for range each {
+				go func() { _, err := q.Offer(t.Context(), []byte("x")); results <- err }()
+			}
+		}
+		full := 0
+		for range producers * each {
+			if err := <-results; err != nil {
+				require.ErrorIs(t, err, queue.ErrFull)
+				full++
+			}
+		}
+		require.Equal(t, producers*each-most, full)
+		q := queue.New(c, path, queue.WithMaxLength(most))
+		_, err = q.Poll(t.Context())
+		require.NoError(t, err)
+		_, err = q.OfferAll(t.Context(), numbered(0, 2))
+		require.ErrorIs(t, err, queue.ErrFull)
+		offer(t, q, "one")
+		require.Len(t, drain(t, patient(t), q), most)
+		data, _, err := conn.Get(path)
+		require.NoError(t, err)
+		require.Equal(t, "somebody's", string(data))
+	})
+}
+
+func TestSequenceExhausted(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	c := srv.Client(t)
+	path := lasting(t, c, srv.Root(t)+"/q")
+	q := queue.New(c, path)
+	offer(t, q, "a")
+	require.NoError(t, srv.Embedded().SetSequence(path, 1<<31-1<<20-1))
+	offer(t, q, "b") // the last one
+	for _, q := range []*queue.Queue{q, queue.New(c, path), queue.New(srv.Client(t), path)} {
+		_, err := q.Offer(t.Context(), []byte("c"))
+		require.ErrorIs(t, err, protocol.ErrSequenceExhausted)
+	}
+	// The way out: drain it, and delete its node.
+	require.Equal(t, []string{"a", "b"}, drain(t, patient(t), q))
+	require.NoError(t, recipetest.Session(t, c).Conn().Delete(path, -1))
+	id, err := q.Offer(t.Context(), []byte("c"))
+	require.NoError(t, err)
+	require.Equal(t, "qn-0000000000", id)
+	require.Equal(t, []string{"c"}, drain(t, patient(t), q))
+}
+
+// Foreign producers may have gone over the counter's end: those entries come last.
+func TestEntriesBeyondTheEndComeLast(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	c := srv.Client(t)
+	path := lasting(t, c, srv.Root(t)+"/q")
+	conn := recipetest.Session(t, c).Conn()
+	for _, number := range []string{"-2147483648", "2147483647", "2147483646", "-2147483647"} {
+		_, err := conn.Create(path+"/qn-"+number, []byte(number), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"2147483646", "2147483647", "-2147483648", "-2147483647"}, drain(t, patient(t), queue.New(c, path)))
+}
+
+func TestDeepQueue(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	link := srv.Link(t)
+	c := link.Client(t)
+	path := lasting(t, c, srv.Root(t)+"/q")
+	q := queue.New(c, path)
+	depth := 20_000
+	if !testing.Short() && !raceEnabled {
+		depth = 100_000
+	}
+	for i := 0; i < depth; i += 5000 {
+		_, err := q.OfferAll(t.Context(), numbered(i, 5000))
+		require.NoError(t, err)
+	}
+	began := time.Now()
+	lists := link.Count(recipestest.OpGetChildren)
+	const takes = 500
+	for i := range takes {
+		data, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("%06d", i), string(data))
+	}
+	require.Equal(t, 1, link.Count(recipestest.OpGetChildren)-lists)
+	t.Logf("%d takes of %d: %v", takes, depth, time.Since(began))
+	rest := drain(t, patient(t), q)
+	require.Len(t, rest, depth-takes)
+	require.IsIncreasing(t, rest)
+}

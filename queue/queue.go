@@ -1,0 +1,287 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+const recipe = "queue"
+
+// Beside the queue's path there is what it needs otherwise.
+const (
+	receiptsSuffix = "-receipts"
+	waitingSuffix  = "-waiting"
+)
+
+// A Queue is offered data at one end, and gives it away at the other one, to any number of processes. It is safe for
+// concurrent use; goroutines that share one share its round trips.
+type Queue struct {
+	client    *protocol.Client
+	path      string
+	maxLength int // 0: unbounded
+	dead      *Queue
+	attempts  int
+	bad       error // an option
+	line      *protocol.Line
+
+	mu    sync.Mutex // protects agent
+	agent *agent     // under the latest session
+}
+
+// New returns the queue at path, which is created as needed. New does no I/O and cannot fail: a nil client, a bad path or
+// a bad option is reported by the first call.
+func New(c *protocol.Client, path string, opts ...Option) *Queue {
+	q := &Queue{client: c, path: path, line: protocol.NewLine(c, recipe, path+waitingSuffix, waitingKind)}
+	for _, o := range opts {
+		if o != nil {
+			q.bad = errors.Join(q.bad, o(q))
+		}
+	}
+	return q
+}
+
+// An agent acts for a queue under one session.
+type agent struct {
+	queue    *Queue
+	session  *protocol.Session
+	dir      string // absolute path of the queue
+	receipts *receipts
+	producer *producer
+	consumer *consumer
+}
+
+func (q *Queue) at(s *protocol.Session) *agent {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.agent == nil || q.agent.session != s {
+		a := &agent{queue: q, session: s, dir: s.Path(q.path)}
+		a.receipts = &receipts{session: s, path: q.path + receiptsSuffix, acl: q.client.ACL()}
+		a.producer, a.consumer = newProducer(a), newConsumer(a)
+		q.agent = a
+	}
+	return q.agent
+}
+
+// Offer appends an entry and returns its ID, which is the name of its node. It blocks until the server has answered, and
+// goes on in the next session if one is lost before anything was sent. Offers of several goroutines share round trips;
+// those of one that waits for each are kept in order.
+//
+// An Offer that returns nil has appended one entry; its ID is empty if the answer was lost and the entry is consumed
+// already, or cannot be told from others. If ctx ends before anything was sent, Offer returns ctx's error and nothing
+// happens. If the session is lost with the answer, or ctx ends more than a moment (50 ms) before it comes, Offer returns
+// an [UncertainError], which wraps [protocol.ErrUncertain]: there may be one entry, or none, never two. Other errors wrap
+// [ErrFull], [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [protocol.ErrClosed], [zk.ErrInvalidPath], or are
+// the server's own; nothing was appended then. data must not be changed before Offer returns, nor after if it returns
+// an UncertainError.
+func (q *Queue) Offer(ctx context.Context, data []byte) (id string, err error) {
+	ids, err := q.OfferAll(ctx, [][]byte{data})
+	if len(ids) == 1 {
+		id = ids[0]
+	}
+	return id, err
+}
+
+// OfferAll appends entries, one right behind the other, in one transaction: all of them or none. Together they have to
+// fit into one request: the sizes of their data and, for each, of the queue's path and about a hundred bytes more may
+// add up to [protocol.MaxData]; it returns [protocol.ErrTooLarge] otherwise, before anything is sent. It blocks, and
+// returns errors, as [Queue.Offer] does; ids is nil where that would return an empty ID.
+func (q *Queue) OfferAll(ctx context.Context, items [][]byte) (ids []string, err error) {
+	if q.client != nil && q.bad == nil && len(items) > 0 {
+		err = q.checkSize(q.path, items)
+	}
+	if err != nil || len(items) == 0 {
+		return nil, protocol.Wrap(recipe, q.path, errors.Join(err, q.bad))
+	}
+	c, err := q.ask(ctx, func(a *agent) (*desk, *call) {
+		return a.producer.desk, &call{items: items}
+	})
+	if err != nil {
+		if !errors.As(err, new(*UncertainError)) && errors.Is(err, protocol.ErrUncertain) {
+			err = &UncertainError{Data: items, Err: err}
+		}
+		return nil, err
+	}
+	return c.ids, nil
+}
+
+// ask puts a call to the desk that is responsible in the current session, and in the next one if nothing has come of it.
+func (q *Queue) ask(ctx context.Context, which func(*agent) (*desk, *call)) (*call, error) {
+	if q.bad != nil {
+		return nil, protocol.Wrap(recipe, q.path, q.bad)
+	}
+	var final error // which another session would not mend
+	c, err := protocol.Persist(ctx, q.client, q.path, nil, func(s *protocol.Session) (*call, error) {
+		a := q.at(s)
+		d, c := which(a)
+		c.ctx, c.agent = ctx, a
+		err := d.do(c)
+		if errors.Is(err, protocol.ErrUncertain) {
+			final, err = err, nil
+		}
+		return c, err
+	})
+	if err == nil {
+		err = final
+	}
+	return c, protocol.Wrap(recipe, q.path, err)
+}
+
+// Take removes the first entry that is not reserved and returns its data. It blocks until there is one, and waits on in
+// the next session if one is lost.
+//
+// If ctx ends before anything was sent it returns ctx's error, and nothing happens. If the session is lost with the
+// answer, or ctx ends more than a moment (50 ms) before it comes, it returns the data, and an [UncertainError], which
+// wraps [protocol.ErrUncertain] and has the data too: the entry was removed, and nobody else will get it, or it was not.
+// Other errors wrap [protocol.ErrClosed], [zk.ErrInvalidPath], or are the server's own.
+func (q *Queue) Take(ctx context.Context) ([]byte, error) {
+	began := time.Now()
+	data, err := q.remove(ctx, 1, true)
+	q.client.Waited(recipe, q.path, began, err)
+	return first(data), err
+}
+
+// Poll is [Queue.Take] for those who do not want to wait: it returns [ErrEmpty] if at some moment of the call there was
+// no entry that is not reserved.
+func (q *Queue) Poll(ctx context.Context) ([]byte, error) {
+	data, err := q.remove(ctx, 1, false)
+	return first(data), err
+}
+
+// PollN removes up to max entries, a thousand at most, in one transaction and returns their data in order: all of them
+// or none, also where it returns an [UncertainError]. It returns the errors of [Queue.Poll].
+func (q *Queue) PollN(ctx context.Context, max int) ([][]byte, error) {
+	if max < 1 {
+		return nil, protocol.Wrap(recipe, q.path, fmt.Errorf("PollN of %d entries", max))
+	}
+	return q.remove(ctx, max, false)
+}
+
+func first(data [][]byte) []byte {
+	if len(data) == 0 {
+		return nil
+	}
+	return data[0]
+}
+
+func (q *Queue) remove(ctx context.Context, max int, wait bool) ([][]byte, error) {
+	c, err := q.ask(ctx, func(a *agent) (*desk, *call) {
+		return a.consumer.desk, &call{want: max, wait: wait}
+	})
+	if errors.Is(err, protocol.ErrUncertain) {
+		if !errors.As(err, new(*UncertainError)) {
+			err = &UncertainError{IDs: c.ids, Data: c.data, Err: err}
+		}
+		return c.data, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.data, nil
+}
+
+// Peek returns the data of the first entry that is not reserved, and leaves it there. It blocks until the server has
+// answered, which takes a listing of the queue: it is for a look, not for a loop. It returns [ErrEmpty], ctx's error,
+// [protocol.ErrClosed], [zk.ErrInvalidPath], or what the server said.
+func (q *Queue) Peek(ctx context.Context) ([]byte, error) {
+	return read(ctx, q, func(s *protocol.Session, entries []*entry) ([]byte, error) {
+		for _, e := range entries {
+			var stat *zk.Stat
+			data, err := protocol.Do(ctx, s, func(c *zk.Conn) (data []byte, err error) {
+				data, stat, err = c.Get(s.Path(q.path) + "/" + e.name)
+				return data, err
+			})
+			switch {
+			case errors.Is(err, zk.ErrNoNode):
+			case err != nil, stat.NumChildren == 0:
+				return data, err
+			}
+		}
+		return nil, ErrEmpty
+	})
+}
+
+// Len returns how many entries there are, reserved ones included, at a moment after the call began. It blocks until the
+// server has answered, which takes a listing of the queue, and returns ctx's error, [protocol.ErrClosed],
+// [zk.ErrInvalidPath], or what the server said.
+func (q *Queue) Len(ctx context.Context) (int, error) {
+	return read(ctx, q, func(_ *protocol.Session, entries []*entry) (int, error) { return len(entries), nil })
+}
+
+// read has something done with an up-to-date listing.
+func read[T any](ctx context.Context, q *Queue, do func(*protocol.Session, []*entry) (T, error)) (T, error) {
+	if q.bad != nil {
+		var zero T
+		return zero, protocol.Wrap(recipe, q.path, q.bad)
+	}
+	v, err := protocol.Persist(ctx, q.client, q.path, nil, func(s *protocol.Session) (v T, err error) {
+		if err := s.Sync(ctx, q.path); err != nil {
+			return v, err
+		}
+		children, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]string, error) {
+			children, _, err := c.Children(s.Path(q.path))
+			if errors.Is(err, zk.ErrNoNode) {
+				err = nil
+			}
+			return children, err
+		})
+		if err != nil {
+			return v, err
+		}
+		return do(s, parseAll(children))
+	})
+	return v, protocol.Wrap(recipe, q.path, err)
+}
+
+// Reserve claims the first entry that nobody has reserved. It blocks until there is one, and waits on in the next session
+// if one is lost. The item has to be acknowledged, or it comes back: at once with [Item.Nack], and otherwise when the
+// session ends. If ctx ends it returns an error that wraps ctx's, and what may have been reserved is given back in the
+// background. Other errors wrap [protocol.ErrClosed], [zk.ErrInvalidPath], or are the server's own.
+func (q *Queue) Reserve(ctx context.Context) (*Item, error) {
+	began := time.Now()
+	it, err := q.reserve(ctx, true)
+	q.client.Waited(recipe, q.path, began, err)
+	return it, err
+}
+
+// TryReserve is [Queue.Reserve] for those who do not want to wait: it returns [ErrEmpty] where [Queue.Poll] would.
+func (q *Queue) TryReserve(ctx context.Context) (*Item, error) { return q.reserve(ctx, false) }
+
+func (q *Queue) reserve(ctx context.Context, wait bool) (*Item, error) {
+	for {
+		c, err := q.ask(ctx, func(a *agent) (*desk, *call) {
+			return a.consumer.desk, &call{want: 1, wait: wait, reserve: true}
+		})
+		if err != nil {
+			return nil, err
+		}
+		it, err := c.agent.receive(ctx, c)
+		switch {
+		case err == nil && it == nil: // it has become a dead letter
+		case err != nil && ctx.Err() == nil && c.agent.session.Err() != nil:
+		case err != nil && errors.Is(err, zk.ErrNoNode): // an operator has deleted it
+		default:
+			return it, protocol.Wrap(recipe, q.path, err)
+		}
+	}
+}
+
+// Items yields one item after the other, as [Queue.Reserve] returns them, until the loop ends or Reserve fails; its
+// error is yielded last. What the loop neither acknowledges nor gives back stays reserved while the session lasts.
+func (q *Queue) Items(ctx context.Context) iter.Seq2[*Item, error] {
+	return func(yield func(*Item, error) bool) {
+		for {
+			it, err := q.Reserve(ctx)
+			if !yield(it, err) || err != nil {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+func TestFirstInFirstOut(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		q, other := queue.New(srv.Client(t), path), queue.New(srv.Client(t), path)
+		ctx := patient(t)
+		_, err := q.Poll(ctx)
+		require.ErrorIs(t, err, queue.ErrEmpty)
+		_, err = q.Peek(ctx)
+		require.ErrorIs(t, err, queue.ErrEmpty)
+
+		id, err := q.Offer(ctx, []byte("a"))
+		require.NoError(t, err)
+		require.Equal(t, "qn-0000000000", id)
+		ids, err := other.OfferAll(ctx, [][]byte{[]byte("b"), nil, []byte("d")})
+		require.NoError(t, err)
+		require.Equal(t, []string{"qn-0000000001", "qn-0000000002", "qn-0000000003"}, ids)
+
+		n, err := q.Len(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 4, n)
+		data, err := other.Peek(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "a", string(data))
+		data, err = other.Poll(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "a", string(data))
+		all, err := q.PollN(ctx, 2)
+		require.NoError(t, err)
+		require.Equal(t, []string{"b", ""}, texts(all))
+		data, err = other.Take(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "d", string(data))
+		_, err = q.PollN(ctx, 2)
+		require.ErrorIs(t, err, queue.ErrEmpty)
+	})
+}
+
+func TestTakeWaits(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		link := srv.Link(t)
+		q := queue.New(link.Client(t), path)
+		ctx := patient(t)
+		var wait recipetest.Group
+		for range 3 {
+			wait.Go(func() error {
+				_, err := q.Take(ctx)
+				return err
+			})
+		}
+		await(t, link.Answered(recipestest.OpGetChildren, 3))
+		offer(t, queue.New(srv.Client(t), path), "a", "b", "c")
+		require.NoError(t, wait.Wait())
+	})
+}
+
+func TestReserve(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		q, other := queue.New(srv.Client(t), path), queue.New(srv.Client(t), path)
+		ctx := patient(t)
+		offer(t, q, "a", "b")
+
+		a, err := q.Reserve(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "a", string(a.Data()))
+		require.Equal(t, "qn-0000000000", a.ID())
+		require.Equal(t, 1, a.Attempt())
+		require.NoError(t, a.Err())
+		b, err := other.TryReserve(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "b", string(b.Data()))
+		require.Greater(t, b.Token(), a.Token())
+		_, err = other.TryReserve(ctx)
+		require.ErrorIs(t, err, queue.ErrEmpty)
+		_, err = q.Poll(ctx)
+		require.ErrorIs(t, err, queue.ErrEmpty)
+		n, err := q.Len(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+
+		require.NoError(t, a.Nack(ctx))
+		require.ErrorIs(t, a.Err(), protocol.ErrReleased)
+		require.ErrorIs(t, a.Ack(ctx), protocol.ErrReleased)
+		again, err := other.Reserve(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "a", string(again.Data()))
+		require.Equal(t, 2, again.Attempt())
+		require.NoError(t, b.Ack(ctx))
+		require.NoError(t, b.Ack(ctx))
+		require.NoError(t, again.Ack(ctx))
+		_, err = q.TryReserve(ctx)
+		require.ErrorIs(t, err, queue.ErrEmpty)
+		require.Empty(t, children(t, srv.Client(t), path))
+	})
+}
+
+func TestItems(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		q := queue.New(srv.Client(t), srv.Root(t)+"/q")
+		ctx, cancel := context.WithCancel(patient(t))
+		defer cancel()
+		offer(t, q, "a", "b", "c")
+		var seen []string
+		for it, err := range q.Items(ctx) {
+			if err != nil {
+				require.ErrorIs(t, err, context.Canceled)
+				break
+			}
+			seen = append(seen, string(it.Data()))
+			require.NoError(t, it.Ack(patient(t)))
+			if len(seen) == 3 {
+				cancel()
+			}
+		}
+		require.Equal(t, []string{"a", "b", "c"}, seen)
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	link := srv.Link(t)
+	c := link.Client(t)
+	root := srv.Root(t)
+	before := link.Count(recipestest.OpAny)
+	good := queue.New(c, root+"/q")
+	for name, q := range map[string]*queue.Queue{
+		"nil client":   queue.New(nil, root+"/q"),
+		"empty path":   queue.New(c, ""),
+		"root":         queue.New(c, "/"),
+		"bad length":   queue.New(c, root+"/q", queue.WithMaxLength(0)),
+		"no letters":   queue.New(c, root+"/q", queue.WithDeadLetter(nil, 1)),
+		"own letters":  queue.New(c, root+"/q", queue.WithDeadLetter(good, 1)),
+		"no attempts":  queue.New(c, root+"/q", queue.WithDeadLetter(queue.New(c, root+"/d"), 0)),
+		"bad in a bad": queue.New(c, root+"/q", queue.WithDeadLetter(queue.New(c, root+"/d", queue.WithMaxLength(-1)), 1)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, verb := range verbs(q) {
+				require.Error(t, verb(t.Context()))
+			}
+		})
+	}
+	_, err := good.PollN(t.Context(), 0)
+	require.Error(t, err)
+	_, err = good.Offer(t.Context(), make([]byte, protocol.MaxData))
+	require.ErrorIs(t, err, protocol.ErrTooLarge)
+	_, err = good.OfferAll(t.Context(), [][]byte{make([]byte, protocol.MaxData/2), make([]byte, protocol.MaxData/2)})
+	require.ErrorIs(t, err, protocol.ErrTooLarge)
+	_, err = good.OfferAll(t.Context(), make([][]byte, protocol.MaxData/50))
+	require.ErrorIs(t, err, protocol.ErrTooLarge)
+	ids, err := good.OfferAll(t.Context(), nil)
+	require.NoError(t, err)
+	require.Empty(t, ids)
+	require.Equal(t, before, link.Count(recipestest.OpAny))
+
+	_, err = good.Offer(t.Context(), make([]byte, protocol.MaxData-len(root+"/q")))
+	require.NoError(t, err)
+	_, err = good.OfferAll(t.Context(), make([][]byte, 5000))
+	require.NoError(t, err)
+	require.Len(t, drain(t, patient(t), good), 5001)
+}
+
+// verbs are all that can be done to a queue.
+func verbs(q *queue.Queue) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"Offer":      func(ctx context.Context) error { _, err := q.Offer(ctx, nil); return err },
+		"OfferAll":   func(ctx context.Context) error { _, err := q.OfferAll(ctx, numbered(0, 2)); return err },
+		"Take":       func(ctx context.Context) error { _, err := q.Take(ctx); return err },
+		"Poll":       func(ctx context.Context) error { _, err := q.Poll(ctx); return err },
+		"PollN":      func(ctx context.Context) error { _, err := q.PollN(ctx, 2); return err },
+		"Peek":       func(ctx context.Context) error { _, err := q.Peek(ctx); return err },
+		"Len":        func(ctx context.Context) error { _, err := q.Len(ctx); return err },
+		"Reserve":    func(ctx context.Context) error { _, err := q.Reserve(ctx); return err },
+		"TryReserve": func(ctx context.Context) error { _, err := q.TryReserve(ctx); return err },
+		"Items": func(ctx context.Context) error {
+			for _, err := range q.Items(ctx) {
+				return err
+			}
+			return nil
+		},
+	}
+}
+
+func TestAfterClose(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	c := srv.Client(t)
+	q := queue.New(c, srv.Root(t)+"/q")
+	offer(t, q, "a")
+	require.NoError(t, c.Close())
+	for name, verb := range verbs(q) {
+		require.ErrorIs(t, verb(t.Context()), protocol.ErrClosed, name)
+	}
+}
+
+func TestCloseEndsThoseWhoWait(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		c := link.Client(t)
+		q := queue.New(c, srv.Root(t)+"/q")
+		failed := make(chan error, 2)
+		go func() { _, err := q.Take(t.Context()); failed <- err }()
+		go func() { _, err := q.Reserve(t.Context()); failed <- err }()
+		await(t, link.Answered(recipestest.OpExists, 1))
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, <-failed, protocol.ErrClosed)
+		require.ErrorIs(t, <-failed, protocol.ErrClosed)
+	})
+}
+
+func TestDoneContextDoesNothing(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	q := queue.New(srv.Client(t), srv.Root(t)+"/q")
+	offer(t, q, "a")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	for name, verb := range verbs(q) {
+		err := verb(ctx)
+		require.ErrorIs(t, err, context.Canceled, name)
+		require.NotErrorIs(t, err, protocol.ErrUncertain, name)
+		require.ErrorContains(t, err, "enough", name)
+	}
+	require.Equal(t, []string{"a"}, drain(t, patient(t), q))
+}
+
+// Expiry while blocked: the wait goes on in the next session.
+func TestExpiryWhileWaiting(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		link := srv.Link(t)
+		c := link.Client(t)
+		q := queue.New(c, path)
+		ctx := patient(t)
+		got := make(chan string, 2)
+		var wait recipetest.Group
+		wait.Go(func() error { data, err := q.Take(ctx); got <- string(data); return err })
+		wait.Go(func() error {
+			it, err := q.Reserve(ctx)
+			if err != nil {
+				return err
+			}
+			got <- string(it.Data())
+			return it.Ack(ctx)
+		})
+		await(t, link.Answered(recipestest.OpGetChildren, 3))
+		srv.ExpireSession(recipetest.Session(t, c).ID())
+		offer(t, queue.New(srv.Client(t), path), "a", "b")
+		require.NoError(t, wait.Wait())
+		require.ElementsMatch(t, []string{"a", "b"}, []string{<-got, <-got})
+	})
+}
+
+func TestStrangersAreLeftAlone(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c := srv.Client(t)
+		path := lasting(t, c, srv.Root(t)+"/q")
+		names := []string{"README", "qn-", "qn-1", "qn-00000000012", "x-qn-0000000000", "qn-+000000001", "qn-qn-0000000000", "lock-0000000001"}
+		for _, name := range names {
+			_, err := recipetest.Session(t, c).Conn().Create(path+"/"+name, nil, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+		}
+		q := queue.New(c, path)
+		ctx := patient(t)
+		_, err := q.Poll(ctx)
+		require.ErrorIs(t, err, queue.ErrEmpty)
+		offer(t, q, "a")
+		n, err := q.Len(ctx)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Equal(t, []string{"a"}, drain(t, ctx, q))
+		require.Len(t, children(t, c, path), len(names))
+	})
+}
+
+// What the Java DistributedQueue writes is read, and it finds what we write.
+func TestForeignEntries(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c := srv.Client(t)
+		path := lasting(t, c, srv.Root(t)+"/q")
+		conn := recipetest.Session(t, c).Conn()
+		_, err := conn.Create(path+"/qn-", []byte("theirs"), zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		q := queue.New(c, path)
+		offer(t, q, "ours")
+		require.Equal(t, []string{"qn-0000000000", "qn-0000000001"}, children(t, c, path))
+		require.NoError(t, conn.Delete(path+"/qn-0000000000", -1))
+		_, err = conn.Set(path+"/qn-0000000001", []byte("changed"), -1)
+		require.NoError(t, err)
+		require.Equal(t, []string{"changed"}, drain(t, patient(t), q))
+	})
+}
+
+func TestReapedQueueIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	path := srv.Root(t) + "/q"
+	q, other := queue.New(srv.Client(t), path), queue.New(srv.Client(t), path)
+	ctx := patient(t)
+	for i := range 5 {
+		for _, suffix := range []string{"", "-receipts", "-waiting"} {
+			_ = suffix
+		}
+		want := []string{fmt.Sprint(i), "b", "c"}
+		offer(t, q, want...)
+		data, err := other.Take(ctx) // which knows the others now
+		require.NoError(t, err)
+		require.Equal(t, want[0], string(data))
+		require.Equal(t, want[1:], drain(t, ctx, q))
+		srv.Embedded().ReapContainers()
+		time.Sleep(time.Millisecond)
+	}
+}

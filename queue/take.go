@@ -1,0 +1,416 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// A consumer removes and reserves entries under one session, on behalf of all who ask for some in this process: those
+// never compete among themselves, and are served by one transaction.
+type consumer struct {
+	*agent
+	*desk
+	head  head
+	sight *protocol.Sight // of the directory, while the head is of any use
+
+	checked         time.Time // when entries were last found to be reserved still
+	counted         time.Time // when the consumers were
+	rank, consumers int
+
+	// Protected by the desk.
+	reserved map[string]bool // the names of those that are
+	freed    map[string]bool // those of them that this process has given back (false) or acknowledged (true)
+}
+
+const (
+	fetchAhead = 32      // entries, at most
+	fetchBytes = 1 << 20 // of data, by the size of the last entry
+)
+
+func newConsumer(a *agent) *consumer {
+	c := &consumer{agent: a, reserved: make(map[string]bool), freed: make(map[string]bool)}
+	c.desk = newDesk(a.session, c.serve)
+	return c
+}
+
+func (c *consumer) serve(life context.Context) {
+	place := &place{}
+	defer place.leave()
+	for {
+		calls := c.open()
+		if len(calls) == 0 {
+			return
+		}
+		found, err := c.step(life, calls)
+		switch {
+		case err != nil:
+			c.forget()
+			if over := c.session.Err(); over != nil {
+				err = over
+			}
+			c.finish(err, calls...)
+		case !found:
+			c.finish(ErrEmpty, slices.DeleteFunc(calls, func(d *call) bool { return d.wait })...)
+			if calls := c.open(); len(calls) > 0 {
+				c.doze(life, place)
+			} else {
+				return
+			}
+		}
+	}
+}
+
+// step gives what there is to those who ask, and tells whether there was anything.
+func (c *consumer) step(life context.Context, calls []*call) (found bool, err error) {
+	wanted := 0
+	for _, d := range calls {
+		wanted += d.want
+	}
+	entries, err := c.ready(life, min(wanted, maxOps))
+	if err != nil || len(entries) == 0 {
+		return false, err
+	}
+	return true, c.grab(life, entries)
+}
+
+// ready returns up to n entries that are there and not reserved, as far as anybody knows, with their data. It returns
+// none only if there were none at some moment since the call began.
+func (c *consumer) ready(life context.Context, n int) ([]*entry, error) {
+	listed, synced := false, false
+	for {
+		if err := c.review(life); err != nil {
+			return nil, err
+		}
+		next := c.head.pick(n + c.ahead())
+		if len(next) < n && !listed {
+			listed = true
+			if err := c.list(life); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if len(next) > 0 {
+			now := next[:min(n, len(next))]
+			c.fetch(now)
+			if next[len(next)/2].reading == nil { // many at a time: servers are slow at reads and writes in turns
+				c.fetch(next)
+			}
+			there, err := c.await(now)
+			if err != nil {
+				return nil, err
+			}
+			if same, err := c.sight.Same(life); err != nil {
+				return nil, err
+			} else if !same {
+				c.forget()
+				listed = false
+				continue
+			}
+			if len(there) > 0 && !c.head.hesitate(there[0]) {
+				return there, nil
+			}
+			listed = listed && len(there) > 0
+			continue
+		}
+		if synced && listed {
+			return nil, nil
+		}
+		if !synced {
+			if err := c.session.Sync(life, c.queue.path); err != nil {
+				return nil, err
+			}
+			synced = true
+		}
+		listed = false
+	}
+}
+
+// ahead is how many entries to read before anybody asks for them.
+func (c *consumer) ahead() int {
+	if bits := c.head.spread.bits; bits > 0 {
+		return 1 << bits // what is farther away would be gone by then
+	}
+	return min(fetchAhead, fetchBytes/(c.head.size+1))
+}
+
+// list looks which entries there are.
+func (c *consumer) list(life context.Context) error {
+	if c.sight == nil {
+		sight, err := c.session.Look(life, c.queue.path)
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		c.sight = sight
+	}
+	children, err := protocol.Do(life, c.session, func(conn *zk.Conn) ([]string, error) {
+		children, _, err := conn.Children(c.dir)
+		if errors.Is(err, zk.ErrNoNode) {
+			err = nil
+		}
+		return children, err
+	})
+	if err != nil {
+		return err
+	}
+	c.head.replace(parseAll(children))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.reserved)
+	for _, e := range c.head.aside {
+		c.reserved[e.name] = true
+	}
+	return nil
+}
+
+// forget drops all that is known.
+func (c *consumer) forget() {
+	c.head.entries, c.head.first, c.head.aside, c.sight = nil, 0, nil, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.reserved)
+	clear(c.freed)
+}
+
+// review drops what is known if the directory is not the same any more, and returns entries to their place that may not
+// be reserved any longer.
+func (c *consumer) review(life context.Context) error {
+	if c.sight != nil {
+		if same, err := c.sight.Same(life); err != nil {
+			return err
+		} else if !same {
+			c.forget()
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := time.Since(c.checked) >= c.recheck()
+	if all {
+		c.checked = time.Now()
+	}
+	c.head.aside = slices.DeleteFunc(c.head.aside, func(e *entry) bool {
+		acknowledged, freed := c.freed[e.name]
+		if all {
+			e.misses = 0
+		} else if !freed && !e.tripped() {
+			return false
+		}
+		e.gone = acknowledged
+		e.reserved, e.guard, e.reading = false, nil, nil
+		delete(c.reserved, e.name)
+		return true
+	})
+	clear(c.freed)
+	c.setGuards()
+	return nil
+}
+
+// recheck is how often things are looked at that are watched, or ought to be.
+func (c *consumer) recheck() time.Duration { return c.session.Timeout() / 3 }
+
+// setAside notes that an entry is reserved, and has it guarded if it is one of the few that are: they are the next.
+func (c *consumer) setAside(e *entry) {
+	if len(c.head.aside) == 0 {
+		c.checked = time.Now()
+	}
+	if e.reserved {
+		return
+	}
+	e.reserved, e.reading = true, nil
+	c.head.aside = append(c.head.aside, e)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reserved[e.name] = true
+}
+
+// free tells the consumer that an entry that was reserved here is not so any more.
+func (c *consumer) free(name string, acknowledged bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.freed[name] = acknowledged
+	c.wake()
+}
+
+// An op is what a transaction does with an entry, for a call.
+type op struct {
+	entry *entry
+	call  *call
+}
+
+// grab removes or reserves entries for those who have asked, in one transaction. If somebody else was faster with one of
+// them nothing happens, but it is not tried again.
+func (c *consumer) grab(life context.Context, entries []*entry) error {
+	var ops []op // for each operation
+	var sent []*call
+	done, err := c.receipts.transact(life, forRemovals, transaction{
+		prepare: func() (requests []any) {
+			sent, ops, requests = c.assign(entries)
+			return requests
+		},
+		unsent: func() { c.unsend(sent) },
+	})
+	switch failed := failedAt(done.answers, err); {
+	case err == nil:
+		c.head.took(entries)
+		return c.deliver(life, sent, done)
+	case errors.Is(err, errNothingToDo):
+		return nil
+	case errors.Is(err, protocol.ErrUncertain):
+		c.lose(sent, err)
+		return nil
+	case failed >= 0 && failed < len(ops):
+		return c.collide(life, ops[failed].entry, entries, err)
+	}
+	return err
+}
+
+// assign makes a transaction of what the calls want.
+func (c *consumer) assign(entries []*entry) (sent []*call, ops []op, requests []any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expire()
+	add := func(e *entry, d *call, r ...any) {
+		for range r {
+			ops = append(ops, op{e, d})
+		}
+		requests = append(requests, r...)
+	}
+	for _, d := range c.calls {
+		n := min(d.want, len(entries))
+		if n == 0 {
+			break
+		}
+		d.sent, d.entries, entries = true, entries[:n], entries[n:]
+		d.ids, d.data = nil, nil
+		sent = append(sent, d)
+		for _, e := range d.entries {
+			d.ids, d.data = append(d.ids, e.name), append(d.data, e.data)
+			node := c.dir + "/" + e.name
+			if !d.reserve {
+				add(e, d, &zk.DeleteRequest{Path: node, Version: e.stat.Version})
+				continue
+			}
+			acl := c.queue.client.ACL()
+			d.claim = &claim{entry: e, owner: c.session.NewOwner().String() + "-"}
+			add(e, d,
+				&zk.CheckVersionRequest{Path: node, Version: e.stat.Version},
+				&zk.CreateRequest{Path: node + "/" + claimName, Acl: acl, Flags: zk.FlagEphemeral},
+				&zk.CreateRequest{Path: node + "/" + d.claim.owner, Acl: acl, Flags: zk.FlagEphemeral | zk.FlagSequence})
+		}
+	}
+	return sent, ops, requests
+}
+
+// deliver hands over what was removed or reserved. Should the directory be another one than the one that was read, then
+// these were other entries of the same names.
+func (c *consumer) deliver(life context.Context, sent []*call, done result) error {
+	same, err := c.sight.Same(life)
+	if err == nil && !same {
+		err = errors.New("the queue was deleted and made anew meanwhile")
+	}
+	if err != nil {
+		c.lose(sent, uncertain(err))
+		return nil
+	}
+	i := 0
+	for _, d := range sent {
+		for _, e := range d.entries {
+			if !d.reserve {
+				e.gone = true
+				i++
+				continue
+			}
+			c.setAside(e)
+			d.claim.token = done.zxid
+			if done.answers != nil {
+				d.claim.node = path.Base(done.answers[i+2].String)
+			}
+			i += 3
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range sent {
+		if d.left && d.reserve {
+			c.giveUp(d.claim)
+		}
+	}
+	c.end(nil, sent...)
+	return nil
+}
+
+// lose ends calls of which nobody knows whether they have got what they have asked for. Claims that were made go with
+// the session at the latest.
+func (c *consumer) lose(sent []*call, err error) {
+	over := c.session.Err()
+	for _, d := range sent {
+		if !d.reserve {
+			c.finish(&UncertainError{IDs: d.ids, Data: d.data, Err: err}, d)
+			continue
+		}
+		c.giveUp(d.claim)
+		if over != nil {
+			c.finish(over, d)
+		}
+	}
+	c.unsend(sent)
+	c.forget()
+}
+
+// collide looks why an entry could not be had.
+func (c *consumer) collide(life context.Context, e *entry, tried []*entry, err error) error {
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		e.gone = true
+	case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNodeExists):
+		c.setAside(e)
+	case errors.Is(err, zk.ErrBadVersion):
+		e.reading = nil // its data was changed
+		return nil
+	default:
+		return err
+	}
+	c.head.doubt(append(c.head.pick(fetchAhead), tried...))
+	return c.makeWay(life)
+}
+
+// countAgainAfter is how long the consumers are not counted again.
+const countAgainAfter = 100 * time.Millisecond
+
+// makeWay widens the spread if there are other consumers.
+func (c *consumer) makeWay(life context.Context) error {
+	if time.Since(c.counted) > countAgainAfter {
+		children, err := protocol.Do(life, c.session, func(conn *zk.Conn) ([]string, error) {
+			children, _, err := conn.Children(c.session.Path(c.receipts.path))
+			if errors.Is(err, zk.ErrNoNode) {
+				err = nil
+			}
+			return children, err
+		})
+		if err != nil {
+			return fmt.Errorf("counting the consumers: %w", err)
+		}
+		self := fmt.Sprintf("%s%016x", forRemovals, uint64(c.session.ID()))
+		c.counted, c.rank, c.consumers = time.Now(), 0, 0
+		for _, name := range children {
+			if strings.HasPrefix(name, forRemovals) {
+				c.consumers++
+				if name < self {
+					c.rank++
+				}
+			}
+		}
+	}
+	c.head.spread.collided(c.rank, c.consumers)
+	return nil
+}
