@@ -1,0 +1,317 @@
+package doublebarrier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
+)
+
+// A visit is one Enter, and the Leave that follows if it succeeds.
+type visit struct {
+	name      string
+	err       error // of Enter
+	node      string
+	members   []string
+	token     int64
+	leave     error
+	entered   time.Time // at the latest
+	departing time.Time // at the earliest
+	done      chan struct{}
+}
+
+// start visits the barrier. Ending enter ends Enter alone.
+func (v *visit) start(enter, life context.Context, b *doublebarrier.Barrier, stay time.Duration) *visit {
+	v.done = make(chan struct{})
+	go func() {
+		defer close(v.done)
+		e, err := b.Enter(enter)
+		v.entered = time.Now()
+		if v.err = err; err != nil {
+			return
+		}
+		v.node, v.members, v.token = e.Node(), e.Members(), e.Token()
+		if stay > 0 {
+			select {
+			case <-time.After(stay):
+			case <-e.Done():
+			}
+		}
+		v.departing = time.Now()
+		v.leave = e.Leave(life)
+	}()
+	return v
+}
+
+// withdrew tells whether Enter has promised that no round counts it.
+func (v *visit) withdrew() bool {
+	ended := errors.Is(v.err, context.Canceled) || errors.Is(v.err, context.DeadlineExceeded)
+	return ended && !v.vague()
+}
+
+// vague tells whether it may have been counted though it has not entered.
+func (v *visit) vague() bool {
+	return errors.Is(v.err, protocol.ErrUncertain) || errors.Is(v.err, protocol.ErrLost)
+}
+
+// agree checks that rounds are what they are to be: those of one gate agree about the members, which are n, and each of
+// whom has entered, or at least does not claim to have withdrawn. Beside those who say so, so many ghosts may have been
+// counted.
+func agree(n int, visits []*visit, ghosts int) error {
+	gates := make(map[int64][]string)
+	nodes := make(map[string]int64)
+	vague := ghosts
+	for _, v := range visits {
+		switch {
+		case v.err == nil:
+			members := gates[v.token]
+			if members == nil {
+				members = v.members
+				gates[v.token] = members
+			}
+			if !slices.Equal(members, v.members) || len(members) != n || !slices.Contains(members, v.node) {
+				return fmt.Errorf("%s is in with %v, others with %v", v.name, v.members, members)
+			}
+			if nodes[v.node] != 0 {
+				return fmt.Errorf("%s entered twice as %s", v.name, v.node)
+			}
+			nodes[v.node] = v.token
+		case v.vague():
+			vague++
+		}
+	}
+	counted := make(map[string]bool)
+	for token, members := range gates {
+		for _, m := range members {
+			if counted[m] || nodes[m] != 0 && nodes[m] != token {
+				return fmt.Errorf("%s was counted by two rounds", m)
+			}
+			if counted[m] = true; nodes[m] == 0 {
+				vague--
+			}
+		}
+	}
+	if vague < 0 {
+		return fmt.Errorf("%d were counted and have not entered, though nobody knows of a doubt", -vague)
+	}
+	return nil
+}
+
+// An incident befalls the client behind link before one of its packets passes, and the member who is to be in doubt.
+type incident struct {
+	name    string
+	cancels bool
+	kills   bool // its session
+	fault   func(srv *recipestest.Server, link *recipestest.Link, session int64)
+}
+
+func incidents() []incident {
+	all := []incident{{"ctx ends", true, false, func(*recipestest.Server, *recipestest.Link, int64) {}}}
+	for _, f := range recipetest.QuickFaults {
+		if f.Name == "two lost replies" {
+			continue
+		}
+		kills := f.Name == "expiry"
+		all = append(all, incident{f.Name, false, kills, f.Do}, incident{f.Name + " and ctx ends", true, kills, f.Do})
+	}
+	return all
+}
+
+// At every packet of a member, and of another one, something happens to whoever sends or gets it, and the member's ctx
+// ends, or not.
+func TestEitherAllEnterOrNone(t *testing.T) {
+	for _, x := range incidents() {
+		sizes := []int{2}
+		if x.name == "ctx ends" || x.name == "expiry" {
+			sizes = []int{2, 3}
+		}
+		for _, n := range sizes {
+			sweep(t, x, n)
+		}
+	}
+}
+
+func TestEitherAllEnterOrNoneDuringLongFaults(t *testing.T) {
+	for i, f := range recipetest.SlowFaults(10 * time.Second) {
+		sweep(t, incident{f.Name, i%2 == 0, true, f.Do}, 2)
+	}
+}
+
+// sweep is in virtual time.
+func sweep(t *testing.T, x incident, n int) {
+	for _, last := range []bool{false, true} {
+		for _, own := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%d/last=%v/own=%v", x.name, n, last, own), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					srv := recipestest.Start(t, recipestest.InMemory())
+					root := srv.Root(t)
+					recipetest.Sweep(t, func(step int) bool {
+						return meet(t, srv, fmt.Sprintf("%s/%d", root, step), x, n, last, own, step)
+					})
+				})
+			})
+		}
+	}
+}
+
+func TestEitherAllEnterOrNoneOnARealServer(t *testing.T) {
+	t.Parallel()
+	srv := ensemble.Real(t)
+	root := srv.Root(t)
+	for _, x := range incidents() {
+		if !x.cancels {
+			continue
+		}
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			recipetest.Sweep(t, func(step int) bool {
+				return meet(t, srv, pathOf(root, t.Name(), step), x, 2, step%2 == 0, true, step)
+			})
+		})
+	}
+}
+
+func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int, last, own bool, step int) (met bool) {
+	life, end := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer end()
+	ctx, cancel := context.WithCancel(life)
+	defer cancel()
+	links := []*recipestest.Link{srv.Link(t), srv.Link(t)}
+	cs := []*protocol.Client{links[0].Client(t), links[1].Client(t)}
+	spare := srv.Client(t)
+	for len(cs) < n {
+		cs = append(cs, srv.Client(t))
+	}
+	defer recipetest.Close(t, append(cs, spare)...)
+	session(t, spare)
+	visits := make([]*visit, n)
+	start := func(i int) {
+		c := life
+		if i == 0 {
+			c = ctx
+		}
+		visits[i] = (&visit{name: fmt.Sprint(i)}).start(c, life, doublebarrier.New(cs[i], path, n, doublebarrier.WaitForNextRound()), 0)
+	}
+	victim := 1
+	if own {
+		victim = 0
+	}
+	id := session(t, cs[victim]).ID()
+	stop := links[victim].At(step, func() {
+		if x.cancels {
+			cancel()
+		}
+		x.fault(srv, links[victim], id)
+	})
+	if !last {
+		start(0)
+	}
+	for i := 1; i < n; i++ {
+		start(i)
+	}
+	if last {
+		// They come to rest first; unless one of them meets its fault already, that is.
+		resting(t, spare, path, n-1, stop)
+		start(0)
+	}
+	first := slices.Clone(visits)
+	began := time.Now()
+	others := make(chan struct{})
+	go func() {
+		defer close(others)
+		for _, v := range first[1:] {
+			<-v.done
+		}
+	}()
+	select {
+	case <-first[0].done:
+	case <-others: // a round has counted it, ended, and it waits for the next
+		if !x.kills {
+			<-first[0].done
+		}
+	}
+	replace, giveUp := context.WithCancel(life)
+	defer giveUp()
+	var replacements group
+	var mu sync.Mutex // protects visits
+	if x.kills || first[0].err != nil {
+		// One fewer than they would need to enter without any of the others.
+		b := doublebarrier.New(spare, path, n, doublebarrier.WaitForNextRound())
+		for range n - 1 {
+			replacements.Go(func() error {
+				for replace.Err() == nil {
+					v := (&visit{name: "replacement"}).start(replace, life, b, 0)
+					<-v.done
+					mu.Lock()
+					visits = append(visits, v)
+					mu.Unlock()
+				}
+				return nil
+			})
+		}
+	}
+	for _, v := range first {
+		<-v.done
+	}
+	giveUp()
+	require.NoError(t, replacements.Wait())
+	met = !stop()
+	where := fmt.Sprintf("step %d, after %v", step, time.Since(began))
+	for _, l := range links {
+		l.Heal()
+	}
+	ghosts := 0
+	if x.kills && first[victim].err == nil { // it may have been counted before by a round that it has not seen
+		ghosts = 1
+	}
+	require.NoError(t, agree(n, visits, ghosts), where)
+	for i, v := range visits {
+		if i == 0 && x.cancels && v.err != nil && !errors.Is(v.err, protocol.ErrLost) {
+			require.ErrorIs(t, v.err, context.Canceled, where)
+		} else if v.err != nil && i < n {
+			require.ErrorIs(t, v.err, protocol.ErrLost, where)
+		}
+		if v.leave != nil {
+			require.ErrorIs(t, v.leave, protocol.ErrLost, where)
+		}
+	}
+	vanishes(t, spare, path)
+	return met
+}
+
+// resting waits until so many have joined, or may have met what they are to meet.
+func resting(t *testing.T, c *protocol.Client, path string, n int, stop func() bool) {
+	conn := session(t, c).Conn()
+	for range 100 {
+		children, _, _ := conn.Children(path + "/process")
+		if len(children) == n {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// vanishes waits until nothing is left of any round.
+func vanishes(t *testing.T, c *protocol.Client, path string) {
+	t.Helper()
+	conn := session(t, c).Conn()
+	require.Eventually(t, func() bool {
+		conn.Sync(path)
+		there, _, err := conn.Exists(path + "/ready")
+		children, _, _ := conn.Children(path + "/process")
+		return err == nil && !there && len(children) == 0
+	}, 2*recipetest.Patience, 2*time.Millisecond)
+}

@@ -1,0 +1,474 @@
+package doublebarrier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// inside returns the entries of n members, each of a client of its own, who have entered.
+func inside(t *testing.T, path string, cs ...*protocol.Client) (entries []*doublebarrier.Entry) {
+	t.Helper()
+	var all []*entering
+	for _, c := range cs {
+		all = append(all, enter(patient(t), doublebarrier.New(c, path, len(cs))))
+	}
+	for _, e := range all {
+		entries = append(entries, e.must(t))
+	}
+	return entries
+}
+
+// leave has all of them leave.
+func leave(t *testing.T, entries ...*doublebarrier.Entry) {
+	t.Helper()
+	var leaving group
+	for _, e := range entries {
+		leaving.Go(func() error { return e.Leave(patient(t)) })
+	}
+	require.NoError(t, leaving.Wait())
+}
+
+func TestWhoDiesBeforeTheGateIsReplaced(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		watcher := srv.Client(t)
+		dead, live, next := srv.Client(t), srv.Client(t), srv.Client(t)
+		d := enter(patient(t), doublebarrier.New(dead, path, 3))
+		l := enter(patient(t), doublebarrier.New(live, path, 3))
+		joined(t, watcher, path, 2)
+		require.NoError(t, dead.Close())
+		_, err := d.wait()
+		require.ErrorIs(t, err, protocol.ErrClosed)
+		n := enter(patient(t), doublebarrier.New(next, path, 3))
+		joined(t, watcher, path, 2)
+		last := enter(patient(t), doublebarrier.New(next, path, 3))
+		require.ElementsMatch(t, []string{l.must(t).Node(), n.must(t).Node(), last.must(t).Node()}, l.must(t).Members())
+		leave(t, l.entry, n.entry, last.entry)
+	})
+}
+
+func TestWhoDiesInsideCountsAsLeft(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		for _, when := range []string{"before the others leave", "while the others wait"} {
+			t.Run(when, func(t *testing.T) {
+				path := srv.Root(t) + "/b"
+				const n, deaths = 9, 2
+				cs := clients(t, srv, n)
+				entries := inside(t, path, cs...)
+				kill := func() {
+					for i := range deaths {
+						srv.ExpireSession(session(t, cs[i]).ID())
+					}
+				}
+				var leaving group
+				leaveAll := func() {
+					for _, e := range entries[deaths:] {
+						leaving.Go(func() error { return e.Leave(patient(t)) })
+					}
+				}
+				if when == "before the others leave" {
+					kill()
+					leaveAll()
+				} else {
+					leaveAll()
+					joined(t, cs[n-1], path, deaths)
+					kill()
+				}
+				require.NoError(t, leaving.Wait())
+				for _, e := range entries[:deaths] {
+					<-e.Done()
+					require.ErrorIs(t, e.Leave(patient(t)), protocol.ErrLost)
+				}
+				vanishes(t, cs[n-1], path)
+			})
+		}
+	})
+}
+
+// Many die at once, when all others have left already and none of those looks after them in particular.
+func TestLeaversNoticeThatAllOthersHaveDied(t *testing.T) {
+	for _, die := range []int{1, 4, 7, 8} {
+		synctest.Test(t, func(t *testing.T) {
+			const n = 9
+			stage := recipetest.NewStage(t, n)
+			path := stage.Root(t) + "/b"
+			entries := inside(t, path, stage.Clients...)
+			var leaving group
+			for i, e := range entries[die:] {
+				leaving.Go(func() error { return e.Leave(t.Context()) })
+				joined(t, stage.Clients[n-1], path, n-1-i)
+			}
+			synctest.Wait()
+			for _, l := range stage.Links[:die] {
+				l.Stall()
+			}
+			began := time.Now()
+			require.NoError(t, leaving.Wait())
+			require.Less(t, time.Since(began), 20*time.Second)
+			vanishes(t, stage.Clients[n-1], path)
+			stage.Calm()
+		})
+	}
+}
+
+// Those who look after the last member die, too.
+func TestNobodyIsStrandedWhenWhoeverLooksAfterTheRestDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 8
+		stage := recipetest.NewStage(t, n)
+		path := stage.Root(t) + "/b"
+		entries := inside(t, path, stage.Clients...)
+		left := make(chan error, n)
+		for i, e := range entries[:n-1] {
+			go func() { left <- e.Leave(t.Context()) }()
+			joined(t, stage.Clients[0], path, n-1-i)
+		}
+		synctest.Wait()
+		for _, c := range stage.Clients[2:] { // among them all who saw that few are left
+			require.NoError(t, c.Close())
+		}
+		var ended, closed int
+		for range n - 1 {
+			switch err := <-left; {
+			case err == nil:
+				ended++
+			case errors.Is(err, protocol.ErrClosed):
+				closed++
+			default:
+				require.NoError(t, err)
+			}
+		}
+		require.GreaterOrEqual(t, ended, 2)
+		vanishes(t, stage.Clients[0], path)
+	})
+}
+
+func TestStaleGateIsRemovedByTheNext(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		for _, n := range []int{1, 2, 3} {
+			path := srv.Root(t) + "/b"
+			cs := clients(t, srv, n)
+			entries := inside(t, path, cs...)
+			for _, c := range cs {
+				srv.ExpireSession(session(t, c).ID())
+			}
+			for _, e := range entries {
+				<-e.Done()
+			}
+			watcher := srv.Client(t)
+			there, _, err := session(t, watcher).Conn().Exists(path + "/ready")
+			require.NoError(t, err)
+			require.True(t, there, "a gate is left")
+			if n > 1 {
+				var next []*entering
+				for i := range n - 1 {
+					next = append(next, enter(patient(t), doublebarrier.New(cs[i], path, n)))
+				}
+				joined(t, watcher, path, n-1)
+				select {
+				case <-next[0].done:
+					require.FailNow(t, "let in by a stale gate")
+				case <-time.After(20 * time.Millisecond):
+				}
+				next = append(next, enter(patient(t), doublebarrier.New(watcher, path, n)))
+				var in []*doublebarrier.Entry
+				for _, e := range next {
+					require.Greater(t, e.must(t).Token(), entries[0].Token())
+					in = append(in, e.entry)
+				}
+				leave(t, in...)
+				continue
+			}
+			round(t, doublebarrier.New(watcher, path, n))
+		}
+	})
+}
+
+// A removal that was on its way for long does not remove the gate of a later round.
+func TestLateRemovalDoesNotHitALaterGate(t *testing.T) {
+	const slow = time.Second
+	for after := range 12 {
+		synctest.Test(t, func(t *testing.T) {
+			stage := recipetest.NewStage(t, 3)
+			path := stage.Root(t) + "/b"
+			link := stage.Links[0]
+			late := doublebarrier.New(stage.Clients[0], path, 1)
+			e, err := late.Enter(t.Context())
+			require.NoError(t, err)
+			stop := link.At(after+1, func() { link.Delay(slow) })
+			defer stop()
+			ctx, cancel := context.WithTimeout(t.Context(), slow/4)
+			defer cancel()
+			e.Leave(ctx)
+			// The others may wait for its node to go.
+			others := inside(t, path+"2", stage.Clients[1:]...)
+			for _, o := range others {
+				require.NoError(t, o.Err())
+			}
+			second := doublebarrier.New(stage.Clients[1], path, 1, doublebarrier.WaitForNextRound())
+			for range 5 {
+				in, err := second.Enter(t.Context())
+				require.NoError(t, err)
+				token := in.Token()
+				time.Sleep(3 * slow)
+				_, stat, err := session(t, stage.Clients[1]).Conn().Get(path + "/ready")
+				require.NoError(t, err)
+				require.Equal(t, token, stat.Czxid)
+				require.NoError(t, in.Leave(t.Context()))
+			}
+			var all group
+			for _, o := range others {
+				all.Go(func() error { return o.Leave(t.Context()) })
+			}
+			require.NoError(t, all.Wait())
+		})
+	}
+}
+
+// A member that sleeps when its gate opens finds it open, though the others have left long since.
+func TestSlowMemberEntersWhenFastOnesHaveLeft(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		link := srv.Link(t)
+		slow, watcher := link.Client(t), srv.Client(t)
+		e := enter(patient(t), doublebarrier.New(slow, path, 3))
+		joined(t, watcher, path, 1)
+		<-link.Answered(recipestest.OpGetData, 2) // the gate, which is not there, and itself
+		link.Cut()
+		b := doublebarrier.New(watcher, path, 3)
+		first, second := enter(patient(t), b), enter(patient(t), b)
+		var leaving group
+		leaving.Go(func() error { return first.must(t).Leave(patient(t)) })
+		leaving.Go(func() error { return second.must(t).Leave(patient(t)) })
+		joined(t, watcher, path, 1)
+		link.Heal()
+		require.Equal(t, first.must(t).Members(), e.must(t).Members())
+		require.NoError(t, e.entry.Leave(patient(t)))
+		require.NoError(t, leaving.Wait())
+		empty(t, watcher, path)
+	})
+}
+
+func TestStrangersAreIgnored(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		c := srv.Client(t)
+		persistent(t, c, path)
+		conn := session(t, c).Conn()
+		_, err := conn.Set(path+"/process", []byte("somebody's"), -1)
+		require.NoError(t, err)
+		strangers := []string{"a", "member-", "member-1", "ready", "x-member-00000000001", "y", "z"}
+		for _, name := range strangers {
+			for _, dir := range []string{path + "/process/", path + "/not-"} {
+				_, err := conn.Create(dir+name, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+				require.NoError(t, err)
+			}
+		}
+		b := doublebarrier.New(c, path, 2)
+		for range 3 {
+			round(t, b, b)
+		}
+		data, stat, err := conn.Get(path + "/process")
+		require.NoError(t, err)
+		require.Equal(t, "somebody's", string(data))
+		require.EqualValues(t, len(strangers), stat.NumChildren)
+		_, err = conn.Create(path+"/ready", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		_, err = b.Enter(patient(t))
+		require.ErrorContains(t, err, "not a gate")
+		children, _, err := conn.Children(path + "/process")
+		require.NoError(t, err)
+		require.Len(t, children, len(strangers))
+	})
+}
+
+// The node of somebody who waits is deleted, with all above it: it joins again. That of somebody inside: it is told.
+func TestParentsMayVanish(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		c, watcher := srv.Client(t), srv.Client(t)
+		b := doublebarrier.New(c, path, 2)
+		ctx := patient(t)
+		first := enter(ctx, b)
+		joined(t, watcher, path, 1)
+		conn := session(t, watcher).Conn()
+		for range 3 {
+			wipe(t, conn, path+"/process")
+			joined(t, watcher, path, 1)
+		}
+		second := enter(ctx, b)
+		entries := []*doublebarrier.Entry{first.must(t), second.must(t)}
+		wipe(t, conn, path)
+		for _, e := range entries {
+			<-e.Done()
+			require.ErrorIs(t, e.Err(), protocol.ErrLost)
+			require.ErrorIs(t, e.Leave(ctx), protocol.ErrLost)
+		}
+		round(t, b, b)
+		wipe(t, conn, path)
+		round(t, b, b)
+	})
+}
+
+// wipe deletes the node and all below it.
+func wipe(t *testing.T, conn *zk.Conn, path string) {
+	t.Helper()
+	for {
+		children, _, err := conn.Children(path)
+		if errors.Is(err, zk.ErrNoNode) {
+			return
+		}
+		require.NoError(t, err)
+		for _, c := range children {
+			wipe(t, conn, path+"/"+c)
+		}
+		if err = conn.Delete(path, -1); err == nil {
+			return
+		}
+		if !errors.Is(err, zk.ErrNoNode) {
+			require.ErrorIs(t, err, zk.ErrNotEmpty)
+			return // it has come again
+		}
+	}
+}
+
+func TestEnterGoesOnInTheNextSession(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		c, watcher := srv.Client(t), srv.Client(t)
+		e := enter(patient(t), doublebarrier.New(c, path, 2))
+		for range 3 {
+			joined(t, watcher, path, 1)
+			srv.ExpireSession(session(t, c).ID())
+		}
+		other := enter(patient(t), doublebarrier.New(watcher, path, 2, doublebarrier.WaitForNextRound()))
+		if members := other.must(t).Members(); members[0] != e.must(t).Node() && members[1] != e.must(t).Node() {
+			require.FailNow(t, "not together")
+		}
+		leave(t, e.entry, other.entry)
+	})
+}
+
+func TestLeaveWaitsOnInTheNextSession(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		c, other := srv.Client(t), srv.Client(t)
+		entries := inside(t, path, c, other)
+		left := make(chan error, 1)
+		go func() { left <- entries[0].Leave(patient(t)) }()
+		joined(t, other, path, 1)
+		time.Sleep(50 * time.Millisecond) // it has heard that its node is gone
+		srv.ExpireSession(session(t, c).ID())
+		select {
+		case err := <-left:
+			require.FailNow(t, "left too early", "%v", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		require.NoError(t, entries[1].Leave(patient(t)))
+		require.NoError(t, <-left)
+		vanishes(t, other, path)
+	})
+}
+
+// At every packet of one who leaves something happens to it.
+func TestFaultAtEachStepOfLeave(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		for _, f := range recipetest.QuickFaults {
+			for _, last := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/last=%v", f.Name, last), func(t *testing.T) {
+					t.Parallel()
+					recipetest.Sweep(t, func(step int) bool {
+						path := pathOf(root, t.Name(), step)
+						link := srv.Link(t)
+						victim, sound := link.Client(t), srv.Client(t)
+						defer recipetest.Close(t, victim, sound)
+						entries := inside(t, path, victim, sound)
+						var leaving group
+						var err error
+						if last {
+							leaving.Go(func() error { return entries[1].Leave(patient(t)) })
+							joined(t, sound, path, 1)
+						}
+						id := session(t, victim).ID()
+						stop := link.At(step, func() { f.Do(srv, link, id) })
+						if !last {
+							leaving.Go(func() error { return entries[1].Leave(patient(t)) })
+						}
+						err = entries[0].Leave(patient(t))
+						if err != nil && f.Name == "expiry" {
+							require.ErrorIs(t, err, protocol.ErrLost)
+						} else {
+							require.NoError(t, err, "step %d", step)
+						}
+						require.NoError(t, leaving.Wait(), "step %d", step)
+						met := !stop()
+						link.Heal()
+						vanishes(t, sound, path)
+						return met
+					})
+				})
+			}
+		}
+	})
+}
+
+// Enter returns in time though nobody answers, says that it does not know, and leaves nothing behind.
+func TestEnterReturnsInTimeWhenTheNetworkIsSilent(t *testing.T) {
+	for _, counted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			stage := recipetest.NewStage(t, 2)
+			path := stage.Root(t) + "/b"
+			ctx, cancel := context.WithCancel(t.Context())
+			e := enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
+			joined(t, stage.Clients[1], path, 1)
+			synctest.Wait()
+			stage.Links[0].Stall()
+			other := &entering{}
+			if counted {
+				other = enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2))
+				other.must(t)
+			}
+			cancel()
+			began := time.Now()
+			_, err := e.wait()
+			require.LessOrEqual(t, time.Since(began), 100*time.Millisecond)
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, protocol.ErrUncertain)
+			stage.Calm()
+			if counted {
+				require.NoError(t, other.entry.Leave(t.Context()))
+			}
+			vanishes(t, stage.Clients[1], path)
+		})
+	}
+}
+
+// What was never sent is not in doubt.
+func TestEnterThatWasNeverSentIsCertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := recipetest.NewStage(t, 1)
+		path := stage.Root(t) + "/b"
+		session(t, stage.Clients[0])
+		stage.Links[0].Cut()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := doublebarrier.New(stage.Clients[0], path, 1).Enter(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, protocol.ErrUncertain)
+		stage.Calm()
+	})
+}

@@ -1,0 +1,165 @@
+package doublebarrier_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+func TestMain(m *testing.M) {
+	if config := os.Getenv(memberEnv); config != "" {
+		os.Exit(runMember(config))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+type group = recipetest.Group
+
+// patient bounds what must happen in the end.
+func patient(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*recipetest.Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// clients makes n, each with a session of its own.
+func clients(t testing.TB, srv *recipestest.Server, n int) (all []*protocol.Client) {
+	for range n {
+		all = append(all, srv.Client(t))
+	}
+	return all
+}
+
+// An entering is an Enter under way.
+type entering struct {
+	entry *doublebarrier.Entry
+	err   error
+	done  chan struct{}
+}
+
+func enter(ctx context.Context, b *doublebarrier.Barrier) *entering {
+	e := &entering{done: make(chan struct{})}
+	go func() {
+		defer close(e.done)
+		e.entry, e.err = b.Enter(ctx)
+	}()
+	return e
+}
+
+func (e *entering) wait() (*doublebarrier.Entry, error) {
+	<-e.done
+	return e.entry, e.err
+}
+
+// must returns the entry, which has to come.
+func (e *entering) must(t testing.TB) *doublebarrier.Entry {
+	t.Helper()
+	entry, err := e.wait()
+	require.NoError(t, err)
+	return entry
+}
+
+// joined waits until so many members have joined.
+func joined(t testing.TB, c *protocol.Client, path string, n int) {
+	t.Helper()
+	conn := session(t, c).Conn()
+	for ctx := patient(t); ; {
+		children, _, events, err := conn.ChildrenW(path + "/process")
+		if err == zk.ErrNoNode {
+			var there bool
+			if there, _, events, err = conn.ExistsW(path + "/process"); there {
+				continue
+			}
+		}
+		require.NoError(t, err)
+		if len(children) == n {
+			return
+		}
+		select {
+		case <-events:
+		case <-ctx.Done():
+			require.FailNow(t, "not joined", "%d instead of %d", len(children), n)
+		}
+	}
+}
+
+func session(t testing.TB, c *protocol.Client) *protocol.Session {
+	t.Helper()
+	s, err := c.Session(patient(t))
+	require.NoError(t, err)
+	return s
+}
+
+// round takes everybody through a round, and checks that they agree about who is in it.
+func round(t testing.TB, barriers ...*doublebarrier.Barrier) {
+	t.Helper()
+	ctx := patient(t)
+	var all []*entering
+	for _, b := range barriers {
+		all = append(all, enter(ctx, b))
+	}
+	var names, members []string
+	var leaving group
+	for _, e := range all {
+		entry := e.must(t)
+		require.NoError(t, entry.Err())
+		names = append(names, entry.Node())
+		members = entry.Members()
+		require.Equal(t, members, all[0].must(t).Members())
+		require.Equal(t, entry.Token(), all[0].must(t).Token())
+	}
+	require.ElementsMatch(t, names, members)
+	for _, e := range all {
+		leaving.Go(func() error { return e.entry.Leave(ctx) })
+	}
+	require.NoError(t, leaving.Wait())
+	for _, e := range all {
+		require.ErrorIs(t, e.entry.Err(), protocol.ErrReleased)
+		require.NoError(t, e.entry.Leave(ctx), "again")
+	}
+}
+
+// empty checks that nothing is left of any round.
+func empty(t testing.TB, c *protocol.Client, path string) {
+	t.Helper()
+	conn := session(t, c).Conn()
+	there, _, err := conn.Exists(path + "/ready")
+	require.NoError(t, err)
+	require.False(t, there, "a gate is left")
+	children, _, err := conn.Children(path + "/process")
+	if err != zk.ErrNoNode {
+		require.NoError(t, err)
+		require.Empty(t, children)
+	}
+}
+
+func pathOf(parts ...any) string {
+	path := fmt.Sprint(parts[0])
+	for _, p := range parts[1:] {
+		path += fmt.Sprintf("/%v", p)
+	}
+	return path
+}
+
+// persistent creates the path, and the node of its members, as nodes that no server reaps.
+func persistent(t testing.TB, c *protocol.Client, path string) {
+	t.Helper()
+	s := session(t, c)
+	_, err := s.EnsurePath(t.Context(), path[:strings.LastIndexByte(path, '/')])
+	require.NoError(t, err)
+	for _, p := range []string{path, path + "/process"} {
+		_, err := s.Conn().Create(p, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+	}
+}
