@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// Bag is the history of things that are put in somewhere and come out once: a queue without its order. Things are told
+// apart by their text, so no two should have the same. Errors that wrap protocol.ErrUncertain or protocol.ErrLost leave
+// open what has happened; after other ones nothing has.
+type Bag struct {
+	what   string
+	mu     sync.Mutex // protects things
+	things map[string]*thing
+}
+
+type thing struct {
+	put, maybePut bool
+	out, maybeOut int
+	seen          bool
+}
+
+// Bag begins a history, which is checked in the end: whatever was put in has to have come out once by
+// then, and [Bag.Out] should be called for what is left in [World.Finally].
+func (w *World) Bag(what string) *Bag {
+	b := &Bag{what: what, things: make(map[string]*thing)}
+	w.Check(b.check)
+	return b
+}
+
+// Put notes that things were put in, together, or not.
+func (b *Bag) Put(err error, names ...string) {
+	b.each(names, func(t *thing) {
+		t.put = t.put || err == nil
+		t.maybePut = t.maybePut || unclear(err)
+	})
+}
+
+// Out notes that things have come out for good: they were taken, acknowledged, or found in the end; or not.
+func (b *Bag) Out(err error, names ...string) {
+	b.each(names, func(t *thing) {
+		switch {
+		case err == nil:
+			t.out++
+		case unclear(err):
+			t.maybeOut++
+		}
+	})
+}
+
+// Seen notes that things were there, and may come back: they were reserved, or looked at.
+func (b *Bag) Seen(names ...string) {
+	b.each(names, func(t *thing) { t.seen = true })
+}
+
+func (b *Bag) each(names []string, note func(*thing)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range names {
+		if b.things[name] == nil {
+			b.things[name] = &thing{}
+		}
+		note(b.things[name])
+	}
+}
+
+func unclear(err error) bool {
+	return errors.Is(err, protocol.ErrUncertain) || errors.Is(err, protocol.ErrLost)
+}
+
+func (b *Bag) check() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(b.things)) {
+		t := b.things[name]
+		switch {
+		case !t.put && !t.maybePut && (t.seen || t.out > 0):
+			return fmt.Errorf("%s: %s was never put in, and came out", b.what, name)
+		case t.out > 1:
+			return fmt.Errorf("%s: %s came out %d times", b.what, name, t.out)
+		case t.put && t.out+t.maybeOut == 0:
+			return fmt.Errorf("%s: %s has vanished", b.what, name)
+		}
+	}
+	return nil
+}

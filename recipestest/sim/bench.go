@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A bench is the testing.TB of one world. What fails there does not fail the test yet.
+type bench struct {
+	testing.TB // the bubble's, for what is not below
+	ctx        context.Context
+	cancel     context.CancelFunc
+
+	mu       sync.Mutex // protects what follows
+	errs     []error
+	cleanups []func()
+	log      []string
+}
+
+func newBench(t testing.TB) *bench {
+	b := &bench{TB: t}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	return b
+}
+
+func (b *bench) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.errs = append(b.errs, err)
+}
+
+func (b *bench) err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return errors.Join(b.errs...)
+}
+
+// cleanUp calls what was given to Cleanup, the last first.
+func (b *bench) cleanUp() {
+	b.cancel()
+	for {
+		b.mu.Lock()
+		n := len(b.cleanups)
+		if n == 0 {
+			b.mu.Unlock()
+			return
+		}
+		f := b.cleanups[n-1]
+		b.cleanups = slices.Delete(b.cleanups, n-1, n)
+		b.mu.Unlock()
+		f()
+	}
+}
+
+func (b *bench) Cleanup(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cleanups = append(b.cleanups, f)
+}
+
+func (b *bench) Logf(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.log = append(b.log, fmt.Sprintf(format, args...))
+}
+
+func (b *bench) Context() context.Context { return b.ctx }
+func (b *bench) Failed() bool             { return b.err() != nil }
+func (b *bench) Helper()                  {}
+func (b *bench) Log(args ...any)          { b.Logf("%s", line(args)) }
+func (b *bench) Fail()                    { b.fail(errors.New("failed")) }
+func (b *bench) Error(args ...any)        { b.fail(errors.New(line(args))) }
+func (b *bench) Errorf(f string, a ...any) {
+	b.fail(fmt.Errorf(f, a...))
+}
+
+// FailNow ends the goroutine that calls it, like that of testing.T, which may be any of the world's.
+func (b *bench) FailNow() {
+	if !b.Failed() {
+		b.Fail()
+	}
+	runtime.Goexit()
+}
+
+func (b *bench) Fatal(args ...any) {
+	b.Error(args...)
+	runtime.Goexit()
+}
+
+func (b *bench) Fatalf(format string, args ...any) {
+	b.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// BubbleLooksForGoroutines tells package recipestest that goroutines which stay keep the bubble from ending.
+func (b *bench) BubbleLooksForGoroutines() {}
+
+func line(args []any) string { return strings.TrimSuffix(fmt.Sprintln(args...), "\n") }

@@ -1,0 +1,50 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest/sim"
+)
+
+func TestSimDoubleBarrier(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		n := 2 + w.Rand.IntN(2)
+		rounds := w.Rounds("the barrier", n)
+		clients := w.Clients(n + w.Rand.IntN(2))
+		w.Watches = len(clients) // on a gate whose members have died: it stays until somebody comes
+		for _, c := range clients {
+			b := doublebarrier.New(c.Client, w.Path, n, doublebarrier.WaitForNextRound())
+			c.Go(func(ctx context.Context) error {
+				for range 1 + c.Rand.IntN(4) {
+					c.Sleep(ctx, c.Upto(w.Timeout/2))
+					if err := visit(ctx, w, c, b, rounds); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+	})
+}
+
+func visit(ctx context.Context, w *sim.World, c *sim.Client, b *doublebarrier.Barrier, rounds *sim.Rounds) error {
+	wait, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
+	defer cancel()
+	called := time.Now()
+	e, err := b.Enter(wait)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, protocol.ErrLost), errors.Is(err, protocol.ErrUncertain):
+		return nil
+	case err != nil:
+		return fmt.Errorf("enter, with a ctx that says %v: %w", wait.Err(), err)
+	}
+	v := rounds.Enter(c, called, e, e.Members())
+	v.Keep(c.Spell())
+	return v.Leave(e.Leave(ctx))
+}

@@ -1,0 +1,95 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/recipestest/sim"
+)
+
+func TestSimElection(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		led := w.Exclusive("the leadership")
+		clients := w.Clients(2 + w.Rand.IntN(3))
+		for _, c := range clients {
+			e := election.New(c.Client, w.Path)
+			c.Go(func(ctx context.Context) error { return campaign(ctx, w, c, e, led) })
+		}
+		observer := election.New(clients[0].Client, w.Path)
+		ctx, cancel := context.WithCancel(context.Background())
+		observed := make(chan error, 1)
+		var seen election.Leader
+		go func() {
+			observed <- observe(ctx, observer, &seen)
+		}()
+		w.Cleanup(cancel)
+		w.Finally("somebody leads, and is observed", func(ctx context.Context) error {
+			defer cancel()
+			t, err := election.New(clients[1].Client, w.Path).Campaign(ctx, []byte("last"))
+			if err != nil {
+				return err
+			}
+			time.Sleep(10 * w.Timeout)
+			cancel()
+			if err := <-observed; err != nil {
+				return err
+			}
+			if seen.Token != t.Token() {
+				return fmt.Errorf("the observer saw leader %d last, and it is %d", seen.Token, t.Token())
+			}
+			return t.Resign(ctx)
+		})
+	})
+}
+
+var errLeft = errors.New("that was the last term")
+
+// campaign leads for some terms.
+func campaign(ctx context.Context, w *sim.World, c *sim.Client, e *election.Election, led *sim.Exclusive) error {
+	terms := 1 + c.Rand.IntN(4)
+	called := time.Now()
+	var turn *sim.Turn
+	err := e.Run(ctx, []byte(c.Name), func(ctx context.Context, t *election.Term) error {
+		turn = led.Begin(c, called, t)
+		if err := t.Proclaim(ctx, []byte("ready")); err != nil && t.Err() == nil {
+			return err
+		}
+		turn.Keep(c.Spell())
+		if c.Rand.IntN(4) == 0 {
+			if line, err := e.Candidates(ctx); err == nil && len(line) > 1 && turn.Holds() {
+				t.ResignTo(ctx, line[len(line)-1].Node)
+			}
+		}
+		err := turn.End(t.Resign(context.WithoutCancel(ctx)))
+		called = time.Now()
+		if terms--; terms == 0 {
+			return errors.Join(err, errLeft)
+		}
+		return err
+	})
+	if errors.Is(err, errLeft) {
+		return nil
+	}
+	return err
+}
+
+// observe tells whether leaders come in order until ctx ends, and who was the last.
+func observe(ctx context.Context, e *election.Election, last *election.Leader) error {
+	newest := int64(0)
+	for l, err := range e.Observe(ctx) {
+		switch {
+		case errors.Is(err, context.Canceled):
+			return nil
+		case err != nil:
+			return err
+		case !l.Vacant() && l.Token < newest:
+			return fmt.Errorf("an observer was told of leader %d after %d", l.Token, newest)
+		}
+		*last, newest = l, max(newest, l.Token)
+	}
+	return errors.New("an observation has ended")
+}

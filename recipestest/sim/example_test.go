@@ -1,0 +1,42 @@
+package sim_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/recipestest/sim"
+)
+
+// Three workers take turns. Whatever befalls them, two never work at the same time, and none is stuck in the end.
+func ExampleRun() {
+	_ = func(t *testing.T) { // TestSimWorkers
+		sim.Run(t, func(w *sim.World) {
+			working := w.Exclusive("the job")
+			for _, c := range w.Clients(3) {
+				m := lock.New(c.Client, w.Path)
+				c.Go(func(ctx context.Context) error {
+					for range 3 {
+						called := time.Now()
+						lease, err := m.Lock(ctx)
+						if err != nil {
+							return err
+						}
+						turn := working.Begin(c, called, lease)
+						for range 10 {
+							if !turn.Holds() { // and stop, as the worker does
+								break
+							}
+							c.Sleep(ctx, c.Upto(w.Timeout/10))
+						}
+						if err := turn.End(lease.Unlock(ctx)); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+		}, sim.Without(sim.Deletion)) // nobody may delete nodes of theirs
+	}
+}

@@ -1,0 +1,74 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest/sim"
+)
+
+// locker is what a Mutex and a Simple have in common.
+type locker interface {
+	Lock(context.Context) (*lock.Lease, error)
+	TryLock(context.Context) (*lock.Lease, error)
+}
+
+func TestSimMutex(t *testing.T) {
+	sim.Run(t, contend(func(c *protocol.Client, path string) locker { return lock.New(c, path) }))
+}
+
+func TestSimSimple(t *testing.T) {
+	sim.Run(t, contend(func(c *protocol.Client, path string) locker { return lock.NewSimple(c, path) }))
+}
+
+// contend has some clients, each with one or two goroutines, take a lock again and again.
+func contend(newLock func(*protocol.Client, string) locker) func(*sim.World) {
+	return func(w *sim.World) {
+		held := w.Exclusive("the lock")
+		clients := w.Clients(2 + w.Rand.IntN(3))
+		for _, c := range clients {
+			m := newLock(c.Client, w.Path)
+			c.Go(func(ctx context.Context) error {
+				for range 1 + c.Rand.IntN(4) {
+					c.Sleep(ctx, c.Upto(w.Timeout/2))
+					if err := take(ctx, w, c, m, held); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		w.Finally("the lock is had", func(ctx context.Context) error {
+			l, err := newLock(clients[0].Client, w.Path).Lock(ctx)
+			if err != nil {
+				return err
+			}
+			return l.Unlock(ctx)
+		})
+	}
+}
+
+func take(ctx context.Context, w *sim.World, c *sim.Client, m locker, held *sim.Exclusive) error {
+	acquire := m.Lock
+	if c.Rand.IntN(5) == 0 {
+		acquire = m.TryLock
+	}
+	wait, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
+	defer cancel()
+	called := time.Now()
+	l, err := acquire(wait)
+	if errors.Is(err, lock.ErrLocked) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	turn := held.Begin(c, called, l)
+	turn.Keep(c.Spell())
+	return turn.End(l.Unlock(ctx))
+}

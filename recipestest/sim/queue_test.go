@@ -1,0 +1,131 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest/sim"
+)
+
+func TestSimQueue(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		bag := w.Bag("the queue")
+		clients := w.Clients(2 + w.Rand.IntN(3))
+		w.Watches = 2 * len(clients) // who consumes goes on to look at the queue
+		for _, c := range clients {
+			u := &queueUser{Client: c, queue: queue.New(c.Client, w.Path), bag: bag}
+			c.Go(func(ctx context.Context) error {
+				for range 2 + c.Rand.IntN(8) {
+					c.Sleep(ctx, c.Upto(w.Timeout/2))
+					bound, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
+					defer cancel()
+					steps := []func(context.Context) error{u.offer, u.offer, u.offerAll, u.take, u.poll, u.reserve}
+					if err := steps[c.Rand.IntN(len(steps))](bound); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		w.Finally("the queue is emptied", func(ctx context.Context) error { return drain(ctx, w, queue.New(clients[0].Client, w.Path), bag) })
+	})
+}
+
+type queueUser struct {
+	*sim.Client
+	queue *queue.Queue
+	bag   *sim.Bag
+	made  int
+}
+
+func (u *queueUser) item() string {
+	u.made++
+	return fmt.Sprintf("%s's %d", u.Name, u.made)
+}
+
+// harmless leaves out what may happen to any call.
+func harmless(err error) error {
+	for _, ok := range []error{queue.ErrEmpty, context.DeadlineExceeded, protocol.ErrUncertain, protocol.ErrLost} {
+		if errors.Is(err, ok) {
+			return nil
+		}
+	}
+	return err
+}
+
+func (u *queueUser) offer(ctx context.Context) error {
+	item := u.item()
+	_, err := u.queue.Offer(ctx, []byte(item))
+	u.bag.Put(err, item)
+	u.Note("offers %s: %v", item, err)
+	return harmless(err)
+}
+
+func (u *queueUser) offerAll(ctx context.Context) error {
+	items := []string{u.item(), u.item()}
+	_, err := u.queue.OfferAll(ctx, [][]byte{[]byte(items[0]), []byte(items[1])})
+	u.bag.Put(err, items...)
+	u.Note("offers %s: %v", items, err)
+	return harmless(err)
+}
+
+func (u *queueUser) take(ctx context.Context) error { return u.out(u.queue.Take(ctx)) }
+func (u *queueUser) poll(ctx context.Context) error { return u.out(u.queue.Poll(ctx)) }
+
+func (u *queueUser) out(data []byte, err error) error {
+	var unsure *queue.UncertainError
+	switch {
+	case err == nil:
+		u.bag.Out(nil, string(data))
+	case errors.As(err, &unsure):
+		for _, data := range unsure.Data {
+			u.bag.Out(err, string(data))
+		}
+	}
+	u.Note("takes %s: %v", data, err)
+	return harmless(err)
+}
+
+func (u *queueUser) reserve(ctx context.Context) error {
+	it, err := u.queue.Reserve(ctx)
+	if err != nil {
+		return harmless(err)
+	}
+	item := string(it.Data())
+	u.bag.Seen(item)
+	u.Sleep(ctx, u.Spell())
+	if u.Rand.IntN(3) == 0 {
+		return harmless(it.Nack(context.WithoutCancel(ctx)))
+	}
+	err = it.Ack(context.WithoutCancel(ctx))
+	u.bag.Out(err, item)
+	u.Note("acknowledges %s: %v", item, err)
+	return harmless(err)
+}
+
+// drain takes what is left, when nobody else does any more.
+func drain(ctx context.Context, w *sim.World, q *queue.Queue, bag *sim.Bag) error {
+	for {
+		data, err := q.Poll(ctx)
+		switch {
+		case err == nil:
+			bag.Out(nil, string(data))
+			continue
+		case !errors.Is(err, queue.ErrEmpty):
+			return err
+		}
+		if n, err := q.Len(ctx); err != nil || n == 0 {
+			return err
+		}
+		select { // somebody's reservation is being given back
+		case <-time.After(w.Timeout / 8):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package sim
+
+import (
+	"sync"
+	"time"
+)
+
+// A record has what a timeline shows. Its zero value is ready for use.
+type record struct {
+	mu     sync.Mutex // protects what follows
+	faults []Fault
+	spans  []span
+	notes  []note
+}
+
+type span struct {
+	lane, text string
+	from, to   time.Duration
+	lost       bool
+}
+
+type note struct {
+	lane, text string
+	at         time.Duration
+}
+
+func (r *record) fault(f Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = append(r.faults, f)
+}
+
+func (r *record) span(lane, text string, from, to time.Duration, lost bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spans = append(r.spans, span{lane, text, from, to, lost})
+}
+
+func (r *record) note(at time.Duration, lane, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, note{lane, text, at})
+}

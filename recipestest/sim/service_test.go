@@ -1,0 +1,112 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/recipestest/sim"
+)
+
+// A store is what the replicas of a service write to. It is elsewhere, and has its own network, which is sound.
+type store struct {
+	fenced bool
+	mu     sync.Mutex // protects what follows
+	token  int64      // of the last write
+	orders []int64    // the tokens of all writes
+}
+
+var errFenced = errors.New("somebody leads since")
+
+func (s *store) write(token int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fenced && token < s.token {
+		return errFenced
+	}
+	s.token = token
+	s.orders = append(s.orders, token)
+	return nil
+}
+
+// check tells whether a leader has written after its successor.
+func (s *store) check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, token := range s.orders {
+		if i > 0 && token < s.orders[i-1] {
+			return fmt.Errorf("leader %d has written after leader %d", token, s.orders[i-1])
+		}
+	}
+	return nil
+}
+
+// A replica counts up while it leads. What it has to do takes its time.
+type replica struct {
+	client   *sim.Client
+	store    *store
+	outlives bool // the bug: it does not stop when its term is over
+}
+
+func (r *replica) lead(ctx context.Context, t *election.Term) error {
+	for range 10 {
+		if !r.outlives && ctx.Err() != nil {
+			return nil
+		}
+		r.client.Sleep(context.WithoutCancel(ctx), r.client.Upto(200*time.Millisecond)) // working
+		if !r.outlives && t.Err() != nil {
+			return nil
+		}
+		r.client.Awake() // it may stand still before what comes now
+		err := r.store.write(t.Token())
+		r.client.Note("writes with token %d: %v", t.Token(), err)
+		if err != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// service simulates three replicas, each until it has led twice.
+func service(fenced, outlives bool) func(*sim.World) {
+	return func(w *sim.World) {
+		s := &store{fenced: fenced}
+		w.Check(s.check)
+		for _, c := range w.Clients(3) {
+			r := &replica{client: c, store: s, outlives: outlives}
+			e := election.New(c.Client, w.Path)
+			c.Go(func(ctx context.Context) error {
+				terms := 0
+				err := e.Run(ctx, []byte(c.Name), func(ctx context.Context, t *election.Term) error {
+					err := r.lead(ctx, t)
+					if terms++; terms == 2 {
+						return errors.Join(err, errLeft)
+					}
+					return err
+				})
+				if errors.Is(err, errLeft) {
+					return nil
+				}
+				return err
+			})
+		}
+	}
+}
+
+func TestSimServiceThatFencesItsWrites(t *testing.T) {
+	sim.Run(t, service(true, false))
+}
+
+func TestSimFindsALeaderThatWorksOn(t *testing.T) {
+	f := sim.Find(t, service(false, true), sim.Seeds(1000))
+	require.NotNil(t, f)
+	require.ErrorContains(t, f.Err, "has written after leader")
+	require.FileExists(t, f.Timeline)
+	t.Log(f)
+}

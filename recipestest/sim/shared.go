@@ -1,0 +1,46 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// Shared is the history of something that one has alone, or several have together: a lock for readers and writers.
+type Shared struct{ turns }
+
+// Shared begins a history, which is checked in the end.
+func (w *World) Shared(what string) *Shared {
+	s := &Shared{turns{world: w, what: what}}
+	w.Check(s.check)
+	return s
+}
+
+// Begin is [Exclusive.Begin] for one who has it alone, or together with others.
+func (s *Shared) Begin(c *Client, called time.Time, g Grant, alone bool) *Turn {
+	return s.begin(c, called, g, alone)
+}
+
+// check tells whether who was to be alone was, and those who exclude each other came in the order of their tokens. Who
+// goes on together with others after having been alone keeps its token.
+func (s *Shared) check() error {
+	all, err := s.settled()
+	if err != nil {
+		return err
+	}
+	for i, a := range all {
+		for _, b := range all[:i] {
+			if b.begun.Before(a.begun) {
+				a, b = b, a
+			}
+			switch {
+			case !a.exclusive && !b.exclusive, !a.certain(), !b.certain():
+			case b.begun.Before(a.held):
+				return fmt.Errorf("%s is not held alone: %s; %s", s.what, a, b)
+			case a.token == b.token && a.exclusive != b.exclusive:
+			case a.token >= b.token:
+				return fmt.Errorf("%s is not granted in order: %s; %s", s.what, a, b)
+			}
+		}
+	}
+	return nil
+}
