@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+const sessionTimeout = 30 * time.Second // long, so that what keeps sessions alive does not disturb
+
+// payload is what nodes and queue entries carry.
+var payload = []byte(strings.Repeat("0123456789", 10))
+
+var acl = zk.WorldACL(zk.PermAll)
+
+// An env is what contestants find: a server, connections to it, paths of their own and the other libraries.
+type env struct {
+	*server
+	budget time.Duration // for each contestant
+	short  bool
+	admin  *zk.Conn // for what is not measured
+	root   string
+	paths  atomic.Int64
+	peers  []*peer
+	absent []string // why there are no more peers
+
+	closers []func() // of the work that is being measured
+}
+
+// shortBudget is what makes the program small as well as quick.
+const shortBudget = 100 * time.Millisecond
+
+func newEnv(ctx context.Context, o options) (_ *env, err error) {
+	if o.time <= 0 {
+		return nil, fmt.Errorf("time %v", o.time)
+	}
+	e := &env{budget: o.time, short: o.time <= shortBudget}
+	if e.server, err = findServer(ctx, o); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			e.close()
+		}
+	}()
+	if e.admin, err = connect(ctx, e.address, new(traffic)); err != nil {
+		return nil, err
+	}
+	e.root = fmt.Sprintf("/zkrecipes-bench-%d-%d", os.Getpid(), time.Now().UnixNano())
+	if _, err := e.admin.Create(e.root, nil, 0, acl); err != nil {
+		return nil, err
+	}
+	if err := e.warmUp(ctx); err != nil {
+		return nil, err
+	}
+	if o.alone {
+		e.absent = append(e.absent, "libraries of other languages")
+		return e, nil
+	}
+	for _, start := range []func(context.Context, *env) (*peer, error){startCurator, startKazoo} {
+		p, err := start(ctx, e)
+		if errors.Is(err, errAbsent) {
+			e.absent = append(e.absent, err.Error())
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		e.peers = append(e.peers, p)
+	}
+	return e, nil
+}
+
+// warmUp gives a server that was just started the time to compile what it is about to do often.
+func (e *env) warmUp(ctx context.Context) error {
+	until := time.Now().Add(2 * e.budget)
+	_, err := inParallel(16, func(int) (n int, err error) {
+		for err == nil && ctx.Err() == nil && time.Now().Before(until) {
+			var node string
+			if node, err = e.admin.Create(e.root+"/n-", payload, zk.FlagEphemeralSequential, acl); err == nil {
+				err = e.admin.Delete(node, -1)
+			}
+		}
+		return n, err
+	})
+	return err
+}
+
+func (e *env) heading() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Measured on %s.\n", e.where)
+	if e.short {
+		b.WriteString("Short mode: few rounds and few waiters. The figures mean little.\n")
+	}
+	for _, why := range e.absent {
+		fmt.Fprintf(&b, "Left out: %s.\n", why)
+	}
+	b.WriteString(`
+time is per operation, median of the rounds; quiet is the time that one round in ten undercuts, which other load on the
+machine spares. Ratios compare times within a round, and are medians: ± is half the distance between quartiles.
+requests, and kB of both directions, are counted at the connection (at the server, and no bytes, for other languages).
+CPU time, in µs, is that of the whole client process, garbage collection included, and that of the server's.
+`)
+	return b.String()
+}
+
+func (e *env) close() {
+	e.closeWork()
+	for _, p := range e.peers {
+		p.close()
+	}
+	if e.admin != nil {
+		if err := e.removeAll(e.root); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: not cleaned up:", err)
+		}
+		e.admin.Close()
+	}
+	e.server.stop()
+}
+
+// closeWork ends the connections of the work that was measured.
+func (e *env) closeWork() {
+	for _, c := range slices.Backward(e.closers) {
+		c()
+	}
+	e.closers = nil
+}
+
+// newPath is a path of its own, which is there.
+func (e *env) newPath() (string, error) {
+	return e.admin.Create(fmt.Sprintf("%s/%d", e.root, e.paths.Add(1)), nil, 0, acl)
+}
+
+// raw opens a connection that lasts as long as the present work.
+func (e *env) raw(ctx context.Context, t *traffic) (*zk.Conn, error) {
+	c, err := connect(ctx, e.address, t)
+	if err == nil {
+		e.closers = append(e.closers, c.Close)
+	}
+	return c, err
+}
+
+func (e *env) raws(ctx context.Context, t *traffic, n int) ([]*zk.Conn, error) {
+	return several(n, func() (*zk.Conn, error) { return e.raw(ctx, t) })
+}
+
+// client opens a client that lasts as long as the present work.
+func (e *env) client(ctx context.Context, t *traffic) (*protocol.Client, error) {
+	var c *protocol.Client
+	var err error
+	pprof.Do(ctx, pprof.Labels("contestant", ours), func(ctx context.Context) {
+		c, err = protocol.Connect(ctx, e.address, protocol.WithDialer(t.dial), protocol.WithSessionTimeout(sessionTimeout))
+	})
+	if err == nil {
+		e.closers = append(e.closers, func() { c.Close() })
+	}
+	return c, err
+}
+
+func (e *env) clients(ctx context.Context, t *traffic, n int) ([]*protocol.Client, error) {
+	return several(n, func() (*protocol.Client, error) { return e.client(ctx, t) })
+}
+
+func several[T any](n int, one func() (T, error)) ([]T, error) {
+	all := make([]T, 0, n)
+	for range n {
+		v, err := one()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+func connect(ctx context.Context, servers string, t *traffic) (*zk.Conn, error) {
+	c, events, err := zk.Connect(strings.Split(servers, ","), sessionTimeout, zk.WithDialer(t.dial), zk.WithLogInfo(false))
+	if err != nil {
+		return nil, err
+	}
+	patience := time.After(30 * time.Second)
+	for {
+		select {
+		case ev := <-events:
+			if ev.State == zk.StateHasSession {
+				return c, nil
+			}
+		case <-ctx.Done():
+			c.Close()
+			return nil, ctx.Err()
+		case <-patience:
+			c.Close()
+			return nil, fmt.Errorf("no session at %s", servers)
+		}
+	}
+}
+
+// removeAll deletes a node and what is below it, many nodes to a transaction.
+func (e *env) removeAll(dir string) error {
+	children, _, err := e.admin.Children(dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(children, 500) {
+		var ops []any
+		for _, child := range some {
+			ops = append(ops, &zk.DeleteRequest{Path: path.Join(dir, child), Version: -1})
+		}
+		if _, err := e.admin.Multi(ops...); err == nil {
+			continue
+		}
+		for _, child := range some { // one of them has children
+			if err := e.removeAll(path.Join(dir, child)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.admin.Delete(dir, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/lock"
+)
+
+var lockChapter = chapter{"lock", "A lock that nobody else wants", func(*env) []work {
+	return []work{{
+		name: "lock/uncontended", title: "lock and unlock, one session", unit: "cycle; the floor is a create and a delete",
+		goals: []goal{atMostFloor(1.1)},
+		slice: 10 * time.Millisecond,
+		enter: uncontended,
+	}}
+}}
+
+func uncontended(ctx context.Context, e *env) (all []*contestant, err error) {
+	for _, one := range []func(context.Context, *env, string, *traffic) (*contestant, error){createAndDelete, transactAndDelete, ourLock, zkLock} {
+		path, err := e.newPath()
+		if err != nil {
+			return nil, err
+		}
+		c, err := one(ctx, e, path, new(traffic))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	path, err := e.newPath()
+	if err != nil {
+		return nil, err
+	}
+	return append(all, e.peersFor("lock", func(name string) []any { return []any{path + "/" + name} })...), nil
+}
+
+func createAndDelete(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
+	conn, err := e.raw(ctx, t)
+	return &contestant{name: floor, traffic: t, run: oneByOne(func(context.Context) error {
+		node, err := conn.Create(path+"/n-", payload, zk.FlagEphemeralSequential, acl)
+		if err != nil {
+			return err
+		}
+		return conn.Delete(node, -1)
+	})}, err
+}
+
+// transactAndDelete tells what of our time is the server's, for a transaction in place of a create.
+func transactAndDelete(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
+	conn, err := e.raw(ctx, t)
+	return &contestant{name: bare, traffic: t, run: oneByOne(func(context.Context) error {
+		answers, err := conn.Multi(
+			&zk.CreateRequest{Path: path + "/n-", Data: payload, Acl: acl, Flags: zk.FlagEphemeralSequential},
+			&zk.SetDataRequest{Path: path, Version: -1})
+		if err != nil {
+			return err
+		}
+		return conn.Delete(answers[0].String, -1)
+	})}, err
+}
+
+func ourLock(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
+	client, err := e.client(ctx, t)
+	mutex := lock.New(client, path, lock.WithData(payload))
+	return &contestant{name: ours, traffic: t, run: oneByOne(func(ctx context.Context) error {
+		l, err := mutex.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		return l.Unlock(ctx)
+	})}, err
+}
+
+func zkLock(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
+	conn, err := e.raw(ctx, t)
+	l := zk.NewLock(conn, path, acl)
+	return &contestant{name: "zk.Lock", traffic: t, run: oneByOne(func(context.Context) error {
+		if err := l.LockWithData(payload); err != nil {
+			return err
+		}
+		return l.Unlock()
+	})}, err
+}
+
+// oneByOne repeats an operation until the round is over.
+func oneByOne(op func(context.Context) error) func(context.Context, *meter) error {
+	return func(ctx context.Context, m *meter) error {
+		m.start()
+		n := 0
+		for ; n == 0 || m.within(); n++ {
+			if err := op(ctx); err != nil {
+				return err
+			}
+		}
+		m.stop(n)
+		return nil
+	}
+}
+
+// together has several workers repeat an operation until the round is over.
+func together(workers int, op func(ctx context.Context, worker, n int) error) func(context.Context, *meter) error {
+	return func(ctx context.Context, m *meter) error {
+		m.start()
+		n, err := inParallel(workers, func(worker int) (n int, err error) {
+			for ; err == nil && (n == 0 || m.within()); n++ {
+				err = op(ctx, worker, n)
+			}
+			return n, err
+		})
+		m.stop(n)
+		return err
+	}
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"time"
+)
+
+// A chapter is a table.
+type chapter struct {
+	name, title string
+	works       func(*env) []work
+}
+
+// A work is something that several contestants do; of which the first may be the floor, the least that it can cost.
+type work struct {
+	name   string // chapter/what, for -run
+	title  string
+	unit   string // what an operation is
+	goals  []goal
+	rounds int           // at most; 0 for as many as there is time for
+	slice  time.Duration // how long a contestant has in a round; 0 for usualSlice
+	enter  func(context.Context, *env) ([]*contestant, error)
+}
+
+// usualSlice is short, so that everybody meets the same load of the machine.
+const usualSlice = 50 * time.Millisecond
+
+// The names of contestants that are more than names.
+const (
+	floor = "floor"
+	ours  = "zkrecipes"
+	bare  = floor + ", our requests" // what we send, without us
+)
+
+// A contestant does a work in its own way.
+type contestant struct {
+	name    string
+	run     func(context.Context, *meter) error
+	traffic *traffic // nil for peers: the server counts their packets
+	peer    *peer    // if it is one
+}
+
+// A meter measures what a contestant does between start and stop, which it may call several times in a round.
+type meter struct {
+	env   *env
+	of    *contestant
+	slice time.Duration // how long the round is to take
+	total figures
+
+	before  figures
+	started time.Time
+	spent   time.Duration // in this round
+	began   time.Time
+}
+
+// figures are what something has cost.
+type figures struct {
+	ops                      int
+	elapsed                  time.Duration
+	requests, bytes, mallocs int64
+	kinds                    [len(kinds)]int64
+	client, server           time.Duration // CPU
+}
+
+func (m *meter) now() (f figures) {
+	if t := m.of.traffic; t != nil {
+		f.requests, f.bytes = t.requests.Load(), t.bytes.Load()
+		f.kinds = t.byKind()
+		var mem runtime.MemStats
+		runtime.ReadMemStats(&mem)
+		f.mallocs = int64(mem.Mallocs)
+		f.client = cpuTime(os.Getpid())
+	} else {
+		f.requests = m.env.received()
+		f.client = cpuTime(m.of.peer.cmd.Process.Pid)
+	}
+	f.server = cpuTime(m.env.pid)
+	return f
+}
+
+func (m *meter) start() {
+	m.before = m.now()
+	m.started = time.Now()
+}
+
+// within tells whether there is time left since start.
+func (m *meter) within() bool { return time.Since(m.started) < m.slice }
+
+// more tells whether the round is not over yet, all its parts taken together. What comes between them may take longer
+// than they do.
+func (m *meter) more() bool { return m.spent < m.slice && time.Since(m.began) < 3*m.slice }
+
+func (m *meter) stop(ops int) { m.stopAt(ops, time.Since(m.started)) }
+
+// stopAt is stop for those who have measured the time themselves.
+func (m *meter) stopAt(ops int, elapsed time.Duration) {
+	after := m.now()
+	m.spent += max(elapsed, time.Millisecond)
+	m.total.ops += ops
+	m.total.elapsed += elapsed
+	m.total.requests += after.requests - m.before.requests
+	m.total.bytes += after.bytes - m.before.bytes
+	m.total.mallocs += after.mallocs - m.before.mallocs
+	for i := range after.kinds {
+		m.total.kinds[i] += after.kinds[i] - m.before.kinds[i]
+	}
+	m.total.client += after.client - m.before.client
+	m.total.server += after.server - m.before.server
+}
+
+// A row is what became of a contestant.
+type row struct {
+	*contestant
+	perOp  []float64 // seconds, by round
+	total  figures
+	failed error // after these rounds
+}
+
+// measure lets the contestants work in turn, round after round, so that whatever else goes on meets all of them. The
+// first round only warms up, and is longer.
+func measure(ctx context.Context, e *env, w work) ([]*row, error) {
+	defer e.closeWork()
+	contestants, err := w.enter(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	rounds := max(int(e.budget/cmp.Or(w.slice, usualSlice)), 3)
+	if w.rounds > 0 {
+		rounds = min(rounds, w.rounds)
+	}
+	slice := e.budget / time.Duration(rounds)
+	rows := make([]*row, len(contestants))
+	for i, c := range contestants {
+		rows[i] = &row{contestant: c}
+	}
+	for round := range rounds + 1 {
+		if round%8 == 0 {
+			runtime.GC()
+		}
+		for i := range rows {
+			r := rows[(i+round)%len(rows)]
+			if r.failed != nil {
+				continue
+			}
+			m := &meter{env: e, of: r.contestant, slice: slice, began: time.Now()}
+			if round == 0 {
+				m.slice = max(slice, e.budget/8)
+			}
+			var err error
+			pprof.Do(ctx, pprof.Labels("work", w.name, "contestant", r.name), func(ctx context.Context) {
+				err = r.run(ctx, m)
+			})
+			if err != nil && r.peer != nil && ctx.Err() == nil {
+				fmt.Fprintf(os.Stderr, "bench: %s goes on without %s: %v\n", w.name, r.name, err)
+				e.dismiss(r.peer)
+				r.failed = err
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", r.name, err)
+			}
+			if round > 0 {
+				r.perOp = append(r.perOp, m.total.elapsed.Seconds()/float64(max(m.total.ops, 1)))
+				r.total.add(m.total)
+			}
+		}
+	}
+	return slices.DeleteFunc(rows, func(r *row) bool { return len(r.perOp) == 0 }), nil
+}
+
+func (f *figures) add(g figures) {
+	f.ops += g.ops
+	f.elapsed += g.elapsed
+	f.requests += g.requests
+	f.bytes += g.bytes
+	f.mallocs += g.mallocs
+	for i := range g.kinds {
+		f.kinds[i] += g.kinds[i]
+	}
+	f.client += g.client
+	f.server += g.server
+}
+
+func (r *row) median() float64 { return quantile(r.perOp, 0.5) }
+
+// quiet is the time of rounds that little else disturbed: one in ten was faster.
+func (r *row) quiet() float64 { return quantile(r.perOp, 0.1) }
+
+// A ratio compares two contestants round by round.
+type ratio struct{ median, spread float64 }
+
+// against is r's time as a multiple of s's.
+func (r *row) against(s *row) ratio {
+	each := make([]float64, min(len(r.perOp), len(s.perOp))) // fewer if one of them has failed
+	for i := range each {
+		each[i] = r.perOp[i] / s.perOp[i]
+	}
+	return ratio{quantile(each, 0.5), (quantile(each, 0.75) - quantile(each, 0.25)) / 2}
+}
+
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	at := q * float64(len(sorted)-1)
+	low := int(at)
+	high := min(low+1, len(sorted)-1)
+	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
+}

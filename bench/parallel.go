@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// inParallel runs workers and sums up what they have done.
+func inParallel(workers int, do func(worker int) (n int, err error)) (sum int, err error) {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for worker := range workers {
+		all.Go(func() {
+			n, failed := do(worker)
+			mu.Lock()
+			defer mu.Unlock()
+			sum += n
+			err = errors.Join(err, failed)
+		})
+	}
+	all.Wait()
+	return sum, err
+}
+
+// waitFor waits until a group is done, or ctx ends.
+func waitFor(ctx context.Context, g *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() {
+		g.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
+}

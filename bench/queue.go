@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+)
+
+const (
+	pipelined = 64  // requests under way at once
+	batch     = 100 // of PollN
+	single    = ours + ", one of them"
+)
+
+var queueChapter = chapter{"queue", "A queue, entries of 100 bytes", func(*env) []work {
+	return []work{{
+		name: "queue/offer", title: "Offer, one at a time", unit: "entry; the floor is a create",
+		goals: []goal{atMostFloor(1.05)},
+		enter: func(ctx context.Context, e *env) ([]*contestant, error) { return offers(ctx, e, 1) },
+	}, {
+		name: "queue/offer-many", title: fmt.Sprintf("Offer, %d goroutines in one session", pipelined), unit: "entry; the floor is a create, as many at once",
+		goals: []goal{ofFloorRate(0.85)},
+		enter: func(ctx context.Context, e *env) ([]*contestant, error) { return offers(ctx, e, pipelined) },
+	}, {
+		name: "queue/take", title: "Take, one by one", unit: "entry; the floor is a delete of a known node",
+		goals: []goal{atMostFloor(1.15)},
+		enter: func(ctx context.Context, e *env) ([]*contestant, error) {
+			return takes(ctx, e, 1, 1, takeOne, "take")
+		},
+	}, {
+		name: "queue/take-many", title: fmt.Sprintf("PollN of %d", batch), unit: fmt.Sprintf("entry; the floor is a delete of a known node, %d at once", pipelined),
+		goals: []goal{ofFloorRate(0.6)},
+		enter: func(ctx context.Context, e *env) ([]*contestant, error) {
+			return takes(ctx, e, pipelined, 1, pollMany, "")
+		},
+	}, {
+		name: "queue/take-4", title: "Take, four sessions", unit: "entry",
+		goals: []goal{timesThe(single, 1), timesBestPeer(3)},
+		enter: fourConsumers,
+	}}
+}}
+
+// offers appends to a queue that is new in each round.
+func offers(ctx context.Context, e *env, workers int) ([]*contestant, error) {
+	t := new(traffic)
+	conn, err := e.raw(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	all := []*contestant{{name: floor, traffic: t, run: func(ctx context.Context, m *meter) error {
+		return e.onNewPath(func(dir string) error {
+			return together(workers, func(context.Context, int, int) error {
+				_, err := conn.Create(dir+"/qn-", payload, zk.FlagSequence, acl)
+				return err
+			})(ctx, m)
+		})
+	}}}
+
+	t = new(traffic)
+	client, err := e.client(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, &contestant{name: ours, traffic: t, run: func(ctx context.Context, m *meter) error {
+		return e.onNewPath(func(dir string) error {
+			q := queue.New(client, dir+"/q")
+			if _, err := q.Offer(ctx, payload); err != nil { // which creates what is missing
+				return err
+			}
+			return together(workers, func(ctx context.Context, _, _ int) error {
+				_, err := q.Offer(ctx, payload)
+				return err
+			})(ctx, m)
+		})
+	}})
+	return append(all, e.peersWith("offer", func(p *peer) func(context.Context, *meter) error {
+		return func(ctx context.Context, m *meter) error {
+			return e.onNewPath(func(dir string) error {
+				return p.measured(ctx, m, "offer", dir+"/q", workers, m.slice.Milliseconds())
+			})
+		}
+	})...), nil
+}
+
+// takes empties queues that were filled before: the floor with that many deletes at once, and we in that many sessions.
+func takes(ctx context.Context, e *env, deletes, sessions int, take consume, peers string) ([]*contestant, error) {
+	t := new(traffic)
+	conn, err := e.raw(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	all := []*contestant{{name: floor, traffic: t, run: func(ctx context.Context, m *meter) error {
+		return e.onNewPath(func(dir string) error {
+			nodes, err := e.fill(m, dir, "qn-")
+			if err != nil {
+				return err
+			}
+			todo := make(chan string, len(nodes))
+			for _, node := range nodes {
+				todo <- node
+			}
+			close(todo)
+			m.start()
+			n, err := inParallel(deletes, func(int) (n int, err error) {
+				for node := range todo {
+					if err := conn.Delete(node, -1); err != nil {
+						return n, err
+					}
+					if n++; !m.within() {
+						break
+					}
+				}
+				return n, nil
+			})
+			m.stop(n)
+			return err
+		})
+	}}}
+	mine, err := consumers(ctx, e, ours, sessions, take)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, mine)
+	if peers == "" {
+		return all, nil
+	}
+	return append(all, e.peerConsumers(sessions)...), nil
+}
+
+func fourConsumers(ctx context.Context, e *env) (all []*contestant, err error) {
+	one, err := consumers(ctx, e, single, 1, takeOne)
+	if err != nil {
+		return nil, err
+	}
+	four, err := consumers(ctx, e, ours, 4, takeOne)
+	if err != nil {
+		return nil, err
+	}
+	return append([]*contestant{four, one}, e.peerConsumers(4)...), nil
+}
+
+// consume takes something from a queue and returns how much.
+type consume func(context.Context, *queue.Queue) (int, error)
+
+func takeOne(ctx context.Context, q *queue.Queue) (int, error) {
+	_, err := q.Poll(ctx)
+	return 1, err
+}
+
+func pollMany(ctx context.Context, q *queue.Queue) (int, error) {
+	entries, err := q.PollN(ctx, batch)
+	return len(entries), err
+}
+
+func consumers(ctx context.Context, e *env, name string, sessions int, take consume) (*contestant, error) {
+	t := new(traffic)
+	clients, err := e.clients(ctx, t, sessions)
+	if err != nil {
+		return nil, err
+	}
+	return &contestant{name: name, traffic: t, run: func(ctx context.Context, m *meter) error {
+		return e.onNewPath(func(dir string) error {
+			if _, err := e.fill(m, dir+"/q", "qn-"); err != nil {
+				return err
+			}
+			m.start()
+			n, err := inParallel(sessions, func(i int) (int, error) { return consumeAll(ctx, m, clients[i], dir+"/q", take) })
+			m.stop(n)
+			return err
+		})
+	}}, nil
+}
+
+func consumeAll(ctx context.Context, m *meter, c *protocol.Client, path string, take consume) (n int, err error) {
+	q := queue.New(c, path)
+	for n == 0 || m.within() {
+		some, err := take(ctx, q)
+		if errors.Is(err, queue.ErrEmpty) {
+			break
+		}
+		if err != nil {
+			return n, err
+		}
+		n += some
+	}
+	return n, nil
+}
+
+func (e *env) peerConsumers(sessions int) []*contestant {
+	return e.peersWith("take", func(p *peer) func(context.Context, *meter) error {
+		prefix := "qn-"
+		if p.name == "kazoo" {
+			prefix = "entry-100-" // with the priority that is its default
+		}
+		return func(ctx context.Context, m *meter) error {
+			return e.onNewPath(func(dir string) error {
+				if _, err := e.fill(m, dir+"/q", prefix); err != nil {
+					return err
+				}
+				return p.measured(ctx, m, "take", dir+"/q", sessions, m.slice.Milliseconds())
+			})
+		}
+	})
+}
+
+// onNewPath does something at a path of its own, and removes what is left there.
+func (e *env) onNewPath(do func(dir string) error) error {
+	dir, err := e.newPath()
+	if err != nil {
+		return err
+	}
+	if err := do(dir); err != nil {
+		return err
+	}
+	return e.removeAll(dir)
+}
+
+// fill creates as many entries as one can expect to be taken in a round.
+func (e *env) fill(m *meter, dir, prefix string) (nodes []string, err error) {
+	if _, err := e.admin.Create(dir, nil, 0, acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		return nil, err
+	}
+	n := min(max(int(m.slice.Seconds()*20000), 200), 4000)
+	create := &zk.CreateRequest{Path: dir + "/" + prefix, Data: payload, Acl: acl, Flags: zk.FlagSequence}
+	for ops := range slices.Chunk(slices.Repeat([]any{create}, n), 100) {
+		answers, err := e.admin.Multi(ops...)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range answers {
+			nodes = append(nodes, a.String)
+		}
+	}
+	return nodes, nil
+}
