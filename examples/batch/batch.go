@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+// patience is for what takes a few session timeouts at most, unless something is wrong.
+const patience = 30 * time.Second
+
+var errTooSlow = errors.New("this takes too long: is ZooKeeper there?")
+
+// A batch is the parent of the workers.
+type batch struct {
+	servers string
+	path    string
+	out     io.Writer
+	began   time.Time
+
+	client  *protocol.Client
+	phase   *doublebarrier.Barrier
+	tasks   *queue.Queue
+	workers []*worker
+	reports chan report
+}
+
+// A worker is a process as its parent sees it.
+type worker struct {
+	name   string
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	killed bool
+	wait   sync.WaitGroup // for what it reports
+}
+
+// A report is a line that a worker prints.
+type report struct {
+	by      *worker
+	what    string // "ready", "begins" or "ends"
+	task    string
+	attempt int
+}
+
+// run does the whole batch. It leaves nothing behind, neither processes nor nodes, also when ctx ends.
+func run(ctx context.Context, out io.Writer, servers string) (err error) {
+	b := &batch{
+		servers: servers, out: out, began: time.Now(),
+		path:    "/batch-" + strings.ToLower(rand.Text()[:6]),
+		reports: make(chan report, 1000),
+	}
+	where := "on the ensemble " + servers
+	if servers == "" {
+		server, err := embedded.Start(embedded.Config{TickTime: sessionTimeout / 4})
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		b.servers = server.ConnectString()
+		where = "on a ZooKeeper inside this program, at " + b.servers
+	}
+	fmt.Fprintf(out, "%d phases of %d tasks, for %d workers, %s.\n", phases, tasks, workers, where)
+
+	ctx, cancel := context.WithTimeoutCause(ctx, phases*patience, errTooSlow)
+	defer cancel()
+	if b.client, err = protocol.Connect(ctx, b.servers, protocol.WithSessionTimeout(sessionTimeout)); err != nil {
+		return err
+	}
+	b.phase, b.tasks = plan(b.client, b.path)
+	defer func() { err = errors.Join(err, b.end(err == nil), b.client.Close()) }()
+	for i := range workers {
+		if err := b.start(fmt.Sprintf("worker %d", i+1)); err != nil {
+			return err
+		}
+	}
+	for n := 1; n <= phases; n++ {
+		if err := b.runPhase(ctx, n); err != nil {
+			return fmt.Errorf("phase %d: %w", n, err)
+		}
+	}
+	fmt.Fprintln(out, "\nEvery task was done, and every phase was begun and ended together. Fin.")
+	return nil
+}
+
+// runPhase fills the queue, lets the workers in, and waits until all of them have ended. In the second phase it kills one.
+func (b *batch) runPhase(ctx context.Context, n int) error {
+	var items [][]byte
+	for i := range tasks {
+		items = append(items, fmt.Appendf(nil, "task-%d.%d", n, i+1))
+	}
+	if _, err := b.tasks.OfferAll(ctx, items); err != nil {
+		return err
+	}
+	entry, err := b.phase.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(b.out)
+	b.tell(fmt.Sprintf("phase %d", n), "begins", fmt.Sprintf("with %d members", len(entry.Members())))
+	left := make(chan error, 1)
+	go func() { left <- entry.Leave(ctx) }()
+	done := make(map[string]string) // who has done what
+	for over := false; !over || len(b.reports) > 0; {
+		select {
+		case r := <-b.reports:
+			switch {
+			case r.what == "ends":
+				done[r.task] = r.by.name
+				b.progress(n, len(done), r)
+			case r.what == "begins" && n == 2 && len(done) >= tasks/2 && !b.killed():
+				if err := b.replace(r); err != nil {
+					return err
+				}
+			}
+		case err := <-left:
+			if err != nil {
+				return err
+			}
+			over = true
+		}
+	}
+	if rest, err := b.tasks.Len(ctx); err != nil || rest > 0 {
+		return errors.Join(err, fmt.Errorf("%d tasks were left", rest))
+	}
+	b.tell(fmt.Sprintf("phase %d", n), "ends", fmt.Sprintf("%d tasks were done", tasks))
+	return nil
+}
+
+// progress tells of every sixth task, and of those that were begun more than once.
+func (b *batch) progress(n, done int, r report) {
+	if r.attempt > 1 {
+		b.tell(r.by.name, "has done", fmt.Sprintf("%s, at attempt %d: its session expired, and the task came back", r.task, r.attempt))
+	}
+	if done%6 == 0 {
+		b.tell(fmt.Sprintf("phase %d", n), "goes on", fmt.Sprintf("%2d of %d", done, tasks))
+	}
+}
+
+func (b *batch) killed() bool {
+	for _, w := range b.workers {
+		if w.killed {
+			return true
+		}
+	}
+	return false
+}
+
+// replace kills a worker that has just begun a task, and starts another one, for which there is no place before the next
+// phase.
+func (b *batch) replace(r report) error {
+	r.by.killed = true
+	if err := r.by.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	b.tell(r.by.name, "is killed", "while it is at "+r.task)
+	return b.start(fmt.Sprintf("worker %d", len(b.workers)+1))
+}
+
+// start starts a copy of this program as a worker.
+func (b *batch) start(name string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	w := &worker{name: name, cmd: exec.Command(self, "-worker", name, "-servers", b.servers, "-path", b.path)}
+	w.cmd.Stderr = os.Stderr
+	lines, err := w.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if w.stdin, err = w.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	if err := w.cmd.Start(); err != nil {
+		return err
+	}
+	b.workers = append(b.workers, w)
+	b.tell(name, "starts", "")
+	w.wait.Go(func() {
+		for lines := bufio.NewScanner(lines); lines.Scan(); {
+			r := report{by: w}
+			fmt.Sscanf(lines.Text(), "%s %s attempt %d", &r.what, &r.task, &r.attempt)
+			b.reports <- r
+		}
+	})
+	return nil
+}
+
+// end has all workers end, and removes what is left in ZooKeeper. They have to end well if all went well.
+func (b *batch) end(well bool) (err error) {
+	go func() {
+		for range b.reports { // nobody else listens any more
+		}
+	}()
+	for _, w := range b.workers {
+		w.stdin.Close()
+		kill := time.AfterFunc(patience, func() { w.cmd.Process.Kill() })
+		if !well {
+			w.cmd.Process.Kill()
+		}
+		w.wait.Wait()
+		failed := w.cmd.Wait()
+		kill.Stop()
+		if failed != nil && well && !w.killed {
+			err = errors.Join(err, fmt.Errorf("%s: %w", w.name, failed))
+		}
+	}
+	close(b.reports)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errTooSlow)
+	defer cancel()
+	return errors.Join(err, b.remove(ctx, b.path))
+}
+
+// remove deletes a node and all below it. What belongs to the session of a killed worker goes with that.
+func (b *batch) remove(ctx context.Context, path string) error {
+	s, err := b.client.Session(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		children, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]string, error) {
+			children, _, err := c.Children(s.Path(path))
+			return children, err
+		})
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for _, child := range children {
+			if err := b.remove(ctx, path+"/"+child); err != nil {
+				return err
+			}
+		}
+		_, err = protocol.Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
+			return struct{}{}, c.Delete(s.Path(path), -1)
+		})
+		if !errors.Is(err, zk.ErrNotEmpty) {
+			if errors.Is(err, zk.ErrNoNode) {
+				err = nil
+			}
+			return err
+		}
+	}
+}
+
+// tell prints who does what at this moment, and what is to be known about it.
+func (b *batch) tell(who, what, more string) {
+	text := fmt.Sprintf("  %6.3f s  %-8s  %-9s  %s", time.Since(b.began).Seconds(), who, what, more)
+	fmt.Fprintln(b.out, strings.TrimRight(text, " "))
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+)
+
+// work takes part in one phase after the other until the standard input ends, which it does when the parent dies, too.
+// It tells on its standard output what it does.
+func work(servers, path string) error {
+	signal.Ignore(os.Interrupt) // of the whole group; the parent sees to it
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	client, err := protocol.Connect(ctx, servers, protocol.WithSessionTimeout(sessionTimeout))
+	if err == nil {
+		defer client.Close()
+		phase, tasks := plan(client, path)
+		fmt.Println("ready")
+		for err == nil {
+			err = phase.Do(ctx, func(ctx context.Context) error { return drain(ctx, tasks) })
+		}
+	}
+	if ctx.Err() != nil { // told to end
+		return nil
+	}
+	return err
+}
+
+// drain does tasks until there are none: neither in the queue nor in the hands of others, who may die.
+func drain(ctx context.Context, tasks *queue.Queue) error {
+	for {
+		task, err := tasks.TryReserve(ctx)
+		switch {
+		case err == nil:
+			if err := do(ctx, task); err != nil {
+				return err
+			}
+			continue
+		case !errors.Is(err, queue.ErrEmpty):
+			return err
+		}
+		n, err := tasks.Len(ctx)
+		if n == 0 || err != nil {
+			return err
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// do does one task, and has it taken off the queue. Should this process die before that, it is somebody else's.
+func do(ctx context.Context, task *queue.Item) error {
+	fmt.Printf("begins %s attempt %d\n", task.Data(), task.Attempt())
+	if err := sleep(ctx, 30*time.Millisecond); err != nil {
+		return err
+	}
+	if err := task.Ack(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("ends %s attempt %d\n", task.Data(), task.Attempt())
+	return nil
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
