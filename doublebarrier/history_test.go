@@ -2,21 +2,17 @@ package doublebarrier_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/internal/recipetest"
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -102,122 +98,4 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 		}
 		vanishes(t, srv.Client(t), path)
 	})
-}
-
-// A turn is what a member does once: it comes after a pause, waits so long, and stays so long.
-type turn struct {
-	Pause, Wait, Stay time.Duration
-	Waits             bool // for the next round
-}
-
-type schedule struct {
-	N       int
-	Turns   [][]turn
-	Mishaps []recipetest.Mishap
-}
-
-func drawSchedule(t *rapid.T) schedule {
-	s := schedule{N: rapid.IntRange(1, 4).Draw(t, "n")}
-	for range s.N + rapid.IntRange(0, 2).Draw(t, "more") {
-		var turns []turn
-		for range rapid.IntRange(1, 6).Draw(t, "turns") {
-			turns = append(turns, turn{
-				Pause: recipetest.DrawDuration(t, 5*time.Second, "pause"),
-				Wait:  recipetest.DrawDuration(t, time.Minute, "wait"),
-				Stay:  recipetest.DrawDuration(t, 10*time.Second, "stay"),
-				Waits: rapid.Bool().Draw(t, "waits"),
-			})
-		}
-		s.Turns = append(s.Turns, turns)
-	}
-	s.Mishaps = recipetest.DrawMishaps(t, len(s.Turns))
-	return s
-}
-
-func TestHistoriesUnderRandomFaultsAreThoseOfADoubleBarrier(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		s := drawSchedule(rt)
-		var failure error
-		synctest.Test(t, func(t *testing.T) { failure = play(t, s) })
-		if failure != nil {
-			rt.Fatalf("%v", failure)
-		}
-	})
-}
-
-// play runs a schedule in virtual time and checks what came of it.
-func play(t *testing.T, s schedule) error {
-	stage := recipetest.NewStage(t, len(s.Turns))
-	path := stage.Root(t) + "/b"
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var mu sync.Mutex // protects visits
-	var visits []*visit
-	var members, mishaps recipetest.Group
-	for i, turns := range s.Turns {
-		members.Go(func() error {
-			for k, turn := range turns {
-				time.Sleep(turn.Pause)
-				var opts []doublebarrier.Option
-				if turn.Waits {
-					opts = append(opts, doublebarrier.WaitForNextRound())
-				}
-				b := doublebarrier.New(stage.Clients[i], path, s.N, opts...)
-				wait, stop := context.WithTimeout(ctx, turn.Wait)
-				began := time.Now()
-				v := (&visit{name: fmt.Sprintf("%d/%d", i, k)}).start(wait, ctx, b, turn.Stay)
-				<-v.done
-				stop()
-				if took := time.Since(began); v.err != nil && took > turn.Wait+100*time.Millisecond {
-					return fmt.Errorf("%s gave up after %v instead of %v", v.name, took, turn.Wait)
-				}
-				mu.Lock()
-				visits = append(visits, v)
-				mu.Unlock()
-			}
-			return nil
-		})
-	}
-	mishaps.Go(func() error {
-		stage.Befall(ctx, s.Mishaps, func(recipetest.Mishap) {})
-		return nil
-	})
-	err := members.Wait()
-	cancel()
-	err = errors.Join(err, mishaps.Wait())
-	stage.Calm()
-	if err != nil {
-		return err
-	}
-	ghosts := 0 // whoever has lost a session may have been counted without having heard of it
-	for _, m := range s.Mishaps {
-		if m.Kind != recipetest.Slow && m.Kind != recipetest.LostReplies && m.Kind != recipetest.Reap {
-			ghosts++
-		}
-	}
-	if err := errors.Join(agree(s.N, visits, ghosts), unlapped(visits)); err != nil {
-		return err
-	}
-	for _, v := range visits {
-		if v.err != nil && !v.withdrew() && !v.vague() && !errors.Is(v.err, doublebarrier.ErrFull) {
-			return fmt.Errorf("%s: %w", v.name, v.err)
-		}
-		if v.leave != nil && !errors.Is(v.leave, protocol.ErrLost) {
-			return fmt.Errorf("%s: leaving: %w", v.name, v.leave)
-		}
-	}
-	// Nothing is stuck: what was left goes away, and the next round can begin.
-	last, stop := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer stop()
-	joined(t, stage.Client(t), path, 0)
-	var all recipetest.Group
-	b := doublebarrier.New(stage.Client(t), path, s.N, doublebarrier.WaitForNextRound())
-	for range s.N {
-		all.Go(func() error { return b.Do(last, func(ctx context.Context) error { return ctx.Err() }) })
-	}
-	if err := all.Wait(); err != nil {
-		return fmt.Errorf("the barrier is stuck: %w", err)
-	}
-	vanishes(t, stage.Client(t), path)
-	return nil
 }

@@ -312,3 +312,8 @@ func TestGivingUpOnASlowNetwork(t *testing.T) {
 		}
 	})
 }
+
+// gaveUp tells whether an operation has ended with its ctx.
+func gaveUp(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

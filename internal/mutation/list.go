@@ -183,8 +183,8 @@ var mutations = []mutation{
 		File:    "protocol/retry.go",
 		Old:     "if err == nil && undo != nil {",
 		New:     "if false {",
-		Package: "./lock",
-		Test:    "TestHistories",
+		Package: "./recipestest/sim",
+		Test:    "TestSimMutex",
 	},
 	{
 		Name: "outcome: a second node of ours is waited for",

@@ -24,11 +24,12 @@ func init() {
 			Test: "TestTryTakesWhatItNeedNotWaitForAndElseOnlyReads/embedded",
 		},
 		{
-			Name: "rwlock: a writer does not wait for readers",
-			File: "rwlock/rwlock.go",
-			Old:  "protocol.Bid{Judge: protocol.Exclusive}",
-			New:  "protocol.Bid{Judge: behindWriter}",
-			Test: "TestHistories",
+			Name:    "rwlock: a writer does not wait for readers",
+			File:    "rwlock/rwlock.go",
+			Old:     "protocol.Bid{Judge: protocol.Exclusive}",
+			New:     "protocol.Bid{Judge: behindWriter}",
+			Package: "./recipestest/sim",
+			Test:    "TestSimRWMutex",
 		},
 		{
 			Name: "rwlock: writers of other spellings are taken for readers",

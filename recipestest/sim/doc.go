@@ -30,9 +30,11 @@
 // this seed again, and the file with a timeline to look at. [Find] returns
 // the failure instead, for a test that a check would notice a certain bug.
 //
-//	go test ./... -run Sim                         five seconds for each simulation, one with -short
-//	go test ./pkg -run Sim -sim.for=1h -timeout=0  an hour for all of a package together; without
-//	                                               -timeout they stop in time for its ten minutes
+//	go test ./... -run Sim                         five seconds for each simulation, one with -short;
+//	                                               the seeds are 1, 2, 3 and so on
+//	go test ./pkg -run Sim -sim.for=1h -timeout=0  an hour for all of a package together, with other
+//	                                               seeds each time; without -timeout they stop in
+//	                                               time for its ten minutes
 //	go test ./pkg -run Sim -sim.seed=42            that seed, again and again
 //	go test ./pkg -run Sim -sim.out=dir            where timelines are written; by default to the
 //	                                               directory of -artifacts, or that for temporary files

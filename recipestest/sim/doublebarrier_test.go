@@ -30,6 +30,18 @@ func TestSimDoubleBarrier(t *testing.T) {
 				return nil
 			})
 		}
+		w.Finally("a round comes about", func(ctx context.Context) error {
+			errs := make(chan error, n)
+			for _, c := range clients[:n] {
+				b := doublebarrier.New(c.Client, w.Path, n, doublebarrier.WaitForNextRound())
+				go func() { errs <- b.Do(ctx, func(context.Context) error { return nil }) }()
+			}
+			var all error
+			for range n {
+				all = errors.Join(all, <-errs)
+			}
+			return all
+		})
 	})
 }
 

@@ -24,7 +24,7 @@ func TestSimQueue(t *testing.T) {
 					c.Sleep(ctx, c.Upto(w.Timeout/2))
 					bound, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
 					defer cancel()
-					steps := []func(context.Context) error{u.offer, u.offer, u.offerAll, u.take, u.poll, u.reserve}
+					steps := []func(context.Context) error{u.offer, u.offer, u.offerAll, u.take, u.poll, u.pollN, u.reserve}
 					if err := steps[c.Rand.IntN(len(steps))](bound); err != nil {
 						return err
 					}
@@ -74,17 +74,27 @@ func (u *queueUser) offerAll(ctx context.Context) error {
 	return harmless(err)
 }
 
-func (u *queueUser) take(ctx context.Context) error { return u.out(u.queue.Take(ctx)) }
-func (u *queueUser) poll(ctx context.Context) error { return u.out(u.queue.Poll(ctx)) }
+func (u *queueUser) take(ctx context.Context) error { return u.outOne(u.queue.Take(ctx)) }
+func (u *queueUser) poll(ctx context.Context) error { return u.outOne(u.queue.Poll(ctx)) }
+func (u *queueUser) pollN(ctx context.Context) error {
+	return u.out(u.queue.PollN(ctx, 1+u.Rand.IntN(4)))
+}
 
-func (u *queueUser) out(data []byte, err error) error {
+func (u *queueUser) outOne(data []byte, err error) error {
+	if err != nil {
+		return u.out(nil, err)
+	}
+	return u.out([][]byte{data}, nil)
+}
+
+func (u *queueUser) out(data [][]byte, err error) error {
 	var unsure *queue.UncertainError
-	switch {
-	case err == nil:
-		u.bag.Out(nil, string(data))
-	case errors.As(err, &unsure):
-		for _, data := range unsure.Data {
-			u.bag.Out(err, string(data))
+	if errors.As(err, &unsure) {
+		data = unsure.Data
+	}
+	if err == nil || unsure != nil {
+		for _, d := range data {
+			u.bag.Out(err, string(d))
 		}
 	}
 	u.Note("takes %s: %v", data, err)

@@ -1,0 +1,36 @@
+package recipetest
+
+import (
+	"testing"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A Stage is a server in memory and some clients, each with a network of its own. It belongs into a bubble of
+// testing/synctest.
+type Stage struct {
+	*recipestest.Server
+	Links   []*recipestest.Link
+	Clients []*protocol.Client
+}
+
+// NewStage makes a stage for n clients.
+func NewStage(t *testing.T, n int) *Stage {
+	t.Helper()
+	s := &Stage{Server: recipestest.Start(t, recipestest.InMemory())}
+	for range n {
+		link := s.Link(t)
+		s.Links = append(s.Links, link)
+		s.Clients = append(s.Clients, link.Client(t))
+	}
+	return s
+}
+
+// Calm ends what has befallen the networks.
+func (s *Stage) Calm() {
+	for _, l := range s.Links {
+		l.Heal()
+		l.Delay(0)
+	}
+}
