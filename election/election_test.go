@@ -23,13 +23,14 @@ func TestNextLeadsAfterOneNotificationAndNoListing(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/next"
 		var wait recipetest.Group
-		term := campaign(t, srv.Client(t), path, "0")
+		onlooker := srv.Client(t)
+		term := campaign(t, onlooker, path, "0")
 		var links []*recipestest.Link
 		var candidates []<-chan *election.Term
 		for i := 1; i < 7; i++ {
 			link := srv.Link(t)
 			links = append(links, link)
-			candidates = append(candidates, stand(t, link.Client(t), path, fmt.Sprint(i), i, &wait))
+			candidates = append(candidates, stand(t, onlooker, link.Client(t), path, fmt.Sprint(i), i, &wait))
 			<-link.Answered(recipestest.OpGetData, 2) // asleep
 		}
 		for i, link := range links {
@@ -212,7 +213,7 @@ func TestSuspendedLeaderKeepsItsPlace(t *testing.T) {
 		link := srv.Link(t)
 		leader := campaign(t, link.Client(t), path, "leader")
 		var wait recipetest.Group
-		won := stand(t, srv.Client(t), path, "next", 1, &wait)
+		won := stand(t, srv.Client(t), srv.Client(t), path, "next", 1, &wait)
 		for _, fault := range []func(){link.Cut, link.Stall} {
 			for range 3 {
 				fault()
@@ -301,13 +302,14 @@ func TestProclaimThatWasGivenUpDoesNotUndoALaterOne(t *testing.T) {
 func TestResignToAChosenCandidate(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/chosen"
-		e := election.New(srv.Client(t), path)
+		onlooker := srv.Client(t)
+		e := election.New(onlooker, path)
 		links := make([]*recipestest.Link, 5)
 		won := make([]<-chan *election.Term, 5)
 		var wait recipetest.Group
 		for i := range links {
 			links[i] = srv.Link(t)
-			won[i] = stand(t, links[i].Client(t), path, fmt.Sprint(i), i, &wait)
+			won[i] = stand(t, onlooker, links[i].Client(t), path, fmt.Sprint(i), i, &wait)
 		}
 		leader := next(t, won[0])
 		line := recipetest.Await(t, 5, e.Candidates)
@@ -353,7 +355,7 @@ func TestResignToSomebodyWhoCannotLeadChangesNothing(t *testing.T) {
 		conn := recipetest.Session(t, srv.Client(t)).Conn()
 		strange, err := conn.Create(path+"/_c_0123456789abcdef-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
-		won := stand(t, srv.Client(t), path, "b", 2, &wait)
+		won := stand(t, c, srv.Client(t), path, "b", 2, &wait)
 		line := recipetest.Await(t, 3, e.Candidates)
 
 		for _, node := range []string{"", "nobody", term.Node()} {
@@ -385,9 +387,10 @@ func TestResignBeatsResignTo(t *testing.T) {
 		link := srv.Link(t)
 		leader := campaign(t, link.Client(t), path, "0")
 		var wait recipetest.Group
-		one := stand(t, srv.Client(t), path, "1", 1, &wait)
-		two := stand(t, srv.Client(t), path, "2", 2, &wait)
-		line := recipetest.Await(t, 3, election.New(srv.Client(t), path).Candidates)
+		onlooker := srv.Client(t)
+		one := stand(t, onlooker, srv.Client(t), path, "1", 1, &wait)
+		two := stand(t, onlooker, srv.Client(t), path, "2", 2, &wait)
+		line := recipetest.Await(t, 3, election.New(onlooker, path).Candidates)
 		time.Sleep(100 * time.Millisecond) // the leader's node is watched by now
 		dead, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -405,7 +408,8 @@ func TestResignToWhileTheLineChanges(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for leaver := 1; leaver <= 3; leaver++ {
 			path := fmt.Sprintf("%s/leaves-%d", srv.Root(t), leaver)
-			e := election.New(srv.Client(t), path)
+			onlooker := srv.Client(t)
+			e := election.New(onlooker, path)
 			link := srv.Link(t)
 			var wait recipetest.Group
 			leader := campaign(t, link.Client(t), path, "0")
@@ -413,7 +417,7 @@ func TestResignToWhileTheLineChanges(t *testing.T) {
 			var won []<-chan *election.Term
 			for i := 1; i <= 3; i++ {
 				clients = append(clients, srv.Client(t))
-				won = append(won, stand(t, clients[i-1], path, fmt.Sprint(i), i, &wait))
+				won = append(won, stand(t, onlooker, clients[i-1], path, fmt.Sprint(i), i, &wait))
 			}
 			line := recipetest.Await(t, 4, e.Candidates)
 			time.Sleep(100 * time.Millisecond) // the leader's node is watched by now

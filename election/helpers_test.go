@@ -30,13 +30,13 @@ func campaign(t *testing.T, c *protocol.Client, path, value string) *election.Te
 	})
 }
 
-// stand has a candidate of this name campaign, and returns when it stands in line, behind n others.
-func stand(t *testing.T, c *protocol.Client, path, name string, n int, wait *recipetest.Group) <-chan *election.Term {
+// stand has a candidate of this name campaign, and returns when an onlooker sees it in line, behind n others. The onlooker
+// has a client of its own, so that c's requests are those of the candidate alone.
+func stand(t *testing.T, onlooker, c *protocol.Client, path, name string, n int, wait *recipetest.Group) <-chan *election.Term {
 	t.Helper()
-	e := election.New(c, path)
 	won := make(chan *election.Term, 1)
 	wait.Go(func() error {
-		term, err := e.Campaign(t.Context(), []byte(name))
+		term, err := election.New(c, path).Campaign(t.Context(), []byte(name))
 		if err != nil {
 			close(won)
 			return err
@@ -44,7 +44,7 @@ func stand(t *testing.T, c *protocol.Client, path, name string, n int, wait *rec
 		won <- term
 		return nil
 	})
-	recipetest.Await(t, n+1, e.Candidates)
+	recipetest.Await(t, n+1, election.New(onlooker, path).Candidates)
 	return won
 }
 

@@ -66,7 +66,7 @@ func TestElectionAndLockOnOnePathAreTheSameThing(t *testing.T) {
 			return err
 		})
 		recipetest.Await(t, 2, m.Contenders)
-		last := stand(t, srv.Client(t), path, "last", 2, &wait)
+		last := stand(t, c, srv.Client(t), path, "last", 2, &wait)
 		require.Equal(t, []string{"leader", "lock", "last"}, values(recipetest.Await(t, 3, e.Candidates)))
 		resign(t, leader)
 		l := next(t, locked)

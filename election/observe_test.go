@@ -20,7 +20,8 @@ import (
 func TestObserveYieldsThePresentAndEveryChange(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/observed"
-		observer := election.New(srv.Client(t), path)
+		onlooker := srv.Client(t)
+		observer := election.New(onlooker, path)
 		early := observed(t, t.Context(), observer)
 		require.Equal(t, "vacant", next(t, early))
 
@@ -36,8 +37,8 @@ func TestObserveYieldsThePresentAndEveryChange(t *testing.T) {
 		}
 		require.NoError(t, a.Proclaim(t.Context(), []byte("a, ready")))
 		both("a, ready")
-		wonB := stand(t, srv.Client(t), path, "b", 1, &wait)
-		wonC := stand(t, srv.Client(t), path, "c", 2, &wait)
+		wonB := stand(t, onlooker, srv.Client(t), path, "b", 1, &wait)
+		wonC := stand(t, onlooker, srv.Client(t), path, "c", 2, &wait)
 		resign(t, a)
 		both("b")
 		resign(t, next(t, wonB))
@@ -70,11 +71,11 @@ func TestObserveSeesTheLineComeAndGo(t *testing.T) {
 func TestObserverCostsOneReadForEachLeaderAndNoListing(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const n = 6
-		path := srv.Root(t) + "/cheap"
+		onlooker, path := srv.Client(t), srv.Root(t)+"/cheap"
 		var wait recipetest.Group
 		var won []<-chan *election.Term
 		for i := range n {
-			won = append(won, stand(t, srv.Client(t), path, fmt.Sprint(i), i, &wait))
+			won = append(won, stand(t, onlooker, srv.Client(t), path, fmt.Sprint(i), i, &wait))
 		}
 		link := srv.Link(t)
 		e := election.New(link.Client(t), path)
@@ -335,7 +336,7 @@ func TestObserverDoesNotTakeACandidatesWatchAway(t *testing.T) {
 			c := link.Client(t)
 			var wait recipetest.Group
 			term := campaign(t, leader, path, "a")
-			won := stand(t, c, path, "next", 1, &wait)
+			won := stand(t, leader, c, path, "next", 1, &wait)
 			changes := observed(t, t.Context(), election.New(c, path))
 			require.Equal(t, "a", next(t, changes))
 			link.Cut()
