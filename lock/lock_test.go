@@ -63,6 +63,7 @@ func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
 		leases := make([]chan *lock.Lease, 3)
 		locks := make([]*lock.Mutex, 3)
 		sessions := make([]int64, 3)
+		watcher := lock.New(srv.Client(t), path)
 		var wait recipetest.Group
 		for i := range 3 {
 			links[i], leases[i] = srv.Link(t), make(chan *lock.Lease, 1)
@@ -74,9 +75,9 @@ func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
 				leases[i] <- l
 				return err
 			})
-			recipetest.Await(t, i+1, locks[i].Contenders)
+			recipetest.Await(t, i+1, watcher.Contenders)
 		}
-		watcher := lock.New(srv.Client(t), path)
+		<-links[2].Answered(recipestest.OpGetData, 2) // its own node is watched, and the second one's
 		line := recipetest.Await(t, 3, watcher.Contenders)
 		for i, c := range line {
 			require.Equal(t, sessions[i], c.Session)
@@ -133,20 +134,38 @@ func TestGoroutinesOfOneClientExcludeEachOther(t *testing.T) {
 func TestContextThatEndsAtAnyStepFails(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
 		link, path := srv.Link(t), srv.Root(t)+"/ends"
-		m := newLock(link.Client(t), path)
+		c := link.Client(t)
+		m, watcher := newLock(c, path), newLock(srv.Client(t), path)
 		for range 5 {
-			for step := 1; ; step++ {
+			again := 0
+			for step, met := 1, true; met; step++ {
+				// What goes on in the background must not count as a step.
+				recipetest.Await(t, 0, watcher.Contenders)
+				_, _, err := recipetest.Session(t, c).Conn().Exists("/")
+				require.NoError(t, err)
+
 				ctx := &quietContext{Context: t.Context()}
-				stop := link.At(step, func() { ctx.ended.Store(true) })
+				over := recipetest.At(link, step, func() { ctx.ended.Store(true) })
 				l, err := m.Lock(ctx)
-				if stop() {
+				met = over()
+				switch {
+				case err != nil:
+					require.True(t, met)
+					require.ErrorIs(t, err, context.Canceled, "step %d", step)
+					again = 0
+				case met:
+					// The packet was one of the holder's, and came when Lock was about to return, or has returned. One
+					// that Lock waits for would be met every time.
+					require.Less(t, again, 10, "step %d", step)
+					again++
+					step--
+					fallthrough
+				default:
 					recipetest.Unlock(t, l)
-					break
 				}
-				require.ErrorIs(t, err, context.Canceled, "step %d", step)
 			}
 		}
-		recipetest.Await(t, 0, m.Contenders)
+		recipetest.Await(t, 0, watcher.Contenders)
 	})
 }
 

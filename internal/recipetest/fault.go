@@ -44,6 +44,23 @@ func SlowFaults(timeout time.Duration) []Fault {
 	return all
 }
 
+// At is [recipestest.Link.At] for do that others must not overtake: met disarms the trigger, waits for do to end if it
+// has begun, and tells whether it has.
+func At(link *recipestest.Link, step int, do func()) (met func() bool) {
+	done := make(chan struct{})
+	stop := link.At(step, func() {
+		defer close(done)
+		do()
+	})
+	return func() bool {
+		if stop() {
+			return false
+		}
+		<-done
+		return true
+	}
+}
+
 // Sweep calls meet with one step after the other, until it reports that it was over before that step came.
 func Sweep(t *testing.T, meet func(step int) (met bool)) {
 	t.Helper()

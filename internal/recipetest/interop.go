@@ -40,7 +40,7 @@ type Arrival struct {
 // the order in which they were granted it.
 func TakeTurns(t *testing.T, srv *recipestest.Server, path string, arrivals []Arrival) (order []int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(len(arrivals)+1)*2*Patience)
 	defer cancel()
 	watcher := Session(t, srv.Client(t)).Conn()
 	granted := make(chan int, len(arrivals))
