@@ -184,7 +184,7 @@ func (c *Client) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	context.AfterFunc(ctx, c.stop)
+	defer context.AfterFunc(ctx, c.stop)()
 	if dialing != nil {
 		dialing.finish(ErrClosed)
 	}
