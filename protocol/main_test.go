@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long something may take that has to happen in the end.
-const patience = 20 * time.Second
+const patience = recipetest.Patience
 
 // each runs a test against the embedded server and against a real one.
 func each(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
@@ -103,6 +104,18 @@ func connect(t testing.TB, connectString string, opts ...protocol.ConnectOption)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// closeTime is what Close has.
+const closeTime = 2 * time.Second
+
+// closed closes c. Close may only fail if servers did not answer for as long as it has.
+func closed(c *protocol.Client) error {
+	var err error
+	if took(func() { err = c.Close() }) >= closeTime {
+		return nil
+	}
+	return err
 }
 
 func session(t testing.TB, c *protocol.Client) *protocol.Session {

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,7 +26,7 @@ func holderMain(spec string) int {
 		fmt.Println(err)
 		return 1
 	}
-	c, err := protocol.Connect(context.Background(), connectString, protocol.WithSessionTimeout(2*time.Second))
+	c, err := protocol.Connect(context.Background(), connectString)
 	if err != nil {
 		fmt.Println(err)
 		return 1

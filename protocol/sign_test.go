@@ -23,7 +23,7 @@ type waiter struct {
 func enter(t *testing.T, srv *recipestest.Server, path string) waiter {
 	t.Helper()
 	link := srv.Link(t)
-	ctx, cancel := context.WithCancel(lasting(t))
+	ctx, cancel := context.WithCancel(t.Context())
 	w := waiter{link: link, client: link.Client(t), cancel: cancel}
 	w.grant = later(func() *protocol.Grant {
 		g, _ := line(w.client, path).Enter(ctx, bid)
@@ -54,13 +54,20 @@ func TestWhoIsNextNeedsNoListing(t *testing.T) {
 		for i := range waiters {
 			waiters[i] = enter(t, srv, path)
 		}
+		marked := true
 		for i, w := range waiters {
 			last, read := g.Token(), w.link.Answered(recipestest.OpGetData, 3)
 			release(t, g)
 			next, listings := w.granted(t)
-			require.Zero(t, listings, "of contender %d", i)
+			// A lost connection leaves doubt, and who has looked knows too little to leave a mark for the next.
+			if marked && w.link.Count(recipestest.OpConnect) == 1 {
+				require.Zero(t, listings, "of contender %d", i)
+			}
 			require.Greater(t, next.Token(), last)
-			wait(t, read) // the mark, and what it takes to leave one
+			marked = listings == 0
+			if marked {
+				wait(t, read) // the mark, and what it takes to leave one
+			}
 			g = next
 		}
 		release(t, g)
@@ -91,6 +98,9 @@ func TestWhoIsNextLooksWhereNoMarkTellsThatAllAreGone(t *testing.T) {
 				require.NoError(t, err)
 				data := sign(stat.Czxid)
 				_, err = conn.Set(path, data, -1)
+				require.NoError(t, err)
+				// No contender, but path would be gone without it once everybody has left.
+				_, err = conn.Create(path+"/README", nil, 0, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
 
 				looked := w.link.Answered(recipestest.OpGetChildren, 2)
