@@ -175,6 +175,20 @@ func (v *Sight) Same(ctx context.Context) (bool, error) {
 	return err == nil && v.watch.stat.Czxid == v.Stat.Czxid, err
 }
 
+// SameAt is [Sight.Same] for a moment that is past: when the transaction with this number was executed, which this session
+// has had an answer to. What happened to the node later does not count, as a server tells of events and answers in the
+// order in which things have happened.
+func (v *Sight) SameAt(ctx context.Context, zxid int64) (bool, error) {
+	select {
+	case <-v.watch.fired:
+		if v.watch.after >= zxid {
+			return true, nil
+		}
+	default:
+	}
+	return v.Same(ctx)
+}
+
 // UntilBelow blocks until the node at path, without the chroot, has children of which enough says yes. It asks enough
 // about every listing, of which there is one whenever the children have changed; a node that does not exist is waited
 // for. All who wait at one node share a watch. What may have been missed while there was no connection is made up for.

@@ -190,6 +190,13 @@ func (s *Session) seen(zxid int64) {
 	s.zxid = max(s.zxid, zxid)
 }
 
+// latest is the number of the last transaction that any answer so far reflects.
+func (s *Session) latest() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.zxid
+}
+
 // connected takes a connection whose handshake was answered into use, or refuses it. It tells whether zk.Conn
 // is about to set watches again.
 func (s *Session) connected(w *wire, h handshake) (rewatches bool, err error) {

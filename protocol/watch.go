@@ -27,6 +27,7 @@ type watch struct {
 	err      error         // likewise: zk.ErrNoNode, or what ended the session
 	fired    chan struct{} // closed by the event
 	deleted  bool          // valid once fired is closed
+	after    int64         // likewise: what fired it happened after this transaction, which had been answered before
 
 	// doubt is closed once there is another connection than the one over which the node was read. Deletions and
 	// creations are made up for then, but a change of data or of children may have been missed. Valid likewise.
@@ -114,12 +115,13 @@ func (t *watchTable) notify(e zk.Event) {
 	if e.Type == zk.EventSession {
 		return
 	}
+	latest := t.session.latest()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fire := func(path string) {
 		if w := t.watches[path]; w != nil {
 			delete(t.watches, path)
-			w.deleted = e.Type == zk.EventNodeDeleted
+			w.deleted, w.after = e.Type == zk.EventNodeDeleted, latest
 			close(w.fired)
 		}
 	}

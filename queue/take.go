@@ -314,7 +314,7 @@ func (c *consumer) assign(entries []*entry) (sent []*call, ops []op, requests []
 // deliver hands over what was removed or reserved. Should the directory be another one than the one that was read, then
 // these were other entries of the same names.
 func (c *consumer) deliver(life context.Context, sent []*call, done result) error {
-	same, err := c.sight.Same(life)
+	same, err := c.sight.SameAt(life, done.zxid)
 	if err == nil && !same {
 		err = errors.New("the queue was deleted and made anew meanwhile")
 	}

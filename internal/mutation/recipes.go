@@ -93,6 +93,20 @@ func init() {
 			Test: "TestReadAheadIsNotBelieved",
 		},
 		{
+			Name: "queue: what happens to the queue after a removal makes that doubtful",
+			File: "protocol/recipe.go",
+			Old:  "if v.watch.after >= zxid {",
+			New:  "if v.watch.after > zxid+1<<20 {",
+			Test: "TestSightTellsWhatWasThereAtATransaction/embedded",
+		},
+		{
+			Name: "queue: what has happened to the queue before a removal is overlooked",
+			File: "protocol/recipe.go",
+			Old:  "if v.watch.after >= zxid {",
+			New:  "if true {",
+			Test: "TestSightTellsWhatWasThereAtATransaction/embedded",
+		},
+		{
 			Name: "queue: another queue of the same name is taken from",
 			File: "queue/take.go",
 			Old:  "	if err == nil && !same {\n		err = errors.New(\"the queue was deleted",
