@@ -242,7 +242,7 @@ func meet(t *testing.T, srv *recipestest.Server, path string, play scenario, f r
 	lasting(t, other, path)
 
 	session := recipetest.Session(t, victim).ID()
-	stop := link.At(step, func() {
+	disarm := recipetest.At(link, step, func() {
 		if f.Do == nil {
 			cancel()
 		} else {
@@ -260,14 +260,14 @@ func meet(t *testing.T, srv *recipestest.Server, path string, play scenario, f r
 	case <-time.After(10 * time.Minute): // the test's own time limit comes first if time is real
 		t.Fatal("never over")
 	}
-	met := !stop()
+	met := disarm()
 	link.Heal()
 	link.LoseReply(recipestest.OpAny, 0)
 	victim.Close() // which ends what goes on in the background, and claims
 	final := queue.New(other, path)
-	left := drain(t, t.Context(), final)
+	left := exhaust(t, final)
 	require.NoError(t, l.check(left), "step %d", step)
-	require.NoError(t, other.Close())
+	other.Close()
 	return met
 }
 

@@ -17,6 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/recipetest"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 func TestMain(m *testing.M) {
@@ -26,10 +28,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// patience is for whole tests, which make many round trips.
+const patience = 4 * recipetest.Patience
+
 // patient is a context for what must happen in the end.
 func patient(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), recipetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -90,6 +95,29 @@ func drain(t testing.TB, ctx context.Context, q *queue.Queue) (all []string) {
 		require.NoError(t, err)
 		all = append(all, texts(data)...)
 	}
+}
+
+// exhaust takes all that is left, also what is reserved in a session that is still to expire.
+func exhaust(t *testing.T, q *queue.Queue) (all []string) {
+	t.Helper()
+	ctx := patient(t)
+	for {
+		all = append(all, drain(t, ctx, q)...)
+		n, err := q.Len(ctx)
+		require.NoError(t, err)
+		if n == 0 {
+			return all
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// oblivious is a server whose sessions last, and a client of it that keeps its own, however long one answer takes.
+func oblivious(t *testing.T) (*recipestest.Server, *recipestest.Link, *protocol.Client) {
+	t.Helper()
+	srv := recipestest.Start(t, recipestest.WithConfig(embedded.Config{MaxSessionTimeout: patience}))
+	link := srv.Link(t)
+	return srv, link, link.Client(t, protocol.WithSessionTimeout(patience))
 }
 
 // children lists what is below the queue's path and beside it.

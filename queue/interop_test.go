@@ -31,7 +31,7 @@ func TestOtherLibrariesOnTheSameQueue(t *testing.T) {
 			t.Parallel()
 			peer := library.start(t, srv.ConnectString())
 			path := lasting(t, srv.Client(t), srv.Root(t)+"/mixed") // or kazoo misses it when it is empty
-			ctx, cancel := context.WithTimeout(t.Context(), 2*recipetest.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			ours := queue.New(srv.Client(t), path)
 

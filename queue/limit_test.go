@@ -88,9 +88,7 @@ func TestEntriesBeyondTheEndComeLast(t *testing.T) {
 
 func TestDeepQueue(t *testing.T) {
 	t.Parallel()
-	srv := recipestest.Start(t)
-	link := srv.Link(t)
-	c := link.Client(t)
+	srv, link, c := oblivious(t)
 	path := lasting(t, c, srv.Root(t)+"/q")
 	q := queue.New(c, path)
 	depth := 20_000
@@ -111,7 +109,7 @@ func TestDeepQueue(t *testing.T) {
 	}
 	require.Equal(t, 1, link.Count(recipestest.OpGetChildren)-lists)
 	t.Logf("%d takes of %d: %v", takes, depth, time.Since(began))
-	rest := drain(t, patient(t), q)
+	rest := drain(t, t.Context(), q)
 	require.Len(t, rest, depth-takes)
 	require.IsIncreasing(t, rest)
 }

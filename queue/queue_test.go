@@ -137,9 +137,7 @@ func TestItems(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	srv := recipestest.Start(t)
-	link := srv.Link(t)
-	c := link.Client(t)
+	srv, link, c := oblivious(t)
 	root := srv.Root(t)
 	before := link.Count(recipestest.OpAny)
 	good := queue.New(c, root+"/q")
@@ -317,9 +315,6 @@ func TestReapedQueueIsMadeAnew(t *testing.T) {
 	q, other := queue.New(srv.Client(t), path), queue.New(srv.Client(t), path)
 	ctx := patient(t)
 	for i := range 5 {
-		for _, suffix := range []string{"", "-receipts", "-waiting"} {
-			_ = suffix
-		}
 		want := []string{fmt.Sprint(i), "b", "c"}
 		offer(t, q, want...)
 		data, err := other.Take(ctx) // which knows the others now
