@@ -108,10 +108,10 @@ func (a *arrival) doubted(err error) error {
 
 // enter begins nothing any more once ctx has ended, but finds out under life what has become of what it had begun.
 func (a *arrival) enter(ctx, life context.Context) (*Entry, error) {
-	defer a.session.Engage()()
 	if err := a.checkSize(); err != nil {
 		return nil, err
 	}
+	defer a.session.Engage()()
 	if err := a.settle(ctx); err != nil {
 		return nil, err
 	}

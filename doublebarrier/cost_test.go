@@ -3,6 +3,7 @@ package doublebarrier_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,7 +26,7 @@ func work(l *recipestest.Link) (requests map[recipestest.Op]int, events int) {
 }
 
 // Whatever n is, what each of the members asks for is the same. They come one after the other, and leave one after the
-// other.
+// other, when the one before has seen how many there are.
 func TestEnteringAndLeavingCostEachMemberAConstant(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, n := range []int{4, 16, 32} {
@@ -45,6 +46,7 @@ func TestEnteringAndLeavingCostEachMemberAConstant(t *testing.T) {
 					all = append(all, enter(ctx, doublebarrier.New(c, path, n)))
 					if i < n-1 {
 						joined(t, watcher, path, i+1)
+						<-links[i].Answered(recipestest.OpGetData, 2) // the gate, which is not there, and itself
 					}
 				}
 				for _, e := range all {
@@ -69,25 +71,30 @@ func TestEnteringAndLeavingCostEachMemberAConstant(t *testing.T) {
 				}
 				entered := note(nil)
 				require.Equal(t, n, sum[recipestest.OpCreate], "a member each")
-				const late = 12 // on a slow machine some look late, however many there are
-				require.LessOrEqual(t, sum[recipestest.OpGetChildren], late, "listings by the last, and by those who looked late")
-				require.LessOrEqual(t, sum[recipestest.OpMulti], late, "one gate")
+				const few = 12 // however many there are
+				require.LessOrEqual(t, sum[recipestest.OpGetChildren], few, "listings by the last, and by whoever is woken by itself")
+				require.LessOrEqual(t, sum[recipestest.OpMulti], few, "one gate")
 				require.LessOrEqual(t, most[recipestest.OpGetChildren], 2)
 				require.LessOrEqual(t, most[recipestest.OpMulti], 2)
 				require.LessOrEqual(t, most[recipestest.OpExists], 2, "how many are in")
 				require.LessOrEqual(t, most[recipestest.OpGetData], 5, "the gate, itself, itself again, the gate, the guard")
 
 				var leaving group
+				began := time.Now()
 				for i, e := range all {
+					looked := links[i].Answered(recipestest.OpExists, entered[i][recipestest.OpExists]+1)
 					leaving.Go(func() error { return e.entry.Leave(ctx) })
 					joined(t, watcher, path, n-1-i)
+					<-looked // how many are left
 				}
 				require.NoError(t, leaving.Wait())
 				note(entered)
-				require.LessOrEqual(t, sum[recipestest.OpGetChildren], late, "by the last few, if anybody")
+				// Everybody who waits looks at one of the others every third of a session timeout.
+				looks := int(3 * time.Since(began) / session(t, watcher).Timeout())
+				require.LessOrEqual(t, sum[recipestest.OpGetChildren], few+n*looks, "by the last few, if anybody")
 				require.LessOrEqual(t, most[recipestest.OpMulti], 1, "the gate's end")
-				require.LessOrEqual(t, sum[recipestest.OpMulti], late)
-				require.LessOrEqual(t, most[recipestest.OpExists], 3, "how many are left, and if it takes long one of them")
+				require.LessOrEqual(t, sum[recipestest.OpMulti], few+n*looks)
+				require.LessOrEqual(t, most[recipestest.OpExists], 3+looks, "how many are left, and one of them now and then")
 				require.LessOrEqual(t, most[recipestest.OpGetData], 10)
 				for _, l := range links {
 					require.LessOrEqual(t, l.Events(), 8)

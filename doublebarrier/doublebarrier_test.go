@@ -127,9 +127,8 @@ func TestOfMoreThanNExactlyNGetIn(t *testing.T) {
 		root := srv.Root(t)
 		const n, more = 3, 5
 		all := clients(t, srv, more)
-		ctx := patient(t)
 		for i := range 30 {
-			path := pathOf(root, i)
+			path, ctx := pathOf(root, i), patient(t)
 			var comers []*entering
 			for _, c := range all {
 				comers = append(comers, enter(ctx, doublebarrier.New(c, path, n)))

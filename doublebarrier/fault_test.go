@@ -249,12 +249,14 @@ func TestSlowMemberEntersWhenFastOnesHaveLeft(t *testing.T) {
 		link.Cut()
 		b := doublebarrier.New(watcher, path, 3)
 		first, second := enter(patient(t), b), enter(patient(t), b)
+		first.must(t)
+		second.must(t)
 		var leaving group
-		leaving.Go(func() error { return first.must(t).Leave(patient(t)) })
-		leaving.Go(func() error { return second.must(t).Leave(patient(t)) })
+		leaving.Go(func() error { return first.entry.Leave(patient(t)) })
+		leaving.Go(func() error { return second.entry.Leave(patient(t)) })
 		joined(t, watcher, path, 1)
 		link.Heal()
-		require.Equal(t, first.must(t).Members(), e.must(t).Members())
+		require.Equal(t, first.entry.Members(), e.must(t).Members())
 		require.NoError(t, e.entry.Leave(patient(t)))
 		require.NoError(t, leaving.Wait())
 		empty(t, watcher, path)
@@ -364,12 +366,13 @@ func TestEnterGoesOnInTheNextSession(t *testing.T) {
 func TestLeaveWaitsOnInTheNextSession(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
-		c, other := srv.Client(t), srv.Client(t)
+		link := srv.Link(t)
+		c, other := link.Client(t), srv.Client(t)
 		entries := inside(t, path, c, other)
+		heard := link.Sent(recipestest.OpExists, link.Count(recipestest.OpExists)+1)
 		left := make(chan error, 1)
 		go func() { left <- entries[0].Leave(patient(t)) }()
-		joined(t, other, path, 1)
-		time.Sleep(50 * time.Millisecond) // it has heard that its node is gone
+		<-heard // that its node is gone, and it asks how many are left
 		srv.ExpireSession(session(t, c).ID())
 		select {
 		case err := <-left:
