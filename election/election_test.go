@@ -37,10 +37,16 @@ func TestNextLeadsAfterOneNotificationAndNoListing(t *testing.T) {
 			listings, reads := link.Count(recipestest.OpGetChildren), link.Count(recipestest.OpGetData)
 			resign(t, term)
 			term = next(t, candidates[i])
-			require.Equal(t, 1, link.Events())
-			require.Equal(t, listings, link.Count(recipestest.OpGetChildren))
-			require.LessOrEqual(t, link.Count(recipestest.OpGetData)-reads, 1, "the line's own node")
-			<-link.Answered(recipestest.OpGetData, reads+1)
+			events, listings, read := link.Events(), link.Count(recipestest.OpGetChildren)-listings, link.Count(recipestest.OpGetData)-reads
+			if n := again(link); n == 0 {
+				require.Equal(t, 1, events)
+				require.Zero(t, listings)
+				require.LessOrEqual(t, read, 1, "the line's own node")
+				<-link.Answered(recipestest.OpGetData, reads+1)
+			} else {
+				require.LessOrEqual(t, events, 1+n)
+				require.LessOrEqual(t, listings, 2*n)
+			}
 			for _, other := range links[i+1:] {
 				require.Zero(t, other.Events(), "others were woken")
 			}
@@ -75,7 +81,7 @@ func TestRunLeadsAgainAfterEachEndOfATerm(t *testing.T) {
 				require.ErrorIs(t, context.Cause(ctx), protocol.ErrReleased)
 				return context.Cause(ctx)
 			case 3:
-				require.NoError(t, e.Break(ctx, term.Node()))
+				require.NoError(t, e.Break(t.Context(), term.Node())) // not ctx: the loss may be heard of before the answer
 				<-ctx.Done()
 				require.ErrorIs(t, context.Cause(ctx), protocol.ErrLost)
 				return ctx.Err()
@@ -136,7 +142,7 @@ func TestRunReturnsTheFailureOfItsWorkWithTheLossOfTheTerm(t *testing.T) {
 		e := election.New(srv.Client(t), srv.Root(t)+"/fails")
 		failure := errors.New("failure")
 		err := e.Run(t.Context(), nil, func(ctx context.Context, term *election.Term) error {
-			require.NoError(t, e.Break(ctx, term.Node()))
+			require.NoError(t, e.Break(t.Context(), term.Node())) // not ctx: the loss may be heard of before the answer
 			<-ctx.Done()
 			return failure
 		})
@@ -319,8 +325,14 @@ func TestResignToAChosenCandidate(t *testing.T) {
 		require.ErrorIs(t, leader.Err(), protocol.ErrReleased)
 		term := next(t, won[3])
 		require.Greater(t, term.Token(), leader.Token())
-		require.Equal(t, 1, links[3].Events(), "one notification")
-		require.Equal(t, 1, links[3].Count(recipestest.OpGetChildren)-listings, "and one listing")
+		events, listings := links[3].Events(), links[3].Count(recipestest.OpGetChildren)-listings
+		if n := again(links[3]); n == 0 {
+			require.Equal(t, 1, events, "one notification")
+			require.Equal(t, 1, listings, "and one listing")
+		} else {
+			require.LessOrEqual(t, events, 1+n)
+			require.LessOrEqual(t, listings, 1+2*n)
+		}
 		require.Zero(t, links[4].Events(), "who is behind the chosen one is not concerned")
 
 		require.Eventually(t, func() bool {
@@ -391,7 +403,7 @@ func TestResignBeatsResignTo(t *testing.T) {
 		one := stand(t, onlooker, srv.Client(t), path, "1", 1, &wait)
 		two := stand(t, onlooker, srv.Client(t), path, "2", 2, &wait)
 		line := recipetest.Await(t, 3, election.New(onlooker, path).Candidates)
-		time.Sleep(100 * time.Millisecond) // the leader's node is watched by now
+		<-link.Answered(recipestest.OpGetData, 1) // the leader's node is watched
 		dead, cancel := context.WithCancel(t.Context())
 		cancel()
 		stop := link.At(3, func() { leader.Resign(dead) }) // while ResignTo looks at the line
@@ -407,43 +419,60 @@ func TestResignBeatsResignTo(t *testing.T) {
 func TestResignToWhileTheLineChanges(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for leaver := 1; leaver <= 3; leaver++ {
-			path := fmt.Sprintf("%s/leaves-%d", srv.Root(t), leaver)
-			onlooker := srv.Client(t)
-			e := election.New(onlooker, path)
-			link := srv.Link(t)
-			var wait recipetest.Group
-			leader := campaign(t, link.Client(t), path, "0")
-			var clients []*protocol.Client
-			var won []<-chan *election.Term
-			for i := 1; i <= 3; i++ {
-				clients = append(clients, srv.Client(t))
-				won = append(won, stand(t, onlooker, clients[i-1], path, fmt.Sprint(i), i, &wait))
+			for !leavesInTime(t, srv, leaver) {
+				t.Logf("%d has left before the line was listed: once more", leaver)
 			}
-			line := recipetest.Await(t, 4, e.Candidates)
-			time.Sleep(100 * time.Millisecond) // the leader's node is watched by now
-			// The request to list the line passes, and its answer is held up until the leaver has gone.
-			stop := link.At(4, func() { e.Break(t.Context(), line[leaver].Node) })
-			err := leader.ResignTo(t.Context(), line[3].Node)
-			require.False(t, stop())
-			first := won[2]
-			if leaver == 3 {
-				require.ErrorIs(t, err, protocol.ErrNotInLine)
-				first = won[0]
-			} else {
-				require.NoError(t, err)
-			}
-			require.Error(t, leader.Err())
-			term := next(t, first)
-			require.Greater(t, term.Token(), leader.Token())
-			resign(t, term)
-			for _, w := range won {
-				if w != first {
-					wait.Go(func() error { return next(t, w).Resign(t.Context()) })
-				}
-			}
-			require.NoError(t, wait.Wait())
 		}
 	})
+}
+
+// leavesInTime has a candidate leave while the leader resigns in favour of the last, between the look at the line and the
+// transaction. It returns false if the candidate had left before: the keeper of the leader's session, and the guard of
+// its term, have packets in the same network, and any of them may be the one that sets it off.
+func leavesInTime(t *testing.T, srv *recipestest.Server, leaver int) bool {
+	t.Helper()
+	path := fmt.Sprintf("%s/leaves-%d", srv.Root(t), leaver)
+	onlooker := srv.Client(t)
+	e := election.New(onlooker, path)
+	link := srv.Link(t)
+	var wait recipetest.Group
+	leader := campaign(t, link.Client(t), path, "0")
+	var won []<-chan *election.Term
+	for i := 1; i <= 3; i++ {
+		won = append(won, stand(t, onlooker, srv.Client(t), path, fmt.Sprint(i), i, &wait))
+	}
+	line := recipetest.Await(t, 4, e.Candidates)
+	listings := link.Count(recipestest.OpGetChildren)
+	<-link.Answered(recipestest.OpGetData, 1) // the leader's node is watched
+	var listed atomic.Bool
+	// The request to list the line passes, and its answer is held up until the leaver has gone.
+	stop := link.At(4, func() {
+		listed.Store(link.Count(recipestest.OpGetChildren) > listings)
+		e.Break(t.Context(), line[leaver].Node)
+	})
+	err := leader.ResignTo(t.Context(), line[3].Node)
+	require.False(t, stop())
+	first, nothing := won[2], false
+	if leaver == 3 {
+		require.ErrorIs(t, err, protocol.ErrNotInLine)
+		first = won[0]
+		if nothing = leader.Err() == nil; nothing {
+			resign(t, leader)
+		}
+	} else {
+		require.NoError(t, err)
+	}
+	require.Error(t, leader.Err())
+	term := next(t, first)
+	require.Greater(t, term.Token(), leader.Token())
+	resign(t, term)
+	for _, w := range won {
+		if w != first {
+			wait.Go(func() error { return next(t, w).Resign(t.Context()) })
+		}
+	}
+	require.NoError(t, wait.Wait())
+	return listed.Load() && !nothing
 }
 
 // A lost reply at any step of a hand-over leaves one leader, and nobody out of line.

@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/internal/recipetest"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 func TestMain(m *testing.M) {
@@ -47,6 +48,10 @@ func stand(t *testing.T, onlooker, c *protocol.Client, path, name string, n int,
 	recipetest.Await(t, n+1, election.New(onlooker, path).Candidates)
 	return won
 }
+
+// again is how often the client behind link has connected once more. What the broken connection took along it asks for
+// again, notifications come again, and it looks at the line again.
+func again(link *recipestest.Link) int { return link.Count(recipestest.OpConnect) - 1 }
 
 func resign(t *testing.T, term *election.Term) {
 	t.Helper()

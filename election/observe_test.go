@@ -63,7 +63,10 @@ func TestObserveSeesTheLineComeAndGo(t *testing.T) {
 			require.Equal(t, fmt.Sprint(i), next(t, changes))
 			resign(t, term)
 			require.Equal(t, "vacant", next(t, changes))
-			require.NoError(t, recipetest.Session(t, c).Conn().Delete(path, -1))
+			err := recipetest.Session(t, c).Conn().Delete(path, -1)
+			if !errors.Is(err, zk.ErrNoNode) { // the server may have been faster: it is a container
+				require.NoError(t, err)
+			}
 		}
 	})
 }
@@ -85,16 +88,18 @@ func TestObserverCostsOneReadForEachLeaderAndNoListing(t *testing.T) {
 				require.Equal(t, fmt.Sprint(i), next(t, c))
 			}
 			if i == 0 {
-				require.LessOrEqual(t, link.Count(recipestest.OpGetChildren), len(changes))
+				require.LessOrEqual(t, link.Count(recipestest.OpGetChildren), len(changes)*(1+again(link)))
 			}
-			require.Equal(t, i+1, link.Count(recipestest.OpGetData), "three observers of one client share it")
+			reads := link.Count(recipestest.OpGetData)
+			require.LessOrEqual(t, reads, i+1+len(changes)*again(link), "three observers of one client share it")
 			resign(t, next(t, won[i]))
 		}
 		for _, c := range changes {
 			require.Equal(t, fmt.Sprint(n-1), next(t, c))
 		}
-		require.LessOrEqual(t, link.Count(recipestest.OpGetChildren), len(changes), "the line was listed in the beginning only")
-		require.Equal(t, n-1, link.Events())
+		listings, events := link.Count(recipestest.OpGetChildren), link.Events()
+		require.LessOrEqual(t, listings, len(changes)*(1+again(link)), "the line was listed in the beginning only")
+		require.LessOrEqual(t, events, n-1+again(link))
 		resign(t, next(t, won[n-1]))
 		require.NoError(t, wait.Wait())
 	})

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -70,7 +71,7 @@ func runCandidates(config string) (status int) {
 	var wait recipetest.Group
 	for _, name := range c.Names {
 		wait.Go(func() error {
-			err := election.New(client, c.Path).Run(ctx, []byte(name), func(ctx context.Context, t *election.Term) error {
+			err := election.New(client, c.Path).Run(ctx, []byte(name), func(held context.Context, t *election.Term) error {
 				stop := time.After(time.Duration(rand.Int64N(int64(2 * time.Second))))
 				for {
 					from := time.Now()
@@ -85,7 +86,9 @@ func runCandidates(config string) (status int) {
 					case <-time.After(3 * time.Millisecond):
 					case <-stop:
 						return nil
-					case <-ctx.Done():
+					case <-ctx.Done(): // or else it would not rest any more
+						return nil
+					case <-held.Done():
 					}
 				}
 			})
@@ -263,7 +266,7 @@ var troubles = []trouble{
 		line, err := f.operator().Candidates(f.t.Context())
 		require.NoError(f.t, err)
 		if len(line) > 0 {
-			f.byForce(func() { f.srv.ExpireSession(line[0].Session) })
+			f.byForce(func() { f.expire(line[0].Session) })
 		}
 		return func() {}
 	}},
@@ -319,6 +322,15 @@ var troubles = []trouble{
 	}},
 }
 
+// expire ends a session, unless it has ended by itself meanwhile.
+func (f *fleet) expire(session int64) {
+	if e := f.srv.Embedded(); e != nil {
+		e.ExpireSession(session)
+		return
+	}
+	f.srv.ExpireSession(session)
+}
+
 func (f *fleet) client() *protocol.Client     { return f.srv.Client(f.t) }
 func (f *fleet) operator() *election.Election { return election.New(f.client(), f.path) }
 
@@ -333,7 +345,8 @@ func (f *fleet) byForce(do func()) {
 	o := outrage{first: time.Now().UnixNano()}
 	do()
 	conn := recipetest.Session(f.t, f.client()).Conn()
-	mark, err := conn.Create(f.path+"-mark-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	// Not below the root, which the server may remove when there is nothing in it.
+	mark, err := conn.Create(path.Dir(f.path)+"-mark-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	require.NoError(f.t, err)
 	_, stat, err := conn.Exists(mark)
 	require.NoError(f.t, err)
