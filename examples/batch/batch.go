@@ -122,7 +122,7 @@ func (b *batch) runPhase(ctx context.Context, n int) error {
 			case r.what == "ends":
 				done[r.task] = r.by.name
 				b.progress(n, len(done), r)
-			case r.what == "begins" && n == 2 && len(done) >= tasks/2 && !b.killed():
+			case r.what == "begins" && r.task == fatal && r.attempt == 1:
 				if err := b.replace(r); err != nil {
 					return err
 				}
@@ -151,15 +151,6 @@ func (b *batch) progress(n, done int, r report) {
 	}
 }
 
-func (b *batch) killed() bool {
-	for _, w := range b.workers {
-		if w.killed {
-			return true
-		}
-	}
-	return false
-}
-
 // replace kills a worker that has just begun a task, and starts another one, for which there is no place before the next
 // phase.
 func (b *batch) replace(r report) error {
@@ -177,7 +168,8 @@ func (b *batch) start(name string) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{name: name, cmd: exec.Command(self, "-worker", name, "-servers", b.servers, "-path", b.path)}
+	w := &worker{name: name, cmd: exec.Command(self, "-worker", name, "-servers", b.servers, "-path", b.path,
+		"-timeout", sessionTimeout.String())}
 	w.cmd.Stderr = os.Stderr
 	lines, err := w.cmd.StdoutPipe()
 	if err != nil {
@@ -209,10 +201,11 @@ func (b *batch) end(well bool) (err error) {
 	}()
 	for _, w := range b.workers {
 		w.stdin.Close()
-		kill := time.AfterFunc(patience, func() { w.cmd.Process.Kill() })
+		grace := patience
 		if !well {
-			w.cmd.Process.Kill()
+			grace = 5 * time.Second
 		}
+		kill := time.AfterFunc(grace, func() { w.cmd.Process.Kill() })
 		w.wait.Wait()
 		failed := w.cmd.Wait()
 		kill.Stop()

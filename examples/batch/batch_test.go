@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -21,6 +22,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	sessionTimeout = 6 * time.Second // workers lose theirs when they are killed, and not when they are slow
 	goleak.VerifyTestMain(m)
 }
 

@@ -29,14 +29,18 @@ const (
 	phases  = 3
 	tasks   = 24 // in each phase
 
-	// sessionTimeout decides how soon the others hear that a worker has died.
-	sessionTimeout = 2 * time.Second
+	// fatal is the task at which a worker is killed.
+	fatal = "task-2.13"
 )
+
+// sessionTimeout decides how soon the others hear that a worker has died.
+var sessionTimeout = 2 * time.Second
 
 func main() {
 	servers := flag.String("servers", "", "`host:port,...` of a real ensemble (default: a ZooKeeper inside this program)")
 	name := flag.String("worker", "", "be the worker of this `name`; the program starts its copies with this")
 	path := flag.String("path", "", "where the worker finds the others")
+	flag.DurationVar(&sessionTimeout, "timeout", sessionTimeout, "how long a session lasts that is not heard of")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "batch: unexpected argument %q\n", flag.Arg(0))

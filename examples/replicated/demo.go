@@ -24,7 +24,7 @@ import (
 )
 
 // What takes a session timeout at most, unless something is wrong, gets patience.
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 var (
 	errInterrupted = errors.New("interrupted")
@@ -146,7 +146,7 @@ func (d *demo) show(ctx context.Context) error {
 	d.say("\n  The new leader is stopped in the middle of a write, and runs on when another one leads.\n")
 	stopped := leader
 	late := make(chan answer, 1)
-	go func() { late <- put(ctx, stopped.url+"/value?dawdle=500ms", "too late") }()
+	go func() { late <- put(ctx, stopped.url+"/value?dawdle="+sessionTimeout.String(), "too late") }()
 	if err := stopped.says(ctx, "dawdling"); err != nil {
 		return err
 	}
@@ -227,12 +227,15 @@ func (d *demo) other(leader *process) *process {
 // write sends a write to one replica, which has to end up in the store by way of the leader.
 func (d *demo) write(ctx context.Context, via *process, value string, leader *process) error {
 	for began := time.Now(); ; {
-		var known status
+		var known, own status // the leader itself may be the last to hear of it
 		if err := check(ctx, via.url+"/leader", &known); err != nil {
 			return err
 		}
+		if err := check(ctx, leader.url+"/leader", &own); err != nil {
+			return err
+		}
 		a := answer{status: http.StatusServiceUnavailable}
-		if known.Leader == leader.url { // or else it would send the write on to one that is gone, and may be mute
+		if known.Leader == leader.url && own == known { // or else they would send the write on to one that is gone, and may be mute
 			a = put(ctx, via.url+"/value", value)
 		}
 		switch {
@@ -285,7 +288,8 @@ func (d *demo) start(ctx context.Context, name string) (*process, error) {
 		return nil, err
 	}
 	p := &process{name: name, lines: make(chan string, 100)}
-	p.cmd = exec.Command(self, "-replica", name, "-servers", d.servers, "-path", d.path, "-store", d.storeURL)
+	p.cmd = exec.Command(self, "-replica", name, "-servers", d.servers, "-path", d.path, "-store", d.storeURL,
+		"-timeout", sessionTimeout.String())
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {

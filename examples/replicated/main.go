@@ -26,6 +26,7 @@ func main() {
 	flag.StringVar(&o.name, "replica", "", "be the replica of this `name`; the program starts its copies with this")
 	flag.StringVar(&o.path, "path", "", "where the replica stands for election")
 	flag.StringVar(&o.store, "store", "", "`URL` of what the replica writes to")
+	flag.DurationVar(&sessionTimeout, "timeout", sessionTimeout, "how long a session lasts that is not heard of")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "replicated: unexpected argument %q\n", flag.Arg(0))

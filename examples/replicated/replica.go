@@ -21,7 +21,7 @@ import (
 )
 
 // sessionTimeout decides how soon a dead leader is succeeded.
-const sessionTimeout = 2 * time.Second
+var sessionTimeout = 2 * time.Second
 
 // A replica is one copy of the service.
 type replica struct {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -26,6 +27,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	sessionTimeout = 6 * time.Second // replicas lose theirs when they are killed or stopped, and not when they are slow
 	goleak.VerifyTestMain(m)
 }
 
