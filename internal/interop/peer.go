@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	sessionTimeout = 5 * time.Second
-	patience       = time.Minute // with what takes a second or two on an idle machine
+	sessionTimeout = 10 * time.Second // which a server of ours grants at most: peers do not expect to lose anything
+	patience       = 3 * time.Minute  // with what takes a second or two on an idle machine
 )
 
 // A Peer is a process with recipes of another language. Its methods are safe for
@@ -86,7 +86,7 @@ func (p *Peer) Start(cmd ...string) *Call {
 }
 
 // Do gives the peer a command, waits for its answer and returns the result. It
-// fails tb if the peer reports an error, and if a minute passes.
+// fails tb if the peer reports an error, and if three minutes pass.
 func (p *Peer) Do(tb testing.TB, cmd ...string) string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
