@@ -51,8 +51,9 @@ func main() {
 		}
 		total++
 		began := time.Now()
-		verdict := "caught"
-		if err := m.try(); err != nil {
+		by, err := m.try()
+		verdict := "caught by " + by
+		if err != nil {
 			verdict = "NOT CAUGHT: " + err.Error()
 		} else {
 			caught++
@@ -68,34 +69,35 @@ func main() {
 	}
 }
 
-func (m mutation) try() error {
+// try tells what has caught the mutation.
+func (m mutation) try() (by string, err error) {
 	source, err := os.ReadFile(m.File)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if n := strings.Count(string(source), m.Old); n != 1 {
-		return fmt.Errorf("its code stands %d times in %s", n, m.File)
+		return "", fmt.Errorf("its code stands %d times in %s", n, m.File)
 	}
 	dir, err := os.MkdirTemp("", "mutation")
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer os.RemoveAll(dir)
 	mutant := filepath.Join(dir, filepath.Base(m.File))
 	if err := os.WriteFile(mutant, []byte(strings.Replace(string(source), m.Old, m.New, 1)), 0o600); err != nil {
-		return err
+		return "", err
 	}
 	original, err := filepath.Abs(m.File)
 	if err != nil {
-		return err
+		return "", err
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: mutant}})
 	if err != nil {
-		return err
+		return "", err
 	}
 	overlayFile := filepath.Join(dir, "overlay.json")
 	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
-		return err
+		return "", err
 	}
 	pkg := m.Package
 	if pkg == "" {
@@ -103,7 +105,7 @@ func (m mutation) try() error {
 	}
 	build := exec.Command("go", "vet", "-overlay", overlayFile, pkg)
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("it does not compile: %s", out)
+		return "", fmt.Errorf("it does not compile: %s", out)
 	}
 	args := []string{"test", "-overlay", overlayFile, "-count=1", "-timeout=60s", "-run", m.Test}
 	args = append(args, strings.Fields(m.TestFlags)...)
@@ -112,9 +114,14 @@ func (m mutation) try() error {
 	out, err := test.CombinedOutput()
 	switch {
 	case err == nil:
-		return fmt.Errorf("%s passes", m.Test)
+		return "", fmt.Errorf("%s passes", m.Test)
 	case !strings.Contains(string(out), "FAIL"):
-		return fmt.Errorf("%w: %s", err, out)
+		return "", fmt.Errorf("%w: %s", err, out)
 	}
-	return nil
+	if failed := failedTest.FindSubmatch(out); failed != nil {
+		return string(failed[1]), nil
+	}
+	return m.Test, nil // which has not ended by itself
 }
+
+var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
