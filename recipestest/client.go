@@ -11,11 +11,11 @@ import (
 )
 
 // connectPatience is how long a client may take to open its first session.
-const connectPatience = 10 * time.Second
+const connectPatience = 30 * time.Second
 
 // Client connects to the server over a sound network. The client is closed when
 // tb ends. Among opts, protocol.WithDialer replaces the server's own dialer.
-// Client fails tb at once if no session can be opened within ten seconds.
+// Client fails tb at once if no session can be opened within thirty seconds.
 func (s *Server) Client(tb testing.TB, opts ...protocol.ConnectOption) *protocol.Client {
 	tb.Helper()
 	return s.client(tb, s.Dial, opts)

@@ -16,7 +16,7 @@ import (
 const leakLabel = "recipestest"
 
 // Clean-up finishes in the background. This is how long it may take.
-const goroutinePatience = 5 * time.Second
+const goroutinePatience = 30 * time.Second
 
 var (
 	checked    sync.Map // of testing.TB: those with a check to come
@@ -47,15 +47,21 @@ func checkGoroutines(tb testing.TB) {
 	})
 }
 
+// Whatever the clock says, what is to go away is looked for that many times: a busy machine that did not run the one who
+// looks may not have run the others either.
+const looks = 20
+
 // waitForGoroutines waits until no goroutine is labelled name, or returns the stacks of those that stay.
 func waitForGoroutines(name string, patience time.Duration) []string {
 	deadline := time.Now().Add(patience)
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+	pause := time.Millisecond
+	for look := 1; ; look++ {
 		stacks := labelledGoroutines(name)
-		if len(stacks) == 0 || time.Now().After(deadline) {
+		if len(stacks) == 0 || look >= looks && time.Now().After(deadline) {
 			return stacks
 		}
 		time.Sleep(pause)
+		pause = min(2*pause, 100*time.Millisecond)
 	}
 }
 

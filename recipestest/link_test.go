@@ -20,7 +20,7 @@ func TestCutIsNoticedByBothSidesAndHealed(t *testing.T) {
 		link, root := s.Link(t), s.Root(t)
 		conn := connect(t, s, link.Dial, 10*time.Second)
 		session := conn.SessionID()
-		idle, err := link.Dial("tcp", s.ConnectString(), time.Second)
+		idle, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
 
 		link.Cut()
@@ -28,7 +28,7 @@ func TestCutIsNoticedByBothSidesAndHealed(t *testing.T) {
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 		_, err = idle.Write([]byte{0})
 		require.ErrorIs(t, err, syscall.ECONNRESET)
-		_, err = link.Dial("tcp", s.ConnectString(), time.Second)
+		_, err = link.Dial("tcp", s.ConnectString(), 10*time.Second)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		_, err = conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
 		require.Error(t, err)
@@ -45,8 +45,8 @@ func TestCutIsNoticedByBothSidesAndHealed(t *testing.T) {
 func TestCutDoesNotReachOtherLinks(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		root := s.Root(t)
-		other := connect(t, s, s.Link(t).Dial, 5*time.Second)
-		direct := connect(t, s, s.Dial, 5*time.Second)
+		other := connect(t, s, s.Link(t).Dial, 10*time.Second)
+		direct := connect(t, s, s.Dial, 10*time.Second)
 		s.Link(t).Cut()
 		create(t, other, root, 0)
 		create(t, direct, root+"/a", 0)
@@ -56,11 +56,12 @@ func TestCutDoesNotReachOtherLinks(t *testing.T) {
 func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, time.Second)
-		direct := connect(t, s, s.Dial, 5*time.Second)
-		idle, err := link.Dial("tcp", s.ConnectString(), time.Second)
+		conn := connect(t, s, link.Dial, 6*time.Second)
+		direct := connect(t, s, s.Dial, 10*time.Second)
+		wait(t, link.Answered(recipestest.OpPing, 1)) // from now on it is patient for two thirds of its timeout
+		idle, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
-		lossy, err := link.Dial("tcp", s.ConnectString(), time.Second)
+		lossy, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
 
 		link.Stall()
@@ -72,7 +73,7 @@ func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
 		require.GreaterOrEqual(t, time.Since(begin), 300*time.Millisecond, "only the client's own timeout tells")
 		requireExists(t, direct, root, false)
 
-		mute, err := link.Dial("tcp", s.ConnectString(), time.Second)
+		mute, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
 		_, err = mute.Write([]byte{0, 0, 0, 1, 0})
 		require.NoError(t, err)
@@ -98,8 +99,8 @@ func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
 func TestStalledSessionExpiresThoughItsClientHangsUp(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, time.Second)
-		direct := connect(t, s, s.Dial, 5*time.Second)
+		conn := connect(t, s, link.Dial, 6*time.Second)
+		direct := connect(t, s, s.Dial, 10*time.Second)
 		create(t, conn, root, zk.FlagEphemeral)
 		exists, _, gone, err := direct.ExistsW(root)
 		require.NoError(t, err)
@@ -116,8 +117,8 @@ func TestStalledSessionExpiresThoughItsClientHangsUp(t *testing.T) {
 func TestStallRepliesLetsRequestsBeExecuted(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, time.Second)
-		direct := connect(t, s, s.Dial, 5*time.Second)
+		conn := connect(t, s, link.Dial, 6*time.Second)
+		direct := connect(t, s, s.Dial, 10*time.Second)
 		_, _, created, err := direct.ExistsW(root)
 		require.NoError(t, err)
 
@@ -138,8 +139,8 @@ func TestStallRepliesLetsRequestsBeExecuted(t *testing.T) {
 func TestStallRequestsLetsEventsArrive(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 4*time.Second)
-		direct := connect(t, s, s.Dial, 5*time.Second)
+		conn := connect(t, s, link.Dial, 6*time.Second)
+		direct := connect(t, s, s.Dial, 10*time.Second)
 		_, _, created, err := conn.ExistsW(root)
 		require.NoError(t, err)
 
@@ -159,8 +160,8 @@ func TestStallRequestsLetsEventsArrive(t *testing.T) {
 func TestLoseReplyLosesTheReplyOfAnExecutedRequest(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 5*time.Second)
-		direct := connect(t, s, s.Dial, 5*time.Second)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		direct := connect(t, s, s.Dial, 10*time.Second)
 		session := conn.SessionID()
 
 		link.LoseReply(recipestest.OpCreate, 2)
@@ -189,10 +190,10 @@ func TestLoseReplyLosesTheReplyOfAnExecutedRequest(t *testing.T) {
 func TestLoseReplyLosesHandshakesAndEvents(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link, root := s.Link(t), s.Root(t)
-		direct := connect(t, s, s.Dial, 5*time.Second)
+		direct := connect(t, s, s.Dial, 10*time.Second)
 
 		link.LoseReply(recipestest.OpConnect, 1)
-		conn := connect(t, s, link.Dial, 5*time.Second)
+		conn := connect(t, s, link.Dial, 10*time.Second)
 		require.Equal(t, 2, link.Count(recipestest.OpConnect))
 
 		_, _, created, err := conn.ExistsW(root)
@@ -304,12 +305,12 @@ func TestAtMeetsEveryStep(t *testing.T) {
 func TestAtLetsThePacketMeetTheNetworkAsLeft(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 5*time.Second)
+		conn := connect(t, s, link.Dial, 10*time.Second)
 		before := link.Packets()
 
 		var sawIt bool
 		link.At(2, func() { // the server has executed it, the client does not know yet
-			seen := connect(t, s, s.Dial, 5*time.Second)
+			seen := connect(t, s, s.Dial, 10*time.Second)
 			sawIt, _, _ = seen.Exists(root)
 		})
 		create(t, conn, root, 0)
@@ -326,19 +327,19 @@ func TestAtLetsThePacketMeetTheNetworkAsLeft(t *testing.T) {
 func TestAtMayExpireTheSession(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, 5*time.Second)
+		conn := connect(t, s, link.Dial, 10*time.Second)
 		session := conn.SessionID()
 		link.At(1, func() { s.ExpireSession(session) })
 		_, err := conn.Create(root, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.Error(t, err)
-		requireExists(t, connect(t, s, s.Dial, 5*time.Second), root, false)
+		requireExists(t, connect(t, s, s.Dial, 10*time.Second), root, false)
 	})
 }
 
 func TestLinkCounts(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, time.Second)
+		conn := connect(t, s, link.Dial, 6*time.Second)
 		require.Equal(t, 1, link.Count(recipestest.OpConnect))
 		require.Zero(t, link.Count(recipestest.OpAny), "the handshake is no operation")
 		bytes := link.ReplyBytes()
@@ -373,7 +374,7 @@ func TestLinkCounts(t *testing.T) {
 func TestSentAndAnsweredSignal(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link, root := s.Link(t), s.Root(t)
-		conn := connect(t, s, link.Dial, time.Second)
+		conn := connect(t, s, link.Dial, 6*time.Second)
 		sent, answered := link.Sent(recipestest.OpGetData, 1), link.Answered(recipestest.OpGetData, 1)
 		noSignal(t, sent)
 
@@ -387,6 +388,7 @@ func TestSentAndAnsweredSignal(t *testing.T) {
 		noSignal(t, sent)
 		link.Heal()
 		wait(t, link.Answered(recipestest.OpConnect, 2))
+		requireBack(t, conn)
 
 		_, _, err := conn.Get(root)
 		require.ErrorIs(t, err, zk.ErrNoNode)
@@ -410,14 +412,14 @@ func noSignal(t *testing.T, signal <-chan struct{}) {
 func TestServerHangsUpOnWhatIsNotZooKeeper(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link := s.Link(t)
-		c, err := link.Dial("tcp", s.ConnectString(), time.Second)
+		c, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
 		_, err = c.Write([]byte("GET / HTTP/1.1\r\n"))
 		require.Error(t, err)
 		_, err = c.Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 
-		c, err = link.Dial("tcp", s.ConnectString(), time.Second)
+		c, err = link.Dial("tcp", s.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
 		_, err = c.Write([]byte{0, 0, 0, 1, 0}) // a handshake that is too short
 		require.NoError(t, err)
@@ -430,7 +432,7 @@ func TestServerHangsUpOnWhatIsNotZooKeeper(t *testing.T) {
 func TestConnHonoursDeadlinesAndClose(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *recipestest.Server) {
 		link := s.Link(t)
-		c, err := link.Dial("tcp", s.ConnectString(), time.Second)
+		c, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
 		require.Equal(t, s.ConnectString(), c.RemoteAddr().String())
 		read := func() <-chan error {

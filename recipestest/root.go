@@ -14,7 +14,7 @@ import (
 const leftoverPatience = 15 * time.Second
 
 // How long an unreachable server is tried at a test's end.
-const reachPatience = 5 * time.Second
+const reachPatience = 15 * time.Second
 
 // Root returns a fresh path for tb, named after it. Nothing is created:
 // recipes create the parents they need. All calls return different paths.
@@ -50,10 +50,10 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string) bool {
 	if len(roots) == 0 {
 		return true
 	}
-	patience := leftoverPatience
+	patience, least := leftoverPatience, looks
 	report := tb.Errorf
 	if tb.Failed() {
-		patience, report = 0, tb.Logf // it may have been stopped half-way; what is left may still say why
+		patience, least, report = 0, 1, tb.Logf // it may have been stopped half-way; what is left may still say why
 	}
 	session, err := s.connect(reachPatience)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string) bool {
 	}
 	defer session.close()
 	deadline := time.Now().Add(patience)
-	for {
+	for look := 1; ; look++ {
 		left, err := session.ephemerals(roots)
 		if err != nil {
 			report("recipestest: cannot look for leftover nodes: %v", err)
@@ -71,7 +71,7 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string) bool {
 		if len(left) == 0 {
 			return true
 		}
-		if !time.Now().Before(deadline) {
+		if look >= least && !time.Now().Before(deadline) {
 			for _, n := range left {
 				report("recipestest: left behind: %s of session %#x, data %q", n.path, n.owner, session.data(n.path))
 			}

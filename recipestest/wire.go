@@ -12,6 +12,9 @@ import (
 // How long one answer may take.
 const answerPatience = 10 * time.Second
 
+// How long the end of a session may take that its client may have taken back, before we look whether it is over.
+const endPatience = 2 * time.Second
+
 var (
 	errNoNode  = serverError(-101)
 	errNoAuth  = serverError(-102)
@@ -26,9 +29,10 @@ func (e serverError) Error() string { return fmt.Sprintf("server error %d", int3
 // A wire is a session without a client: no goroutine, no pings, no reconnect.
 // It looks after a test from outside, also where no client could be started.
 type wire struct {
-	conn   net.Conn
-	chroot string
-	xid    int32
+	conn     net.Conn
+	chroot   string
+	xid      int32
+	patience time.Duration // for an answer
 }
 
 // connect opens a session of our own with the first server that accepts it,
@@ -88,7 +92,7 @@ func (s *Server) greet(host string, id int64, password []byte) (*wire, error) {
 		c.Close()
 		return nil, fmt.Errorf("handshake with %s: %w", host, err)
 	}
-	return &wire{conn: c}, nil
+	return &wire{conn: c, patience: answerPatience}, nil
 }
 
 // close ends the session.
@@ -110,7 +114,8 @@ func (s *Server) endSession(id int64, password []byte) error {
 		if err != nil {
 			return err
 		}
-		// In an ensemble the client may win the session back before we end it. The next handshake tells.
+		// The client may win the session back before we end it, and our request go unanswered. The next handshake tells.
+		w.patience = endPatience
 		if err = w.close(); err == nil || time.Now().After(deadline) {
 			return err
 		}
@@ -148,7 +153,7 @@ func (w *wire) do(calls []call, each func(i int, body []byte, err error)) error 
 }
 
 func (w *wire) doBatch(calls []call, each func(i int, body []byte, err error)) error {
-	w.conn.SetDeadline(time.Now().Add(answerPatience))
+	w.conn.SetDeadline(time.Now().Add(w.patience))
 	var out []byte
 	for i, c := range calls {
 		head := binary.BigEndian.AppendUint32(nil, uint32(w.xid+int32(i)+1))

@@ -21,6 +21,6 @@
 //   - When containers are reaped and TTL nodes deleted, and when sessions expire.
 //   - Malformed packets, quota nodes, and what concerns the server as a whole.
 //
-// A difference counts if it shows three times in a row, as a real server reaps
+// A difference counts if it shows three times in a row, as a real server that runs already reaps
 // containers at a time of its own.
 package differential

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,9 +17,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// attempts is how often a difference or a fault must show. A real server reaps
-// containers when it pleases, and a machine that is stopped for a while loses
-// its sessions.
+// attempts is how often a difference or a fault must show. A real server that was
+// started by others reaps containers when it pleases, and a machine that is stopped
+// for a while loses its sessions.
 const attempts = 3
 
 // A pair is a real server and what is compared with it.
@@ -56,12 +57,21 @@ func (t tally) String() string {
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	hosts, chroot, _ := strings.Cut(ensemble.Real(t).ConnectString(), "/")
+	hosts, chroot, _ := strings.Cut(realServer(t), "/")
 	host, _, _ := strings.Cut(hosts, ",")
 	if chroot != "" {
 		chroot = "/" + chroot
 	}
 	return &pair{real: host, root: chroot + "/differential-" + strings.ToLower(rand.Text()[:8]), said: make(tally)}
+}
+
+// realServer returns the connect string of a real server: one that reaps no containers, unless it is one that runs already.
+func realServer(t *testing.T) string {
+	t.Helper()
+	if os.Getenv("ZKRECIPES_SERVERS") != "" {
+		return ensemble.Real(t).ConnectString()
+	}
+	return ensemble.Start(t, 1, ensemble.WithJVMFlags("-Dznode.container.checkIntervalMs=86400000")).ConnectString()
 }
 
 // difference carries out the steps at both servers and says where they first

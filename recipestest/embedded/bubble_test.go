@@ -114,7 +114,7 @@ func TestTwoMinutesInABubble(t *testing.T) {
 		require.NotEqual(t, id, c.SessionID())
 		require.NotZero(t, c.SessionID())
 	})
-	require.Less(t, time.Since(began), 10*time.Second, "by the clock on the wall")
+	require.Less(t, time.Since(began), time.Minute, "by the clock on the wall")
 }
 
 func TestServersComeAndGoInABubble(t *testing.T) {
@@ -208,7 +208,7 @@ func TestAServerWithNothingToDoHasNoTicker(t *testing.T) {
 		c.must(t, opCloseSession, nil)
 		time.Sleep(100 * 365 * 24 * time.Hour)
 	})
-	require.Less(t, time.Since(began), 5*time.Second, "by the clock on the wall")
+	require.Less(t, time.Since(began), time.Minute, "by the clock on the wall")
 }
 
 func TestAServerDoesNotHideADeadlock(t *testing.T) {
@@ -223,7 +223,7 @@ func TestAServerDoesNotHideADeadlock(t *testing.T) {
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.timeout=20s")
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), inside+"=1")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds waits that end at once when all is well.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // open is the access control list that lets anyone do anything.
 var open = zk.WorldACL(zk.PermAll)
@@ -39,7 +39,7 @@ func start(t testing.TB, cfg embedded.Config) *embedded.Server {
 // dial connects go-zookeeper to a server, in memory, and waits for its session.
 func dial(t testing.TB, s *embedded.Server) *zk.Conn {
 	t.Helper()
-	c, events, err := zk.Connect([]string{s.ConnectString()}, 10*time.Second,
+	c, events, err := zk.Connect([]string{s.ConnectString()}, 40*time.Second,
 		zk.WithDialer(s.Dial), zk.WithLogger(silent{}))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)

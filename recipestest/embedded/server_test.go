@@ -113,7 +113,7 @@ func TestSetSequenceNeedsANode(t *testing.T) {
 func TestServersOverTCPCanBeDialledInMemoryToo(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
-	c, _, err := zk.Connect([]string{s.ConnectString()}, 10*time.Second, zk.WithLogger(silent{}))
+	c, _, err := zk.Connect([]string{s.ConnectString()}, 40*time.Second, zk.WithLogger(silent{}))
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.Create("/a", nil, 0, open)

@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -260,14 +261,16 @@ func TestAClientTooSlowForItsEventsIsCutOffAndHoldsUpNobody(t *testing.T) {
 	for name, cfg := range map[string]embedded.Config{"over TCP": {}, "in memory": {InMemory: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			cfg.MaxSessionTimeout = time.Hour // it says nothing meanwhile
 			s := start(t, cfg)
-			c, slow := connect(t, s, hello{}), connect(t, s, hello{})
+			c, slow := connect(t, s, hello{}), connect(t, s, hello{timeout: 3_600_000})
 			slow.must(t, opAddWatch, packet{}.string("/").int32(1))
 			path := "/" + strings.Repeat("x", 500_000)
 			c.must(t, opCreate, packet{}.create(path, nil, 0))
 			for range 60 { // 30 MB of events
 				c.must(t, opSetData, packet{}.string(path).buffer(nil).int32(-1))
 			}
+			require.NoError(t, slow.nc.SetDeadline(time.Now().Add(patience)))
 			_, err := io.Copy(io.Discard, slow.nc)
 			require.NoError(t, err, "what had been sent, then the end")
 			// Its session is alive.

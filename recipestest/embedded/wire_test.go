@@ -81,6 +81,7 @@ func (w *wireClient) send(op int32, body []byte) error {
 // call sends a request and returns its answer. The events that come first are
 // added to w.events.
 func (w *wireClient) call(op int32, body []byte) (*answer, error) {
+	w.nc.SetDeadline(time.Now().Add(patience)) // for this one, however many came before
 	if err := w.send(op, body); err != nil {
 		return nil, err
 	}

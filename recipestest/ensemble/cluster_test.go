@@ -1,6 +1,7 @@
 package ensemble_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -25,44 +26,53 @@ func within(t *testing.T, d time.Duration, what string, check func() bool) {
 // TestCluster is one test, for the start of a cluster is what takes long.
 func TestCluster(t *testing.T) {
 	const (
-		sessionTimeout = 2 * time.Second
-		syncLimit      = 10 * 500 * time.Millisecond
+		sessionTimeout = 4 * time.Second  // of sessions that are to expire
+		patience       = 30 * time.Second // of sessions that are not
+		ticks          = 20
+		syncLimit      = ticks * 500 * time.Millisecond // far longer than a session takes to expire
 	)
 	acl := zk.WorldACL(zk.PermAll)
-	cluster := ensemble.Start(t, 3)
+	cluster := ensemble.Start(t, 3,
+		ensemble.WithSyncLimit(ticks), ensemble.WithConfig(fmt.Sprintf("maxSessionTimeout=%d", patience.Milliseconds())))
 	require.Len(t, cluster.Members(), 3)
 	require.Len(t, cluster.Followers(), 2)
 
 	t.Run("AFollowerThatIsDelayedLags", func(t *testing.T) {
 		leader, follower := cluster.Leader(), cluster.Followers()[0]
-		writer := dial(t, leader.ConnectString(), sessionTimeout)
-		reader := dial(t, follower.ConnectString(), 10*time.Second) // waits for Sync
+		writer := dial(t, leader.ConnectString(), patience)
+		reader := dial(t, follower.ConnectString(), patience)
 		follower.Delay(time.Second)
 		defer follower.Delay(0)
 
-		_, err := writer.Create("/lag", nil, 0, acl)
-		require.NoError(t, err)
-		exists, _, err := reader.Exists("/lag")
-		require.NoError(t, err)
-		require.False(t, exists, "the commit is still on its way")
+		var path string
+		attempt := 0
+		within(t, patience, "a look comes before the commit", func() bool {
+			path = fmt.Sprintf("/lag-%d", attempt)
+			attempt++
+			_, err := writer.Create(path, nil, 0, acl)
+			require.NoError(t, err)
+			exists, _, err := reader.Exists(path)
+			require.NoError(t, err)
+			return !exists
+		})
 
-		_, err = reader.Sync("/lag")
+		_, err := reader.Sync(path)
 		require.NoError(t, err)
-		exists, _, err = reader.Exists("/lag")
+		exists, _, err := reader.Exists(path)
 		require.NoError(t, err)
 		require.True(t, exists, "Sync waits for it")
 	})
 
 	t.Run("AFollowerThatIsIsolatedServesOnWhileSessionsExpire", func(t *testing.T) {
 		leader, follower := cluster.Leader(), cluster.Followers()[0]
-		observer := dial(t, leader.ConnectString(), sessionTimeout)
+		observer := dial(t, leader.ConnectString(), patience)
 		holder := dial(t, follower.ConnectString(), sessionTimeout)
 		_, err := holder.Create("/held", nil, zk.FlagEphemeral, acl)
 		require.NoError(t, err)
 
 		begin := time.Now()
 		follower.Isolate()
-		within(t, syncLimit, "the leader expires the session", func() bool {
+		within(t, patience, "the leader expires the session", func() bool {
 			exists, _, err := observer.Exists("/held")
 			return err == nil && !exists
 		})
@@ -71,7 +81,7 @@ func TestCluster(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, exists, "the isolated follower does not know")
 		require.Equal(t, zk.StateHasSession, holder.State())
-		within(t, 2*syncLimit, "the follower gives its leader up", func() bool {
+		within(t, patience, "the follower gives its leader up", func() bool {
 			return holder.State() != zk.StateHasSession
 		})
 		t.Logf("gone for the leader after %v, for its owner after %v", expired, time.Since(begin))
@@ -86,7 +96,7 @@ func TestCluster(t *testing.T) {
 		begin := time.Now()
 		old := cluster.Leader()
 		old.Isolate()
-		within(t, 3*syncLimit, "the others elect a leader", func() bool { return cluster.Leader() != old })
+		within(t, 2*patience, "the others elect a leader", func() bool { return cluster.Leader() != old })
 		t.Logf("replaced after %v", time.Since(begin))
 		old.Rejoin()
 		cluster.WaitHealthy()
@@ -114,7 +124,7 @@ func TestCluster(t *testing.T) {
 	})
 
 	t.Run("ALeaderThatIsStoppedIsReplacedAndComesBack", func(t *testing.T) {
-		conn := dial(t, cluster.ConnectString(), 4*sessionTimeout)
+		conn := dial(t, cluster.ConnectString(), patience)
 		_, err := conn.Create("/survives", []byte("data"), zk.FlagEphemeral, acl)
 		require.NoError(t, err)
 		session := conn.SessionID()
@@ -131,7 +141,7 @@ func TestCluster(t *testing.T) {
 		begin = time.Now()
 		cluster.Restart()
 		t.Logf("restarted after %v", time.Since(begin))
-		within(t, 4*sessionTimeout, "the session survives both", func() bool {
+		within(t, patience, "the session survives both", func() bool {
 			data, stat, err := conn.Get("/survives")
 			return err == nil && string(data) == "data" && stat.EphemeralOwner == session
 		})

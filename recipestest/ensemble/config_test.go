@@ -23,19 +23,19 @@ func TestOptionsReachTheServer(t *testing.T) {
 	certificate, pool, text := newCertificate(t)
 	cluster := ensemble.Start(t, 1,
 		ensemble.WithJVMFlags("-Djute.maxbuffer=2000"),
-		ensemble.WithConfig("maxSessionTimeout=4000"),
+		ensemble.WithConfig("maxSessionTimeout=30000"),
 		ensemble.WithTLS(text, text),
 	)
 	server := cluster.Leader()
 
-	conn := dial(t, server.ConnectString(), 2*time.Second)
+	conn := dial(t, server.ConnectString(), 30*time.Second)
 	_, err := conn.Create("/small", make([]byte, 1000), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	_, err = conn.Create("/large", make([]byte, 3000), 0, zk.WorldACL(zk.PermAll))
 	require.ErrorIs(t, err, zk.ErrConnectionClosed)
 
 	config := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{certificate}}
-	secure := dial(t, server.SecureConnectString(), 2*time.Second,
+	secure := dial(t, server.SecureConnectString(), 30*time.Second,
 		func(network, address string, timeout time.Duration) (net.Conn, error) {
 			return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
 		})

@@ -39,7 +39,7 @@ type silent struct{}
 func (silent) Printf(string, ...any) {}
 
 func TestRealServesEveryKindOfNode(t *testing.T) {
-	conn := dial(t, ensemble.Real(t).ConnectString(), 3*time.Second)
+	conn := dial(t, ensemble.Real(t).ConnectString(), 10*time.Second)
 	acl := zk.WorldACL(zk.PermAll)
 
 	_, err := conn.Create("/served", []byte("data"), 0, acl)
@@ -60,7 +60,7 @@ func TestRealServesEveryKindOfNode(t *testing.T) {
 	require.Eventually(t, func() bool {
 		children, _, err := conn.Children("/served")
 		return err == nil && len(children) == 0
-	}, 10*time.Second, 50*time.Millisecond, "the server removes containers and TTL nodes within seconds")
+	}, 30*time.Second, 50*time.Millisecond, "the server removes containers and TTL nodes within seconds")
 }
 
 func TestRealIsSharedByTheTestsOfAProcess(t *testing.T) {

@@ -2,6 +2,7 @@ package ensemble
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -42,8 +43,7 @@ func TestServerEndsWithAProcessThatIsKilled(t *testing.T) {
 	require.NoError(t, err)
 	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "address: ")
 	require.True(t, ok, line)
-	_, err = askReport(addr)
-	require.NoError(t, err)
+	require.NoError(t, awaitServing(t.Context(), addr))
 
 	require.NoError(t, child.Process.Kill())
 	require.Error(t, child.Wait())
@@ -62,7 +62,9 @@ func TestSharedServerCostsNoGoroutine(t *testing.T) {
 		unavailable(t, err)
 	}
 	require.NoError(t, err)
-	goleak.VerifyNone(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, poll(ctx, func() error { return goleak.Find() }))
 }
 
 func TestServerThatCannotStartIsReportedWithItsLog(t *testing.T) {

@@ -39,13 +39,13 @@ func newFailure(test string, seed uint64, w *World, err error) *Failure {
 
 // shrink finds out which faults are enough, by leaving out one after the other. fails plays the seed without some.
 func (f *Failure) shrink(fails func(skip []int) bool) {
-	const tries, most = 3, 10 * time.Second
+	const tries, most = 3, 10 * time.Second // the first try for each is made in any case
 	var skip []int
 	began := time.Now()
 	for _, fault := range f.Faults {
 		without := append(slices.Clone(skip), fault.index)
 		needed := true
-		for try := 0; needed && try < tries && time.Since(began) < most; try++ {
+		for try := 0; needed && (try == 0 || try < tries && time.Since(began) < most); try++ {
 			needed = !fails(without)
 		}
 		if needed {
