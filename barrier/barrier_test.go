@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/barrier"
 	"github.com/zkrecipes/zkrecipes/internal/recipetest"
@@ -18,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { recipetest.Main(m) }
 
 type group = recipetest.Group
 

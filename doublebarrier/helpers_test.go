@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/internal/recipetest"
@@ -21,7 +20,7 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(memberEnv); config != "" {
 		os.Exit(runMember(config))
 	}
-	goleak.VerifyTestMain(m)
+	recipetest.Main(m)
 }
 
 type group = recipetest.Group

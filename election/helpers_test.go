@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/internal/recipetest"
@@ -21,7 +20,7 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(candidatesEnv); config != "" {
 		os.Exit(runCandidates(config))
 	}
-	goleak.VerifyTestMain(m)
+	recipetest.Main(m)
 }
 
 func campaign(t *testing.T, c *protocol.Client, path, value string) *election.Term {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/internal/recipetest"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) {
 	if spec := os.Getenv(holderEnv); spec != "" {
 		os.Exit(holderMain(spec))
 	}
-	goleak.VerifyTestMain(m)
+	recipetest.Main(m)
 }
 
 // patience is how long something may take that has to happen in the end.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/internal/recipetest"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(workerEnv); config != "" {
 		os.Exit(runWorker(config))
 	}
-	goleak.VerifyTestMain(m)
+	recipetest.Main(m)
 }
 
 // patience is for whole tests, which make many round trips.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	sessionTimeout = 6 * time.Second // workers lose theirs when they are killed, and not when they are slow
-	goleak.VerifyTestMain(m)
+	recipetest.Main(m)
 }
 
 func TestBatchOnTheEmbeddedServer(t *testing.T) {

@@ -4,6 +4,8 @@ package recipetest
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -113,4 +116,23 @@ func (g *Group) Go(f func() error) {
 func (g *Group) Wait() error {
 	g.wg.Wait()
 	return errors.Join(g.errs...)
+}
+
+// Main runs the tests of a package, and fails if they leave goroutines behind. Those that are about to end get the time
+// that they need: closed connections linger on a busy machine.
+func Main(m *testing.M) {
+	status := m.Run()
+	if status == 0 {
+		var left error
+		for range 20 {
+			if left = goleak.Find(); left == nil { // looks for a second
+				break
+			}
+		}
+		if left != nil {
+			fmt.Fprintln(os.Stderr, left)
+			status = 1
+		}
+	}
+	os.Exit(status)
 }

@@ -3,12 +3,13 @@ package differential_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	recipetest.Main(m)
 }
 
 func TestRandomStepsHaveTheSameEffects(t *testing.T) {

@@ -8,13 +8,13 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	recipetest.Main(m)
 }
 
 // patience bounds waits that end at once when all is well.
