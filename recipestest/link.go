@@ -71,28 +71,40 @@ func (s *Server) Link(tb testing.TB) *Link {
 // It blocks while the server's own network accepts the connection, timeout at
 // most. While the link is cut it fails at once with ECONNREFUSED.
 func (l *Link) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	l.mu.Lock()
-	refused, silent := l.refusing || l.closed, l.silent()
-	l.mu.Unlock()
-	if refused {
+	if c := l.dialInVain(network, address); c != nil {
+		return c, nil
+	}
+	if l.refuses() {
 		return nil, refusal(network, address)
 	}
-	var server net.Conn
-	if !silent {
-		var err error
-		if server, err = l.server.Dial(network, address, timeout); err != nil {
-			return nil, err
-		}
+	server, err := l.server.Dial(network, address, timeout)
+	if err != nil {
+		return nil, err
 	}
-
 	c := newConn(l, server, network, address)
 	if !l.add(c) {
-		if server != nil {
-			hangUp(server)
-		}
+		hangUp(server)
 		return nil, refusal(network, address)
 	}
 	return c, nil
+}
+
+// dialInVain returns a connection to nobody if nothing passes at all. Heal finds it among the others.
+func (l *Link) dialInVain(network, address string) net.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusing || l.closed || !l.silent() {
+		return nil
+	}
+	c := newConn(l, nil, network, address)
+	l.conns[c] = struct{}{}
+	return c
+}
+
+func (l *Link) refuses() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refusing || l.closed
 }
 
 // add starts carrying c. It returns false if the link has been cut while c was dialed.
@@ -103,11 +115,9 @@ func (l *Link) add(c *conn) bool {
 		return false
 	}
 	l.conns[c] = struct{}{}
-	if c.server != nil {
-		l.wg.Go(c.carryRequests)
-		l.wg.Go(c.receiveReplies)
-		l.wg.Go(c.carryReplies)
-	}
+	l.wg.Go(c.carryRequests)
+	l.wg.Go(c.receiveReplies)
+	l.wg.Go(c.carryReplies)
 	return true
 }
 
