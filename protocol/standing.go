@@ -37,9 +37,14 @@ func standingOf(name Name, data []byte, stat *zk.Stat) Standing {
 // readers is how many nodes are read at the same time.
 const readers = 16
 
+// looksAtStandings is how often the line is listed anew because somebody has left it meanwhile.
+const looksAtStandings = 4
+
 // Standings returns everybody who stands in line, in order, as of a moment after the call began; an empty line has
 // none, and neither has a path that does not exist. It blocks until the server has answered, with one request for
-// each node, and returns the errors of [Do] and of [Client.Session].
+// each node, and returns the errors of [Do] and of [Client.Session]. If somebody leaves between the list and the
+// requests the line is listed again, as a holder that converts its grant leaves one place for another. Where that goes
+// on and on, those who came last are missing.
 func (l *Line) Standings(ctx context.Context) ([]Standing, error) {
 	if err := validate(l.client, l.path, nil); err != nil {
 		return nil, err
@@ -51,17 +56,37 @@ func (l *Line) Standings(ctx context.Context) ([]Standing, error) {
 	if err := s.sync(ctx, s.Path(l.path)); err != nil {
 		return nil, err
 	}
-	children, err := l.children(ctx, s)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
+	known := make(map[Name]Standing)
+	for look := 1; ; look++ {
+		line, err := l.names(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.read(ctx, s, line, known); err != nil {
+			return nil, err
+		}
+		var all []Standing
+		for _, n := range line {
+			if standing, there := known[n]; there {
+				all = append(all, standing)
+			}
+		}
+		if len(all) == len(line) || look == looksAtStandings {
+			return all, nil
+		}
 	}
-	line := parseLine(children, l.kinds)
+}
+
+// read adds to known those in line who are not, and are there.
+func (l *Line) read(ctx context.Context, s *Session, line []Name, known map[Name]Standing) error {
 	all, errs := make([]Standing, len(line)), make([]error, len(line))
 	slots := make(chan struct{}, readers)
 	var wg sync.WaitGroup
 	for i, n := range line {
+		if standing, there := known[n]; there {
+			all[i] = standing
+			continue
+		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			all[i], errs[i] = s.standing(ctx, s.Path(l.path)+"/"+n.Node, n)
@@ -69,15 +94,14 @@ func (l *Line) Standings(ctx context.Context) ([]Standing, error) {
 		})
 	}
 	wg.Wait()
-	present := all[:0]
 	for i, err := range errs {
 		if err == nil {
-			present = append(present, all[i])
-		} else if !errors.Is(err, zk.ErrNoNode) { // else it left while we were reading
-			return nil, err
+			known[line[i]] = all[i]
+		} else if !errors.Is(err, zk.ErrNoNode) {
+			return err
 		}
 	}
-	return present, nil
+	return nil
 }
 
 // Break deletes the node of that name, whoever it belongs to: its holder is told, and a contender who waits goes to

@@ -241,22 +241,19 @@ func (c contest) settle(t *testing.T, reading *rwlock.Lease, err error) {
 	require.NoError(t, next.Unlock(ctx))
 }
 
-// breakAll breaks whatever stands in line, in as many attempts as it takes: the transaction may come in between. A line
-// that was listed before it, and whose nodes are read after it, looks empty, but not twice.
+// breakAll breaks whatever stands in line, in as many attempts as it takes: the transaction may come in between.
 func (c contest) breakAll(ctx context.Context) error {
-	for empty := 0; empty < 2; empty++ {
+	for {
 		line, err := c.watcher.Contenders(ctx)
-		if err != nil {
+		if err != nil || len(line) == 0 {
 			return err
 		}
 		for _, contender := range line {
-			empty = -1
 			if err := c.watcher.Break(ctx, contender.Node); err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
 		}
 	}
-	return nil
 }
 
 // However ctx ends, one lease is held in the end or none, and no node is left.
@@ -445,5 +442,32 @@ func TestDowngradeThatIsGivenUpGivesTheLockBack(t *testing.T) {
 		require.ErrorIs(t, c.writing.Err(), protocol.ErrReleased)
 		awaitContenders(t, c.watcher, 0)
 		c.settle(t, reading, err)
+	})
+}
+
+// Whoever looks at the line meanwhile sees the holder, in the one place or in the other.
+func TestContendersHaveTheHolderThroughADowngrade(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		recipetest.Sweep(t, func(step int) bool {
+			path := fmt.Sprintf("%s/%d", root, step)
+			writing := must(t, write, rwlock.New(srv.Client(t), path))
+			link := srv.Link(t)
+			watcher := rwlock.New(link.Client(t), path)
+			_, err := watcher.Contenders(t.Context()) // its session is there
+			require.NoError(t, err)
+			var reading *rwlock.Lease
+			over := recipetest.At(link, step, func() { reading, err = writing.Downgrade(t.Context()) })
+			line, failed := watcher.Contenders(t.Context())
+			met := over()
+			require.NoError(t, failed)
+			require.NoError(t, err)
+			require.Len(t, line, 1)
+			if reading == nil {
+				reading = writing
+			}
+			unlock(t, reading)
+			return met
+		})
 	})
 }

@@ -39,6 +39,14 @@ func init() {
 			Test: "TestAllSpellingsStandInOneLine/embedded",
 		},
 		{
+			Name:    "conversion: who changes places while the line is read is missing",
+			File:    "protocol/standing.go",
+			Old:     "len(all) == len(line) || look == looksAtStandings",
+			New:     "len(all) <= len(line) || look == looksAtStandings",
+			Package: "./rwlock",
+			Test:    "TestContendersHaveTheHolderThroughADowngrade/embedded",
+		},
+		{
 			Name:    "conversion: the deletion of the old node is taken for a loss",
 			File:    "protocol/grant.go",
 			Old:     "			g.unconverted()\n",
