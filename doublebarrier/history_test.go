@@ -41,8 +41,10 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		const n, crew, rounds = 3, 5, 300
-		ctx, cancel := context.WithCancel(patient(t))
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+		stuck := time.AfterFunc(2*recipetest.Patience, cancel) // without a round
+		defer stuck.Stop()
 		var mu sync.Mutex // protects what follows
 		var visits []*visit
 		var seen = make(map[int64]bool)
@@ -66,7 +68,7 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 						}
 						defer link.At(k%19+1, func() {
 							kills.Add(1)
-							srv.ExpireSession(s.ID())
+							recipetest.Expire(srv, s.ID())
 						})()
 					case k%11 == i+2:
 						defer link.At(k%13+1, func() { link.Cut(); link.Heal() })()
@@ -76,8 +78,9 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 					stop()
 					mu.Lock()
 					visits = append(visits, v)
-					if v.err == nil {
+					if v.err == nil && !seen[v.token] {
 						seen[v.token] = true
+						stuck.Reset(2 * recipetest.Patience)
 					}
 					if len(seen) >= rounds {
 						cancel()

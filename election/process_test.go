@@ -266,7 +266,7 @@ var troubles = []trouble{
 		line, err := f.operator().Candidates(f.t.Context())
 		require.NoError(f.t, err)
 		if len(line) > 0 {
-			f.byForce(func() { f.expire(line[0].Session) })
+			f.byForce(func() { recipetest.Expire(f.srv, line[0].Session) })
 		}
 		return func() {}
 	}},
@@ -320,15 +320,6 @@ var troubles = []trouble{
 		})
 		return func() {}
 	}},
-}
-
-// expire ends a session, unless it has ended by itself meanwhile.
-func (f *fleet) expire(session int64) {
-	if e := f.srv.Embedded(); e != nil {
-		e.ExpireSession(session)
-		return
-	}
-	f.srv.ExpireSession(session)
 }
 
 func (f *fleet) client() *protocol.Client     { return f.srv.Client(f.t) }

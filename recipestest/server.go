@@ -82,7 +82,7 @@ func (s *Server) Dial(network, address string, timeout time.Duration) (net.Conn,
 // connects again. It may be called from any goroutine.
 //
 // The test fails if the session is not known. The embedded server knows every
-// session; of others only those are known whose client was made by [Server.Client]
+// session that has not ended; of others only those are known whose client was made by [Server.Client]
 // or [Link.Client], or dials with [Server.Dial] or [Link.Dial]: they are ended
 // with a copy of the client's password, which takes some milliseconds, ten
 // seconds if the server does not answer.
@@ -96,9 +96,12 @@ func (s *Server) ExpireSession(id int64) {
 	}
 	s.mu.Lock()
 	victim := s.sessions[id]
-	known := victim != nil && !victim.ended
+	ended := victim != nil && victim.ended
 	s.mu.Unlock()
-	if !known {
+	if ended {
+		return
+	}
+	if victim == nil {
 		s.tb.Errorf("recipestest: expire: no session %#x was opened through Server.Dial or Link.Dial", id)
 		return
 	}
