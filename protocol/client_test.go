@@ -111,8 +111,8 @@ func TestConnectTriesEveryServer(t *testing.T) {
 		require.NoError(t, err)
 		defer mute.Close()
 		servers := "127.0.0.1:1," + mute.Addr().String() + "," + srv.ConnectString()
-		for range 3 {
-			session(t, connect(t, servers, protocol.WithDialer(srv.Dial), protocol.WithSessionTimeout(3*time.Second)))
+		for range 3 { // for the mute one alone zk.Conn would have forty seconds
+			session(t, connect(t, servers, protocol.WithDialer(srv.Dial), protocol.WithSessionTimeout(6*time.Second)))
 		}
 	})
 }

@@ -142,7 +142,7 @@ var mutations = []mutation{
 	{
 		Name: "close: a burial is broken off",
 		File: "protocol/client.go",
-		Old:  "context.AfterFunc(ctx, c.stop)",
+		Old:  "defer context.AfterFunc(ctx, c.stop)()",
 		New:  "c.stop()",
 		Test: "TestCloseFinishesTheBurialOfALostSession",
 	},
