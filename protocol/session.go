@@ -138,8 +138,7 @@ func (s *Session) overdue(now time.Time) error {
 	case s.id == 0:
 		return nil
 	case len(s.grants) > 0 && s.trust.over(now):
-		return fmt.Errorf("%w: session %#x was not confirmed for %v", ErrLost, s.id,
-			elapsed(s.trust.confirmed, now).Round(time.Millisecond))
+		return fmt.Errorf("%w: session %#x: %s", ErrLost, s.id, s.trust.lapse(now))
 	case s.trust.silent(now):
 		return fmt.Errorf("%w: session %#x was silent for %v", ErrLost, s.id,
 			elapsed(s.trust.contact, now).Round(time.Millisecond))

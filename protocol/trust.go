@@ -1,6 +1,9 @@
 package protocol
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Trust is counted in twelfths of the granted session timeout: see "Trust" in the package documentation.
 const (
@@ -95,6 +98,18 @@ func (t *trust) deadline() time.Time {
 func (t *trust) over(now time.Time) bool {
 	return elapsed(t.confirmed, now) >= share(t.timeout, trustShare) ||
 		elapsed(earlier(t.carried, t.agreed), now) >= share(t.timeout, 1-driftShare)
+}
+
+// lapse says what trust that is over has run out of.
+func (t *trust) lapse(now time.Time) string {
+	since, what := t.carried, "the leader need not have heard of it"
+	switch {
+	case elapsed(t.confirmed, now) >= share(t.timeout, trustShare):
+		since, what = t.confirmed, "the leader has not answered it"
+	case t.agreed.Before(t.carried):
+		since, what = t.agreed, "no quorum has agreed to anything of it"
+	}
+	return fmt.Sprintf("%s for %v", what, elapsed(since, now).Round(time.Millisecond))
 }
 
 // due is when the next request is due that renews trust, and whether that must be a write.

@@ -35,17 +35,23 @@ func TestTrustRunsFromTheHandshake(t *testing.T) {
 // TestTrustNeedsAllOfThem has everybody else go on to answer.
 func TestTrustNeedsTheServerTheLeaderAndAQuorum(t *testing.T) {
 	t.Parallel()
-	for voucher, want := range map[voucher]time.Duration{
-		byServer: 8 * second,  // since the leader answered
-		byLeader: 11 * second, // since a quorum agreed
-		byQuorum: 26 * second, // the contact at 15 s was reported before the write at 19 s
+	for voucher, until := range map[voucher]struct {
+		want  time.Duration
+		lapse string
+	}{
+		byServer: {8 * second, "the leader has not answered it for 8s"},
+		byLeader: {11 * second, "no quorum has agreed to anything of it for 11s"},
+		// The contact at 15 s was reported before the write at 19 s.
+		byQuorum: {26 * second, "the leader need not have heard of it for 11s"},
 	} {
+		want := until.want
 		tr := newTrust()
 		for s := range 20 * second / second {
 			tr.answered(at(s*second), at(s*second), voucher)
 		}
 		require.Equal(t, at(want), tr.deadline())
 		require.Equal(t, want <= 20*second, tr.over(at(20*second)))
+		require.Equal(t, until.lapse, tr.lapse(at(want)))
 		require.False(t, tr.silent(at(19*second)), "but it was heard of")
 	}
 }
