@@ -279,8 +279,19 @@ func TestStrangersAreIgnored(t *testing.T) {
 			}
 		}
 		b := doublebarrier.New(c, path, 2)
+		link := srv.Link(t)
+		early := doublebarrier.New(link.Client(t), path, 2)
 		for range 3 {
-			round(t, b, b)
+			looked := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
+			first := enter(patient(t), early)
+			<-looked // and has seen more than two children
+			second := enter(patient(t), b)
+			require.Len(t, first.must(t).Members(), 2)
+			require.Equal(t, first.entry.Members(), second.must(t).Members())
+			var leaving group
+			leaving.Go(func() error { return first.entry.Leave(patient(t)) })
+			require.NoError(t, second.entry.Leave(patient(t)))
+			require.NoError(t, leaving.Wait())
 		}
 		data, stat, err := conn.Get(path + "/process")
 		require.NoError(t, err)

@@ -223,9 +223,11 @@ func TestTryTakesWhatItNeedNotWaitForAndElseOnlyReads(t *testing.T) {
 		path := srv.Root(t) + "/try"
 		m := rwlock.New(srv.Client(t), path)
 		link := srv.Link(t)
-		tried, taker := rwlock.New(link.Client(t), path), rwlock.New(srv.Client(t), path)
+		trier, reader := link.Client(t), srv.Client(t)
+		tried := rwlock.New(trier, path)
 		busy := func(try func(context.Context) (*rwlock.Lease, error)) {
 			t.Helper()
+			recipetest.CatchUp(t, trier)
 			before, reads := link.Count(recipestest.OpAny), link.Count(recipestest.OpGetChildren)
 			_, err := try(t.Context())
 			require.ErrorIs(t, err, rwlock.ErrLocked)
@@ -234,7 +236,8 @@ func TestTryTakesWhatItNeedNotWaitForAndElseOnlyReads(t *testing.T) {
 		}
 		reading := must(t, read, m)
 		busy(tried.TryLock)
-		second, err := taker.TryRLock(t.Context())
+		recipetest.CatchUp(t, reader)
+		second, err := rwlock.New(reader, path).TryRLock(t.Context())
 		require.NoError(t, err, "there are only readers")
 		require.False(t, second.Exclusive())
 		unlock(t, second)
@@ -250,6 +253,7 @@ func TestTryTakesWhatItNeedNotWaitForAndElseOnlyReads(t *testing.T) {
 		busy(tried.TryRLock)
 		unlock(t, writing)
 		require.NoError(t, wait.Wait())
+		recipetest.CatchUp(t, trier)
 		l, err := tried.TryLock(t.Context())
 		require.NoError(t, err)
 		unlock(t, l)

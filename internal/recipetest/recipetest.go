@@ -44,6 +44,12 @@ func Session(t *testing.T, c *protocol.Client) *protocol.Session {
 	return s
 }
 
+// CatchUp has the client's server see what others have been answered before: in an ensemble it may lag behind theirs.
+func CatchUp(t *testing.T, c *protocol.Client) {
+	t.Helper()
+	require.NoError(t, Session(t, c).Sync(t.Context(), "/"))
+}
+
 // Close closes clients, none of which may fail to end its session.
 func Close(t *testing.T, clients ...*protocol.Client) {
 	t.Helper()
