@@ -105,6 +105,16 @@ func connect(t testing.TB, connectString string, opts ...protocol.ConnectOption)
 	return c
 }
 
+// inThree tells whether one of three attempts succeeds.
+func inThree(attempt func() bool) bool {
+	for range 3 {
+		if attempt() {
+			return true
+		}
+	}
+	return false
+}
+
 // closeTime is what Close has.
 const closeTime = 2 * time.Second
 

@@ -350,7 +350,7 @@ func TestTrustIsKeptWhereTheRootIsLocked(t *testing.T) {
 			return protocol.Release(lasting(t), g) == nil
 		}
 		// Once, it may have been a server that took its time.
-		require.True(t, keeps() || keeps() || keeps(), "lost each time")
+		require.True(t, inThree(keeps), "lost each time")
 	})
 }
 
