@@ -22,7 +22,7 @@ func (c *Client) bury(ctx context.Context, session int64, password []byte, timeo
 			return nil
 		}
 		select {
-		case <-time.After(redialAfter(attempt, len(c.servers))):
+		case <-time.After(redialAfter(attempt, len(c.servers), timeout)):
 		case <-ctx.Done():
 			return fmt.Errorf("session %#x could not be closed, its nodes stay until it expires: %w: %w",
 				session, context.Cause(ctx), err)

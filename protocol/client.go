@@ -224,7 +224,7 @@ func (c *Client) run() {
 	for short := 0; c.closing.Err() == nil; short++ {
 		// A session that ends as soon as it has begun must not make us spin.
 		select {
-		case <-time.After(redialAfter(short, 1)):
+		case <-time.After(redialAfter(short, 1, c.timeout)):
 		case <-c.closing.Done():
 			return
 		}

@@ -40,13 +40,13 @@ func (d *dialler) dial(network, address string, timeout time.Duration) (net.Conn
 
 	// A session that is to be resumed has to find a server that works before trust runs out; a new one has
 	// more time, which servers under load may need.
-	patience := max(s.client.timeout/3, time.Second)
+	pace, patience := s.client.timeout, max(s.client.timeout/3, time.Second)
 	if known {
-		patience = share(granted, silenceShare)
+		pace, patience = granted, share(granted, silenceShare)
 		timeout = min(timeout, patience)
 	}
 	select {
-	case <-time.After(redialAfter(failures, len(d.servers))):
+	case <-time.After(redialAfter(failures, len(d.servers), pace)):
 	case <-s.Done():
 	}
 	if s.life.Err() != nil {

@@ -92,13 +92,15 @@ func TestRedialAfterTriesEveryServerBeforeItPauses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		servers := rapid.IntRange(1, 9).Draw(t, "servers")
 		failures := rapid.IntRange(0, 1<<40).Draw(t, "failures")
-		pause := redialAfter(failures, servers)
+		timeout := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "timeout"))
+		pause := redialAfter(failures, servers, timeout)
 		switch {
 		case failures < servers, failures%servers != 0:
 			require.Zero(t, pause)
 		default:
 			require.GreaterOrEqual(t, pause, 5*time.Millisecond)
 			require.Less(t, pause, 1500*time.Millisecond)
+			require.Less(t, pause, max(timeout/10, 15*time.Millisecond))
 		}
 	})
 }

@@ -499,15 +499,19 @@ func (s *Session) confirm(ctx context.Context) error {
 }
 
 // redialAfter is how long to wait before the next attempt to connect, after that many failed ones: not at all
-// until every server was tried.
-func redialAfter(failures, servers int) time.Duration {
+// until every server was tried, and never so long that a session of this timeout, which has a quarter of it to come
+// back with nothing lost, would spend most of that on waiting.
+func redialAfter(failures, servers int, timeout time.Duration) time.Duration {
 	rounds := failures / servers
 	if rounds == 0 || failures%servers != 0 {
 		return 0
 	}
-	pause := min(10*time.Millisecond<<min(rounds-1, 10), time.Second)
+	most := max(min(time.Second, timeout/20), shortestPause)
+	pause := min(shortestPause<<min(rounds-1, 10), most)
 	return pause/2 + rand.N(pause)
 }
+
+const shortestPause = 10 * time.Millisecond
 
 // logger passes what zk.Conn has to say to the client's logger.
 type logger struct{ s *Session }
