@@ -82,10 +82,11 @@ func (s *Server) Dial(network, address string, timeout time.Duration) (net.Conn,
 // connects again. It may be called from any goroutine.
 //
 // The test fails if the session is not known. The embedded server knows every
-// session that has not ended; of others only those are known whose client was made by [Server.Client]
-// or [Link.Client], or dials with [Server.Dial] or [Link.Dial]: they are ended
-// with a copy of the client's password, which takes some milliseconds, ten
-// seconds if the server does not answer.
+// session that has not ended; of others those are known, also when they were ended
+// like this before, whose client was made by [Server.Client] or [Link.Client], or
+// dials with [Server.Dial] or [Link.Dial]: they are ended with a copy of the
+// client's password, which takes some milliseconds, ten seconds if the server does
+// not answer.
 func (s *Server) ExpireSession(id int64) {
 	s.tb.Helper()
 	if s.embedded != nil {

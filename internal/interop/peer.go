@@ -172,12 +172,12 @@ func (p *Peer) goneErr() error {
 // stop gives the peer a moment to close its session, then ends it.
 func (p *Peer) stop() {
 	p.mu.Lock()
-	_ = p.stdin.Close()
+	_ = p.stdin.Close() // which asks it to end; if that fails it has
 	p.mu.Unlock()
 	select {
 	case <-p.gone:
 	case <-time.After(5 * time.Second):
-		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Process.Kill() // fails if it has just ended
 		<-p.gone
 	}
 	_ = p.cmd.Wait() // however it ended
