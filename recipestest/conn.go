@@ -24,12 +24,13 @@ type conn struct {
 	gone   chan struct{} // closed by reset and finish
 	change *sync.Cond    // on link.mu; any change that a goroutine may wait for
 
-	written  []byte   // by the client, no whole packet yet
-	greeted  bool     // the client has written its handshake
-	toServer []packet // on their way
-	toClient []packet
+	written  []byte // by the client, no whole packet yet
+	greeted  bool   // the client has written its handshake
+	toServer fifo   // on their way
+	toClient fifo
 	pending  map[int32]Op // requests passed on, by xid
-	inbox    []byte       // arrived, not yet read
+	inbox    []byte       // arrived
+	read     int          // so much of it
 	hungUp   bool         // the server has, after inbox
 	closed   bool         // the client has
 	dead     bool         // nothing passes any more
@@ -53,8 +54,9 @@ func newConn(l *Link, server net.Conn, network, address string) *conn {
 
 // carryRequests takes packets from the client to the server until the connection is gone.
 func (c *conn) carryRequests() {
+	timer := stoppedTimer()
 	for {
-		p, ok := c.next(&c.toServer)
+		p, ok := c.next(&c.toServer, timer)
 		if !ok {
 			return
 		}
@@ -86,8 +88,9 @@ func (c *conn) receiveReplies() {
 
 // carryReplies takes packets from the server to the client until the connection is gone.
 func (c *conn) carryReplies() {
+	timer := stoppedTimer()
 	for {
-		p, ok := c.next(&c.toClient)
+		p, ok := c.next(&c.toClient, timer)
 		if !ok {
 			return
 		}
@@ -102,27 +105,35 @@ func (c *conn) carryReplies() {
 	}
 }
 
-// next waits for the first packet of a queue to arrive. It returns false once the connection is gone.
-func (c *conn) next(queue *[]packet) (packet, bool) {
+// stoppedTimer is for one wait after the other.
+func stoppedTimer() *time.Timer {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return timer
+}
+
+// next waits for the first packet of a queue to arrive. It returns false once the connection is gone. The timer is the
+// caller's own.
+func (c *conn) next(queue *fifo, timer *time.Timer) (packet, bool) {
 	c.link.mu.Lock()
-	for len(*queue) == 0 && !c.dead {
+	for queue.empty() && !c.dead {
 		c.change.Wait()
 	}
 	if c.dead {
 		c.link.mu.Unlock()
 		return packet{}, false
 	}
-	p := (*queue)[0]
-	*queue = (*queue)[1:]
+	p := queue.pop()
 	c.link.mu.Unlock()
 
 	if wait := time.Until(p.due); wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
+		timer.Reset(wait)
 		select {
 		case <-timer.C:
 		case <-c.link.calmed:
+			timer.Stop()
 		case <-c.gone:
+			timer.Stop()
 			return packet{}, false
 		}
 	}
@@ -130,18 +141,18 @@ func (c *conn) next(queue *[]packet) (packet, bool) {
 }
 
 // send puts a packet on its way.
-func (c *conn) send(queue *[]packet, p packet) {
+func (c *conn) send(queue *fifo, p packet) {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	c.sendLocked(queue, p)
 }
 
-func (c *conn) sendLocked(queue *[]packet, p packet) {
+func (c *conn) sendLocked(queue *fifo, p packet) {
 	if c.dead {
 		return
 	}
 	p.due = time.Now().Add(c.link.delay)
-	*queue = append(*queue, p)
+	queue.push(p)
 	c.change.Broadcast()
 }
 
@@ -149,6 +160,9 @@ func (c *conn) sendLocked(queue *[]packet, p packet) {
 func (c *conn) deliver(data []byte) {
 	if c.closed {
 		return
+	}
+	if c.read > len(c.inbox)/2 { // or what was read would pile up
+		c.inbox, c.read = slices.Delete(c.inbox, 0, c.read), 0
 	}
 	c.inbox = append(c.inbox, data...)
 	c.change.Broadcast()
@@ -176,7 +190,8 @@ func (c *conn) reset() {
 		return
 	}
 	c.dead = true
-	c.inbox, c.written, c.toServer, c.toClient = nil, nil, nil, nil
+	c.inbox, c.written, c.toServer, c.toClient = nil, nil, fifo{}, fifo{}
+	c.read = 0
 	delete(c.link.conns, c)
 	close(c.gone)
 	c.change.Broadcast()
@@ -204,9 +219,11 @@ func (c *conn) Read(b []byte) (int, error) {
 			return 0, c.error("read", os.ErrDeadlineExceeded)
 		case len(b) == 0:
 			return 0, nil
-		case len(c.inbox) > 0:
-			n := copy(b, c.inbox)
-			c.inbox = c.inbox[n:]
+		case c.read < len(c.inbox):
+			n := copy(b, c.inbox[c.read:])
+			if c.read += n; c.read == len(c.inbox) {
+				c.inbox, c.read = c.inbox[:0], 0
+			}
 			return n, nil
 		case c.hungUp:
 			return 0, io.EOF
@@ -261,7 +278,7 @@ func (c *conn) Close() error {
 		return c.error("close", net.ErrClosed)
 	}
 	c.closed = true
-	c.inbox = nil
+	c.inbox, c.read = nil, 0
 	c.readDeadline.set(c.change, time.Time{})
 	c.writeDeadline.set(c.change, time.Time{})
 	if c.server == nil {

@@ -23,6 +23,7 @@
 // in both directions or in one. [Link.LoseReply] lets the server execute a
 // request and the client never learn of it. [Link.Delay] is latency. [Link.Isolate]
 // is a server that has lost its leader: pings are answered, and nothing else.
+// [Link.Move] leads to a server that may lag behind its leader, so that clients read what was.
 // [Server.ExpireSession] ends a session in the client's back. [Link.At] has any
 // of these happen at a given packet, so that a loop meets an operation at each
 // of its steps. A test that waits for [Link.Sent] or [Link.Answered] need not sleep.

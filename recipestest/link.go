@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 // A Link is a network between clients and one server that a test may break.
@@ -34,6 +36,7 @@ type Link struct {
 	over       bool // the test is: no more faults
 	closed     bool
 	delay      time.Duration
+	follower   *embedded.Follower // nil if it leads to the server itself
 	losing     map[Op]int
 	triggers   []*trigger
 	packets    int
@@ -77,7 +80,7 @@ func (l *Link) Dial(network, address string, timeout time.Duration) (net.Conn, e
 	if l.refuses() {
 		return nil, refusal(network, address)
 	}
-	server, err := l.server.Dial(network, address, timeout)
+	server, err := l.dialServer(network, address, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +90,17 @@ func (l *Link) Dial(network, address string, timeout time.Duration) (net.Conn, e
 		return nil, refusal(network, address)
 	}
 	return c, nil
+}
+
+// dialServer connects to the server at the other end.
+func (l *Link) dialServer(network, address string, timeout time.Duration) (net.Conn, error) {
+	l.mu.Lock()
+	follower := l.follower
+	l.mu.Unlock()
+	if follower != nil {
+		return follower.Dial(network, address, timeout)
+	}
+	return l.server.Dial(network, address, timeout)
 }
 
 // dialInVain returns a connection to nobody if nothing passes at all. Heal finds it among the others.
@@ -170,6 +184,13 @@ func (l *Link) Isolate() {
 		l.refusing = false
 		l.leaderless = true
 	})
+}
+
+// Move has those who dial from now on reach a follower of the server, or with nil the server itself, as in the beginning.
+// Connections that are there stay where they are; after a Cut and Heal clients have moved. When the test ends the
+// follower is told to lag no longer.
+func (l *Link) Move(f *embedded.Follower) {
+	l.set(func() { l.follower = f })
 }
 
 func (l *Link) mute(directions ...direction) {
@@ -318,6 +339,9 @@ func (l *Link) calm() {
 	l.mu.Lock()
 	l.over = true
 	l.delay = 0
+	if l.follower != nil {
+		l.follower.Lag(0)
+	}
 	l.triggers = nil
 	clear(l.losing)
 	victims := l.heal()

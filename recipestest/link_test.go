@@ -472,6 +472,40 @@ func TestConnHonoursDeadlinesAndClose(t *testing.T) {
 	})
 }
 
+func TestMoveLeadsToAFollower(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		session := conn.SessionID()
+		create(t, conn, root, 0)
+		follower := s.Embedded().Follower()
+		follower.Lag(time.Hour) // which is over when the test is
+		seen := func() bool {
+			there, _, err := conn.Exists(root + "/a")
+			require.NoError(t, err)
+			return there
+		}
+
+		link.Move(follower)
+		direct := connect(t, s, s.Dial, 10*time.Second)
+		create(t, direct, root+"/a", zk.FlagEphemeral)
+		require.True(t, seen(), "the connection that is there stays")
+		require.NoError(t, direct.Delete(root+"/a", -1))
+		follower.Lag(0)
+		follower.Lag(time.Hour)
+		link.Cut()
+		link.Heal()
+		wait(t, link.Answered(recipestest.OpConnect, 2))
+		require.Equal(t, session, conn.SessionID())
+
+		create(t, direct, root+"/a", zk.FlagEphemeral)
+		require.False(t, seen(), "it has moved")
+		follower.Lag(0)
+		require.True(t, seen())
+		follower.Lag(time.Hour)
+	})
+}
+
 func TestOpString(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "getData", recipestest.OpGetData.String())

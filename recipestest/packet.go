@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -36,6 +37,31 @@ type packet struct {
 	data      []byte // the frame with its length prefix
 	end       error  // set instead of data: the sender has hung up
 	due       time.Time
+}
+
+// A fifo is a queue of packets. Its zero value is ready for use.
+type fifo struct {
+	packets []packet
+	head    int // of the first that has not been taken
+}
+
+func (q *fifo) empty() bool { return q.head == len(q.packets) }
+
+func (q *fifo) push(p packet) {
+	if q.head > len(q.packets)/2 { // or those that were taken would pile up
+		q.packets = slices.Delete(q.packets, 0, q.head)
+		q.head = 0
+	}
+	q.packets = append(q.packets, p)
+}
+
+func (q *fifo) pop() packet {
+	p := q.packets[q.head]
+	q.packets[q.head] = packet{}
+	if q.head++; q.empty() {
+		q.packets, q.head = q.packets[:0], 0
+	}
+	return p
 }
 
 // step reports whether [Link.At] counts p.

@@ -39,6 +39,9 @@ type conn struct {
 	r       *bufio.Reader
 	pending int // bytes of the current frame that are still in r's buffer
 
+	tree     *tree     // which it reads and watches: the leader's, or its
+	follower *Follower // if it has one
+
 	// Guarded by the server's lock.
 	session  *session
 	ids      []identity
@@ -50,17 +53,26 @@ type conn struct {
 	lastOp   opcode
 	lastXID  int32
 	lastZxid int64
+	held     []held // until the follower has caught up
+	heldSize int
 
 	mu      sync.Mutex // guards the rest; innermost, nothing blocks while it is held
 	idle    sync.Cond  // signalled when writing becomes false
 	writing bool       // by one goroutine at a time
 	out     []byte     // to be sent
 	spare   []byte     // the other buffer, while nobody is writing
+	ending  bool       // it is closed when all is sent
 	closed  bool
 }
 
-func newConn(s *Server, nc net.Conn, serial int) *conn {
-	c := &conn{srv: s, nc: nc, serial: serial, since: time.Now(), r: bufio.NewReaderSize(nc, readBuffer)}
+func newConn(s *Server, nc net.Conn, serial int, f *Follower) *conn {
+	c := &conn{
+		srv: s, nc: nc, serial: serial, since: time.Now(), r: bufio.NewReaderSize(nc, readBuffer),
+		tree: s.tree, follower: f,
+	}
+	if f != nil {
+		c.tree = f.tree
+	}
 	c.idle.L = &c.mu
 	c.ids = []identity{{"ip", hostOf(nc.RemoteAddr())}}
 	return c
@@ -150,6 +162,15 @@ func (c *conn) send(frame []byte) {
 	}
 }
 
+// sendAfter is send for the answer to what a transaction has done, which the connection's server may have yet to hear of.
+func (c *conn) sendAfter(zxid int64, frame []byte) {
+	if zxid > c.tree.zxid {
+		c.hold(held{after: zxid, answer: bytes.Clone(frame)})
+		return
+	}
+	c.send(frame)
+}
+
 // notify sends a watch event without waiting for anything. The caller holds the
 // server's lock. A client too slow to take its events is cut off: it will hear of
 // them when it comes back and sets its watches again.
@@ -165,7 +186,18 @@ func (c *conn) notify(event eventType, path string) {
 	putHeader(frame, xidNotification, -1, codeOK)
 	c.srv.eventBuf = frame
 	c.send(frame)
+	c.startWriting()
+}
 
+// endWhenSent closes the connection once everything is sent. The caller calls startWriting.
+func (c *conn) endWhenSent() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ending = true
+}
+
+// startWriting has what there is sent by a goroutine of its own, if none is sending. The caller holds the server's lock.
+func (c *conn) startWriting() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.out) > maxUnsent {
@@ -217,6 +249,10 @@ func (c *conn) write() {
 			c.nc.Close()
 		}
 	}
+	if c.ending && !c.closed {
+		c.closed = true
+		c.nc.Close()
+	}
 	c.writing = false
 	c.idle.Broadcast()
 }
@@ -228,8 +264,9 @@ func (s *Server) drop(c *conn) {
 	}
 	c.gone = true
 	delete(s.open, c)
-	s.tree.data.removeAll(c)
-	s.tree.child.removeAll(c)
+	c.tree.data.removeAll(c)
+	c.tree.child.removeAll(c)
+	c.held = nil
 	if c.session != nil && c.session.conn == c {
 		c.session.conn = nil
 	}
@@ -257,13 +294,15 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 	defer s.mu.Unlock()
 	c.received++
 	s.received++
-	if c.gone || seen > s.tree.zxid {
-		return false // a client that knows more than we do must go elsewhere
+	if c.gone || seen > c.tree.zxid {
+		return false // a client that knows more than its server must go elsewhere
 	}
 	timeout = min(max(timeout, s.cfg.MinSessionTimeout), s.cfg.MaxSessionTimeout)
 	var ss *session
+	var begun int64 // the transaction that a new session begins with
 	if id == 0 {
 		ss = s.newSession(timeout)
+		begun = s.tree.zxid
 	} else if ss = s.sessions[id]; ss != nil {
 		if ss.conn != nil {
 			s.drop(ss.conn)
@@ -291,7 +330,7 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 		reply = appendBool(reply, false)
 	}
 	binary.BigEndian.PutUint32(reply, uint32(len(reply)-4))
-	c.send(reply)
+	c.sendAfter(begun, reply)
 	if ss == nil {
 		return false
 	}

@@ -13,7 +13,8 @@
 // does on demand what a real server does when it pleases: end a session
 // ([Server.ExpireSession]), cut its clients ([Server.DropConnections]), be away for
 // a while ([Server.Stop], [Server.Resume]), reap containers ([Server.ReapContainers])
-// and come near the end of a sequence counter ([Server.SetSequence]).
+// and come near the end of a sequence counter ([Server.SetSequence]). It can have
+// followers ([Server.Follower]), each of which lags behind it as much as it is told to.
 //
 // # Virtual time
 //
@@ -21,13 +22,16 @@
 // [Server.Dial] to the client as its dialer, and start, use and close the server in
 // the same bubble. Every wait of the server and of its connections is on channels,
 // condition variables and timers. A server without sessions and without
-// containers has no timer running, so a deadlock of the code under test is found.
+// containers, whose followers have caught up, has no timer running, so a deadlock
+// of the code under test is found.
 //
 // # Guarantees
 //
 //   - Writes are ordered, each has a zxid of its own, and failed ones consume one too.
 //   - The requests of a connection are carried out and answered in order.
 //   - A client gets a watch event before any answer that reflects the change.
+//   - A client of a follower sees its own writes, and after a sync all that was written
+//     before it, and never anything that its follower has yet to hear of.
 //   - A session ends at the first tick after its timeout, never earlier, and its
 //     ephemeral nodes go with it, in one transaction.
 //   - A client that does not read holds up nobody. One that is too far behind with
@@ -48,7 +52,11 @@
 // shown no other differences than these, which are on purpose:
 //
 //   - Nothing is stored, and there are no quorum, observers or read-only mode. The
-//     server is always the leader, so that sync has nothing to wait for.
+//     server is always the leader, so that its own clients' syncs have nothing to wait for.
+//   - A follower lags in what it carries out, and in nothing else. Requests reach the leader through it at once, and so
+//     does word of the sessions that are alive, which real ones send twice a tick. A session that moves is
+//     taken over at once, and its old connection is closed, wherever it was. The words of four letters
+//     tell of all servers together, as if they were one, which is the leader.
 //   - Quota nodes are nodes like any other, without effect. SASL, x509 and the super user
 //     do not exist, nor do dynamic reconfiguration and the admin server.
 //   - All of the four-letter words conf, cons, envi, isro, mntr, ruok, srvr, stat and

@@ -45,6 +45,15 @@ func (s *Server) fourLetterWord(c *conn, word string) []byte {
 	return []byte(b.String())
 }
 
+// trees returns those of all servers.
+func (s *Server) trees() []*tree {
+	all := []*tree{s.tree}
+	for _, f := range s.followers {
+		all = append(all, f.tree)
+	}
+	return all
+}
+
 func (s *Server) conf(_ *conn, b *strings.Builder) {
 	_, port, _ := strings.Cut(s.address, ":")
 	fmt.Fprintf(b, "clientPort=%s\n", port)
@@ -122,6 +131,10 @@ func (s *Server) mntr(_ *conn, b *strings.Builder) {
 	for _, owned := range s.tree.ephemerals {
 		ephemerals += len(owned)
 	}
+	watches := 0
+	for _, t := range s.trees() {
+		watches += t.data.count() + t.child.count()
+	}
 	size := 0
 	for path, n := range s.tree.nodes {
 		size += len(path) + len(n.data)
@@ -137,7 +150,7 @@ func (s *Server) mntr(_ *conn, b *strings.Builder) {
 		{"packets_received", s.received},
 		{"packets_sent", s.sent},
 		{"znode_count", len(s.tree.nodes)},
-		{"watch_count", s.tree.data.count() + s.tree.child.count()},
+		{"watch_count", watches},
 		{"ephemerals_count", ephemerals},
 		{"approximate_data_size", size},
 		{"global_sessions", len(s.sessions)},
@@ -171,6 +184,11 @@ func (s *Server) summary(b *strings.Builder) {
 }
 
 func (s *Server) wchs(_ *conn, b *strings.Builder) {
-	t := s.tree.data
-	fmt.Fprintf(b, "%d connections watching %d paths\nTotal watches:%d\n", len(t.conns), len(t.paths), t.count())
+	var conns, paths, watches int
+	for _, t := range s.trees() {
+		conns += len(t.data.conns)
+		paths += len(t.data.paths)
+		watches += t.data.count()
+	}
+	fmt.Fprintf(b, "%d connections watching %d paths\nTotal watches:%d\n", conns, paths, watches)
 }

@@ -36,10 +36,12 @@ func start(t testing.TB, cfg embedded.Config) *embedded.Server {
 	return s
 }
 
-// dial connects go-zookeeper to a server, in memory, and waits for its session.
-func dial(t testing.TB, s *embedded.Server) *zk.Conn {
+// dial connects go-zookeeper to a server or a follower, in memory, and waits for its session.
+func dial(t testing.TB, s interface {
+	Dial(network, address string, timeout time.Duration) (net.Conn, error)
+}) *zk.Conn {
 	t.Helper()
-	c, events, err := zk.Connect([]string{s.ConnectString()}, 40*time.Second,
+	c, events, err := zk.Connect([]string{inMemory}, 40*time.Second,
 		zk.WithDialer(s.Dial), zk.WithLogger(silent{}))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -54,6 +56,18 @@ func connect(t testing.TB, s *embedded.Server, h hello) *wireClient {
 	t.Helper()
 	h.timeout = cmp.Or(h.timeout, 40_000)
 	w, err := handshake(plug(t, s), h)
+	require.NoError(t, err)
+	return w
+}
+
+// connectTo is connect to a follower, however far behind that is.
+func connectTo(t testing.TB, f *embedded.Follower, h hello) *wireClient {
+	t.Helper()
+	nc, err := f.Dial("tcp", inMemory, patience)
+	require.NoError(t, err)
+	t.Cleanup(func() { nc.Close() })
+	h.timeout = cmp.Or(h.timeout, 40_000)
+	w, err := handshake(nc, h)
 	require.NoError(t, err)
 	return w
 }

@@ -1,12 +1,9 @@
 package embedded
 
-import "time"
-
-// multi carries out a transaction: all of its writes or none. It consumes one
-// zxid, whatever becomes of it. The answer has a result for each write; if one
-// fails, those before it have code 0, those after it are inconsistent at run time.
+// multi carries out a transaction: all of its writes or none. The answer has a
+// result for each write; if one fails, those before it have code 0, those after
+// it are inconsistent at run time.
 func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, code) {
-	s.tree.zxid++
 	v := &view{
 		tree: s.tree, session: c.session.id, ids: c.ids,
 		pending: make(map[string]*record),
@@ -55,14 +52,12 @@ func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, code) {
 			return appendMultiEnd(b), codeOK
 		}
 	}
-	now := time.Now().UnixMilli()
-	for i, ch := range changes {
-		st := s.tree.apply(ch, now)
+	for i, st := range s.commit(transaction{changes: changes}) {
 		switch op := writes[i].op; op {
 		case opCreate:
-			b = appendString(appendMultiHeader(b, op, codeOK), ch.path)
+			b = appendString(appendMultiHeader(b, op, codeOK), changes[i].path)
 		case opCreateContainer, opCreateTTL:
-			b = appendStat(appendString(appendMultiHeader(b, opCreate2, codeOK), ch.path), st)
+			b = appendStat(appendString(appendMultiHeader(b, opCreate2, codeOK), changes[i].path), st)
 		case opSetData:
 			b = appendStat(appendMultiHeader(b, op, codeOK), st)
 		default:

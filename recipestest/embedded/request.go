@@ -1,9 +1,9 @@
 package embedded
 
 import (
+	"bytes"
 	"slices"
 	"strings"
-	"time"
 )
 
 // request carries out one request, appends its answer to what the connection is
@@ -35,44 +35,44 @@ func (s *Server) request(c *conn, frame []byte) bool {
 
 	s.touch(c.session)
 	c.lastOp = op
-	b, result, known := s.execute(c, op, d, s.reply())
-	if !known {
-		s.log.Debug("unknown request", "opcode", op, "session", c.session.id)
-		s.answer(c, xid, -1, codeUnimplemented, s.reply())
-		return false
+	switch {
+	case op == opSync:
+		s.sync(c, xid, d)
+	case op.forwarded():
+		s.propose(c, xid, op, d)
+	case len(c.held) > 0:
+		c.hold(held{xid: xid, op: op, request: bytes.Clone(d.b)})
+	default:
+		return s.look(c, xid, op, d)
 	}
-	if result != codeOK {
-		b = b[:headerSize]
+	if op != opCloseSession {
+		return true
 	}
-	if op == opPing {
-		xid = xidPing
+	last := len(c.held) - 1
+	if last >= 0 {
+		c.held[last].last = true
 	}
-	if len(b) > maxReply {
-		return false
-	}
-	s.answer(c, xid, s.tree.zxid, result, b)
-	s.scheduleReaping()
-	s.wakeBefore(s.reapAt)
-	return op != opCloseSession
+	return last >= 0
 }
 
 // reply returns an empty answer: room for the header, in a buffer that is used
-// for one answer after the other.
+// for one answer after the other. It is the caller's until answer has sent it.
 func (s *Server) reply() []byte {
-	if cap(s.replyBuf) < headerSize {
-		s.replyBuf = make([]byte, 0, 512)
+	b := s.replyBuf
+	s.replyBuf = nil
+	if cap(b) < headerSize {
+		b = make([]byte, 0, 512)
 	}
-	return s.replyBuf[:headerSize]
+	return b[:headerSize]
 }
 
-// answer sends a reply.
+// answer sends a reply, once the connection's server has got as far as zxid.
 func (s *Server) answer(c *conn, xid int32, zxid int64, result code, frame []byte) {
 	putHeader(frame, xid, zxid, result)
 	c.lastXID, c.lastZxid = xid, zxid
-	c.send(frame)
-	s.replyBuf = frame[:0]
-	if cap(frame) > keepBuffers {
-		s.replyBuf = nil
+	c.sendAfter(zxid, frame)
+	if cap(frame) <= keepBuffers {
+		s.replyBuf = frame
 	}
 }
 
@@ -101,42 +101,69 @@ func (s *Server) authenticate(c *conn, xid int32, d *decoder) bool {
 	return true
 }
 
-// execute carries out a request of any kind and appends the body of its answer to b.
-// It reports whether there is such a kind.
-func (s *Server) execute(c *conn, op opcode, d *decoder, b []byte) (_ []byte, result code, known bool) {
+// forwarded reports whether a request is one for the leader to agree on with the others.
+func (op opcode) forwarded() bool {
 	switch op {
-	case opCreate, opCreate2, opCreateContainer, opCreateTTL, opDelete, opSetData, opSetACL, opCheck:
-		b, result = s.write(c, op, d, b)
-	case opMulti:
-		b, result = s.multi(c, d, b)
-	case opCloseSession:
+	case opCreate, opCreate2, opCreateContainer, opCreateTTL, opDelete, opSetData, opSetACL, opCheck,
+		opMulti, opCloseSession, opReconfig, opDeleteContainer:
+		return true
+	}
+	return false
+}
+
+// sync answers when the connection's server has got as far as the leader is now.
+func (s *Server) sync(c *conn, xid int32, d *decoder) {
+	b, result := s.reply(), codeOK
+	if path, ok := d.nullableString(); ok {
+		b = appendString(b, path)
+	} else {
+		b = appendBuffer(b, nil)
+	}
+	if d.bad {
+		b, result = b[:headerSize], codeMarshallingError
+	}
+	s.answer(c, xid, s.tree.zxid, result, b)
+}
+
+// propose carries out a request that is for the leader, which consumes a zxid
+// even if it fails.
+func (s *Server) propose(c *conn, xid int32, op opcode, d *decoder) {
+	before := s.tree.zxid
+	b, result := s.reply(), codeOK
+	switch {
+	case op == opCloseSession:
 		s.endSession(c.session)
-	case opReconfig:
+	case s.sessions[c.session.id] != c.session:
+		result = codeSessionExpired // and the connection's server has not heard of it
+	case op == opMulti:
+		b, result = s.multi(c, d, b)
+	case op == opReconfig:
 		for range 3 { // who joins, who leaves, who remains
 			d.nullableString()
 		}
 		if d.int64(); d.bad {
-			return b, codeMarshallingError, true
+			s.answer(c, xid, before, codeMarshallingError, b)
+			return
 		}
-		s.tree.zxid++
 		result = codeReconfigDisabled
-	case opDeleteContainer: // the server's own
-		s.tree.zxid++
+	case op == opDeleteContainer: // the server's own
 		result = codeBadArguments
 	default:
-		b, result, known = s.read(c, op, d, b)
-		if d.bad {
-			result = codeMarshallingError
-		}
-		return b, result, known
+		b, result = s.write(c, op, d, b)
 	}
-	return b, result, true
+	if s.tree.zxid == before {
+		s.commit(transaction{})
+	}
+	if result != codeOK {
+		b = b[:headerSize]
+	}
+	s.answer(c, xid, s.tree.zxid, result, b)
+	s.scheduleReaping()
+	s.wakeBefore(s.reapAt)
 }
 
-// write carries out a request that changes one node. It consumes a zxid even
-// if it fails.
+// write carries out a request that changes one node.
 func (s *Server) write(c *conn, op opcode, d *decoder, b []byte) ([]byte, code) {
-	s.tree.zxid++
 	v := &view{tree: s.tree, session: c.session.id, ids: c.ids}
 	prepare := v.decodeWrite(op, d)
 	if d.bad {
@@ -146,7 +173,7 @@ func (s *Server) write(c *conn, op opcode, d *decoder, b []byte) ([]byte, code) 
 	if result != codeOK {
 		return b, result
 	}
-	st := s.tree.apply(ch, time.Now().UnixMilli())
+	st := s.commit(transaction{changes: []change{ch}})[0]
 	switch op {
 	case opCreate:
 		b = appendString(b, ch.path)
@@ -185,17 +212,36 @@ func (v *view) decodeWrite(op opcode, d *decoder) (prepare func() (change, code)
 	}
 }
 
-// read carries out a request that changes no node. The caller looks at d.bad.
+// look carries out a request that changes no node, on the tree that the connection
+// reads, and reports whether the connection goes on.
+func (s *Server) look(c *conn, xid int32, op opcode, d *decoder) bool {
+	b, result, known := s.read(c, op, d, s.reply())
+	switch {
+	case !known:
+		s.log.Debug("unknown request", "opcode", op, "session", c.session.id)
+		s.answer(c, xid, -1, codeUnimplemented, s.reply())
+		return false
+	case d.bad:
+		result = codeMarshallingError
+	}
+	if result != codeOK {
+		b = b[:headerSize]
+	}
+	if op == opPing {
+		xid = xidPing
+	}
+	if len(b) > maxReply {
+		return false
+	}
+	s.answer(c, xid, c.tree.zxid, result, b)
+	return true
+}
+
+// read is look without the frame around the answer. The caller looks at d.bad.
 func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, result code, known bool) {
-	t := s.tree
+	t := c.tree
 	switch op {
 	case opPing:
-	case opSync:
-		if path, ok := d.nullableString(); ok {
-			b = appendString(b, path)
-		} else {
-			b = appendBuffer(b, nil)
-		}
 	case opExists:
 		path, watch := d.string(), d.bool()
 		if d.bad {
@@ -283,7 +329,7 @@ func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, resul
 
 // readable returns the node at path if the client has any of the permissions on it.
 func (s *Server) readable(c *conn, path string, perms int32) (*node, code) {
-	n := s.tree.nodes[path]
+	n := c.tree.nodes[path]
 	if n == nil {
 		return nil, codeNoNode
 	}
@@ -299,7 +345,7 @@ func (s *Server) getData(c *conn, path string, watch bool, b []byte) ([]byte, co
 		return b, result
 	}
 	if watch {
-		s.tree.data.add(path, c, watchOnce)
+		c.tree.data.add(path, c, watchOnce)
 	}
 	return appendStat(appendBuffer(b, n.data), n.stat()), codeOK
 }
@@ -310,7 +356,7 @@ func (s *Server) getChildren(c *conn, path string, watch, withStat bool, b []byt
 		return b, result
 	}
 	if watch {
-		s.tree.child.add(path, c, watchOnce)
+		c.tree.child.add(path, c, watchOnce)
 	}
 	b = appendInt32(b, int32(len(n.children)))
 	for _, child := range n.children {
@@ -328,7 +374,7 @@ func (s *Server) getEphemerals(c *conn, d *decoder, b []byte) []byte {
 		prefix = ""
 	}
 	var paths []string
-	for _, path := range s.tree.ephemeralsOf(c.session.id) {
+	for _, path := range c.tree.ephemeralsOf(c.session.id) {
 		if strings.HasPrefix(path, prefix) {
 			paths = append(paths, path)
 		}
@@ -352,7 +398,7 @@ func (s *Server) setWatches(c *conn, op opcode, d *decoder) {
 	if d.bad {
 		return
 	}
-	t := s.tree
+	t := c.tree
 	for _, path := range data {
 		if n := t.nodes[path]; n == nil {
 			c.notify(eventDeleted, path)
@@ -406,7 +452,7 @@ func (s *Server) findWatches(c *conn, op opcode, d *decoder) code {
 	for _, table := range []struct {
 		kind int32
 		*watchTable
-	}{{children, s.tree.child}, {data, s.tree.data}} {
+	}{{children, c.tree.child}, {data, c.tree.data}} {
 		switch {
 		case kind != either && kind != table.kind:
 		case op == opRemoveWatches:

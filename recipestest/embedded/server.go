@@ -88,7 +88,8 @@ type Server struct {
 	listener    net.Listener // nil in memory and while stopped
 	stopped     bool
 	closed      bool
-	tree        *tree
+	tree        *tree // the leader's
+	followers   []*Follower
 	sessions    map[int64]*session
 	nextSession int64
 	open        map[*conn]struct{}
@@ -195,6 +196,9 @@ func (s *Server) Resume() error {
 		s.listen(l)
 	}
 	s.stopped = false
+	for _, f := range s.followers {
+		f.catchUp(never)
+	}
 	for _, ss := range s.sessions {
 		s.touch(ss)
 	}
@@ -229,8 +233,8 @@ func (s *Server) connections() []*conn {
 
 // ExpireSession ends a session as if its timeout had run out: its ephemeral
 // nodes are deleted, watches of others fire, and its connection, if it has one,
-// is closed. When ExpireSession returns all of that has happened. It reports
-// whether there was such a session.
+// is closed. When ExpireSession returns all of that has happened, except for clients of
+// a [Follower] that lags. It reports whether there was such a session.
 func (s *Server) ExpireSession(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +252,7 @@ func (s *Server) ExpireSession(id int64) bool {
 func (s *Server) ReapContainers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tree.reap(time.Now().UnixMilli())
+	s.reap()
 }
 
 // SetSequence sets the number that the next sequential child of the node at
@@ -258,11 +262,10 @@ func (s *Server) ReapContainers() {
 func (s *Server) SetSequence(path string, next int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n, ok := s.tree.nodes[path]
-	if !ok {
+	if _, ok := s.tree.nodes[path]; !ok {
 		return fmt.Errorf("embedded: set sequence: %s: no such node", path)
 	}
-	n.creates = next
+	s.commit(transaction{changes: []change{{op: opSetSequence, path: path, creates: next}}})
 	return nil
 }
 
@@ -271,8 +274,13 @@ func (s *Server) SetSequence(path string, next int32) error {
 // with ECONNREFUSED while the server is stopped or closed. The connection
 // buffers a little in each direction and honours deadlines.
 func (s *Server) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	return s.dial(network, nil)
+}
+
+// dial connects to a follower, or to the leader if that is nil.
+func (s *Server) dial(network string, f *Follower) (net.Conn, error) {
 	client, server := newPipe()
-	if !s.accept(server) {
+	if !s.accept(server, f) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: client.RemoteAddr(), Err: syscall.ECONNREFUSED}
 	}
 	return client, nil
@@ -287,7 +295,7 @@ func (s *Server) listen(l net.Listener) {
 			nc, err := l.Accept()
 			switch {
 			case err == nil:
-				s.accept(nc)
+				s.accept(nc, nil)
 			case errors.Is(err, net.ErrClosed):
 				return
 			default: // out of file descriptors, or a client gone already
@@ -300,16 +308,16 @@ func (s *Server) listen(l net.Listener) {
 	})
 }
 
-// accept begins to serve a connection unless the server is stopped.
-func (s *Server) accept(nc net.Conn) bool {
+// accept begins to serve a connection to a follower, or to the leader if that is nil, unless it is stopped.
+func (s *Server) accept(nc net.Conn, f *Follower) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
+	if s.stopped || f != nil && f.closed {
 		nc.Close()
 		return false
 	}
 	s.accepted++
-	c := newConn(s, nc, s.accepted)
+	c := newConn(s, nc, s.accepted, f)
 	s.open[c] = struct{}{}
 	s.conns.Go(c.serve)
 	return true

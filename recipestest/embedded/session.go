@@ -20,7 +20,7 @@ type session struct {
 
 // newSession starts a session, which is a transaction.
 func (s *Server) newSession(timeout time.Duration) *session {
-	s.tree.zxid++
+	s.commit(transaction{})
 	ss := &session{id: s.nextSession, timeout: timeout}
 	s.nextSession++
 	binary.LittleEndian.PutUint64(ss.password[:8], rand.Uint64())
@@ -41,16 +41,21 @@ func (s *Server) touch(ss *session) {
 // endSession forgets a session, deletes its nodes and leaves its connection alone.
 func (s *Server) endSession(ss *session) {
 	delete(s.sessions, ss.id)
-	s.tree.endSession(ss.id)
+	s.commit(transaction{changes: s.tree.deletions(ss.id)})
 }
 
 // expire ends a session whose client has not been heard for too long.
 func (s *Server) expire(ss *session) {
 	s.log.Debug("session expired", "session", ss.id)
-	if ss.conn != nil {
-		s.drop(ss.conn)
+	delete(s.sessions, ss.id)
+	s.commit(transaction{changes: s.tree.deletions(ss.id), expired: ss})
+}
+
+// reap deletes the nodes that are due, each in a transaction of its own. Their parents are looked at next time.
+func (s *Server) reap() {
+	for _, path := range s.tree.due(time.Now().UnixMilli()) {
+		s.commit(transaction{changes: []change{{op: opDelete, path: path}}})
 	}
-	s.endSession(ss)
 }
 
 // never is the due time of housekeeping that has nothing to do.
@@ -100,6 +105,9 @@ func (s *Server) keepHouseOnce() {
 		return // neither sessions nor nodes age in a stopped server
 	}
 	now := time.Since(s.started)
+	for _, f := range s.followers {
+		s.due = min(s.due, f.catchUp(now))
+	}
 	var expired []*session
 	for _, ss := range s.sessions {
 		if ss.expires <= now {
@@ -117,7 +125,7 @@ func (s *Server) keepHouseOnce() {
 		return
 	}
 	if s.reapAt <= now {
-		s.tree.reap(time.Now().UnixMilli())
+		s.reap()
 		s.reapAt = never
 	}
 	s.scheduleReaping()

@@ -58,7 +58,8 @@ func (n *node) stat() stat {
 // A tree holds the znodes and the watches on them. Writes come in two steps, as
 // in the real server: prepare checks a write against the state as it will be
 // after the writes prepared before it and turns it into a change that cannot
-// fail; apply carries the change out and fires the watches.
+// fail; apply carries the change out and fires the watches. The trees of
+// followers get the changes only.
 type tree struct {
 	zxid       int64
 	nodes      map[string]*node // the root under "/" and ""
@@ -67,22 +68,49 @@ type tree struct {
 	data       *watchTable
 	child      *watchTable
 	round      uint64 // of watch events
+	stats      []stat // what the changes of the last transaction have made of their nodes
 }
 
 func newTree() *tree {
-	t := &tree{
-		nodes:      make(map[string]*node),
+	root := &node{path: "/", data: []byte{}, acl: openACL}
+	t := treeOf(root)
+	system := t.link(&node{path: "/zookeeper", data: []byte{}, acl: openACL}, root)
+	t.link(&node{path: "/zookeeper/quota", data: []byte{}, acl: openACL}, system)
+	t.link(&node{path: "/zookeeper/config", data: []byte{}, acl: readOnlyACL, aversion: -1}, system)
+	return t
+}
+
+// treeOf returns a tree of one node.
+func treeOf(root *node) *tree {
+	return &tree{
+		nodes:      map[string]*node{"/": root, "": root},
 		ephemerals: make(map[int64]map[*node]struct{}),
 		reapable:   make(map[*node]struct{}),
 		data:       newWatchTable(),
 		child:      newWatchTable(),
 	}
-	root := &node{path: "/", data: []byte{}, acl: openACL}
-	t.nodes["/"], t.nodes[""] = root, root
-	system := t.link(&node{path: "/zookeeper", data: []byte{}, acl: openACL}, root)
-	t.link(&node{path: "/zookeeper/quota", data: []byte{}, acl: openACL}, system)
-	t.link(&node{path: "/zookeeper/config", data: []byte{}, acl: readOnlyACL, aversion: -1}, system)
-	return t
+}
+
+// clone returns a copy of the tree, without its watches.
+func (t *tree) clone() *tree {
+	root := t.nodes["/"]
+	twin := treeOf(root.alone())
+	twin.zxid = t.zxid
+	var graft func(from, to *node)
+	graft = func(from, to *node) {
+		for _, child := range from.children {
+			graft(child, twin.link(child.alone(), to))
+		}
+	}
+	graft(root, twin.nodes["/"])
+	return twin
+}
+
+// alone returns a copy of a node that is in no tree. Data and access control lists are never written to.
+func (n *node) alone() *node {
+	twin := *n
+	twin.parent, twin.children = nil, nil
+	return &twin
 }
 
 // link puts a node into the tree.
@@ -90,6 +118,15 @@ func (t *tree) link(n, parent *node) *node {
 	n.parent, n.index = parent, len(parent.children)
 	parent.children = append(parent.children, n)
 	t.nodes[n.path] = n
+	switch {
+	case ephemeral(n.owner):
+		if t.ephemerals[n.owner] == nil {
+			t.ephemerals[n.owner] = make(map[*node]struct{})
+		}
+		t.ephemerals[n.owner][n] = struct{}{}
+	case n.owner != 0:
+		t.reapable[n] = struct{}{}
+	}
 	return n
 }
 
@@ -101,6 +138,13 @@ func (t *tree) unlink(n *node) {
 	siblings[len(siblings)-1] = nil
 	n.parent.children = siblings[:len(siblings)-1]
 	delete(t.nodes, n.path)
+	if owned := t.ephemerals[n.owner]; owned != nil {
+		delete(owned, n)
+		if len(owned) == 0 {
+			delete(t.ephemerals, n.owner)
+		}
+	}
+	delete(t.reapable, n)
 }
 
 // createRequest is any of the five ways to ask for a new node.
@@ -132,7 +176,7 @@ type change struct {
 	data    []byte
 	acl     []acl
 	owner   int64
-	creates int32 // of the parent, by a creation
+	creates int32 // of the parent, by a creation; of the node, by opSetSequence
 	version int32
 }
 
@@ -337,6 +381,8 @@ func (t *tree) apply(ch change, now int64) stat {
 		n := t.nodes[ch.path]
 		n.acl, n.aversion = ch.acl, ch.version
 		return n.stat()
+	case opSetSequence:
+		t.nodes[ch.path].creates = ch.creates
 	}
 	return stat{}
 }
@@ -356,15 +402,6 @@ func (t *tree) create(ch change, now int64) stat {
 		path: ch.path, data: ch.data, acl: ch.acl, owner: ch.owner,
 		czxid: t.zxid, mzxid: t.zxid, pzxid: t.zxid, ctime: now, mtime: now,
 	}, parent)
-	switch {
-	case ephemeral(n.owner):
-		if t.ephemerals[n.owner] == nil {
-			t.ephemerals[n.owner] = make(map[*node]struct{})
-		}
-		t.ephemerals[n.owner][n] = struct{}{}
-	case n.owner != 0:
-		t.reapable[n] = struct{}{}
-	}
 	s := n.stat()
 	t.fire(t.data, n, eventCreated)
 	t.fire(t.child, parent, eventChildrenChanged)
@@ -374,13 +411,6 @@ func (t *tree) create(ch change, now int64) stat {
 func (t *tree) delete(n *node) {
 	t.unlink(n)
 	n.parent.pzxid = max(n.parent.pzxid, t.zxid)
-	if owned := t.ephemerals[n.owner]; owned != nil {
-		delete(owned, n)
-		if len(owned) == 0 {
-			delete(t.ephemerals, n.owner)
-		}
-	}
-	delete(t.reapable, n)
 	t.fire(t.data, n, eventDeleted)
 	t.child.fire(n.path, eventDeleted, n.acl, t.round) // who heard of it already does not hear it again
 	t.fire(t.child, n.parent, eventChildrenChanged)
@@ -392,12 +422,13 @@ func (t *tree) fire(table *watchTable, n *node, event eventType) {
 	table.fire(n.path, event, n.acl, t.round)
 }
 
-// endSession deletes the nodes of a session, as one transaction.
-func (t *tree) endSession(id int64) {
-	t.zxid++
+// deletions returns the changes that take away a session's nodes.
+func (t *tree) deletions(id int64) []change {
+	var changes []change
 	for _, path := range t.ephemeralsOf(id) {
-		t.delete(t.nodes[path])
+		changes = append(changes, change{op: opDelete, path: path})
 	}
+	return changes
 }
 
 // ephemeralsOf returns the sorted paths of a session's nodes.
@@ -410,10 +441,9 @@ func (t *tree) ephemeralsOf(id int64) []string {
 	return paths
 }
 
-// reap deletes the containers that have lost their last child and the TTL nodes
-// that are due, each in a transaction of its own. Their parents are looked at
-// next time.
-func (t *tree) reap(now int64) {
+// due returns the containers that have lost their last child and the TTL nodes
+// whose time is over.
+func (t *tree) due(now int64) []string {
 	var due []string
 	for n := range t.reapable {
 		if len(n.children) > 0 {
@@ -425,8 +455,5 @@ func (t *tree) reap(now int64) {
 		}
 	}
 	slices.Sort(due)
-	for _, path := range due {
-		t.zxid++
-		t.delete(t.nodes[path])
-	}
+	return due
 }

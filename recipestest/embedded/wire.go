@@ -38,6 +38,7 @@ const (
 	opWhoAmI              opcode = 107
 	opCloseSession        opcode = -11
 	opError               opcode = -1
+	opSetSequence         opcode = -100 // ours, and never on the wire
 )
 
 // code is the error code of an answer.
@@ -55,6 +56,7 @@ const (
 	codeNoChildrenForEphemerals code = -108
 	codeNodeExists              code = -110
 	codeNotEmpty                code = -111
+	codeSessionExpired          code = -112
 	codeInvalidACL              code = -114
 	codeAuthFailed              code = -115
 	codeNoWatcher               code = -121

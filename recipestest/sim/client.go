@@ -7,12 +7,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 // A Client is a process with one client, and a network of its own.
@@ -22,9 +24,10 @@ type Client struct {
 	Link *recipestest.Link
 	Rand *rand.Rand // for what this client does; not safe for concurrent use
 
-	world   *World
-	latency time.Duration
-	working atomic.Int64
+	world    *World
+	latency  time.Duration
+	working  atomic.Int64
+	follower *embedded.Follower // the server that it is connected to for the most part
 
 	mu      sync.Mutex // protects what follows
 	until   time.Time  // it stands still until then
@@ -32,6 +35,7 @@ type Client struct {
 	session int64 // the last that was granted
 	resume  []byte
 	ports   []*port
+	servers *rand.Rand // draws which server is dialed
 }
 
 // Go runs work, as part of this client, on a goroutine of its own. Its ctx ends only when
@@ -116,6 +120,12 @@ func (c *Client) runOn() {
 	}
 }
 
+func (c *Client) standsStill() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ran != nil
+}
+
 func (c *Client) sessionID() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,41 +135,53 @@ func (c *Client) sessionID() int64 {
 // Dial is a zk.Dialer over the client's network, for clients of another kind in the same process.
 func (c *Client) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	c.Awake()
+	c.move()
 	inner, err := c.Link.Dial(network, address, timeout)
 	c.Awake()
 	if err != nil {
 		return nil, err
 	}
 	p := &port{Conn: inner, client: c}
-	p.change.L = &p.mu
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.ports = append(c.ports, p)
-	c.mu.Unlock()
-	go p.send()
 	return p, nil
+}
+
+// move draws the server that is dialed next: one in four times it is the leader.
+func (c *Client) move() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.servers.IntN(4) == 0 {
+		c.Link.Move(nil)
+	} else {
+		c.Link.Move(c.follower)
+	}
 }
 
 // hangUp closes what is open still: zk.Conn forgets a connection over which it hears that its session has expired.
 func (c *Client) hangUp() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.ports {
+	ports := slices.Clone(c.ports)
+	c.mu.Unlock()
+	for _, p := range ports {
 		p.Close()
 	}
 }
 
-// A port is a connection of a process that may stand still. Writing and closing never block.
+// A port is a connection of a process that may stand still, and holds back then what is written. Writing and closing
+// never block, and neither do they on the connections of a Link.
 type port struct {
 	net.Conn
 	client *Client
 	heard  []byte // the answer to the handshake, as far as it was read
 	deaf   bool   // nothing more to hear
 
-	mu     sync.Mutex // protects what follows
-	change sync.Cond
-	out    []byte
-	closed bool
-	err    error
+	mu      sync.Mutex // protects what follows
+	waiting bool       // for the process to run on
+	out     []byte     // what is to be written then
+	closed  bool
+	err     error
 }
 
 func (p *port) Read(b []byte) (int, error) {
@@ -180,10 +202,11 @@ func (p *port) Write(b []byte) (int, error) {
 		return 0, p.err
 	case p.closed:
 		return 0, net.ErrClosed
+	case p.waits():
+		p.out = append(p.out, b...)
+		return len(b), nil
 	}
-	p.out = append(p.out, b...)
-	p.change.Signal()
-	return len(b), nil
+	return p.Conn.Write(b)
 }
 
 func (p *port) Close() error {
@@ -193,33 +216,32 @@ func (p *port) Close() error {
 		return net.ErrClosed
 	}
 	p.closed = true
-	p.change.Signal()
-	return nil
+	if p.waits() {
+		return nil
+	}
+	return p.Conn.Close()
 }
 
-// send takes what is written to the network whenever the process runs.
-func (p *port) send() {
-	defer p.Conn.Close()
-	for {
-		p.mu.Lock()
-		for len(p.out) == 0 && !p.closed {
-			p.change.Wait()
-		}
-		p.mu.Unlock()
-		p.client.Awake()
-		p.mu.Lock()
-		out := p.out
+// waits reports whether the process stands still, and sees to it that what is left until it runs on is done then. p.mu is held.
+func (p *port) waits() bool {
+	if !p.waiting && p.client.standsStill() {
+		p.waiting = true
+		go p.runOn()
+	}
+	return p.waiting
+}
+
+func (p *port) runOn() {
+	p.client.Awake()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = false
+	if len(p.out) > 0 {
+		_, p.err = p.Conn.Write(p.out)
 		p.out = nil
-		p.mu.Unlock()
-		if len(out) == 0 {
-			return
-		}
-		if _, err := p.Conn.Write(out); err != nil {
-			p.mu.Lock()
-			p.err = err
-			p.mu.Unlock()
-			return
-		}
+	}
+	if p.closed {
+		p.Conn.Close()
 	}
 }
 

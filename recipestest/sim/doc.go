@@ -51,7 +51,7 @@
 //
 // See [Kind]: networks that break so that one side or both notice or nobody
 // does, lost replies, latency, a connection that takes over a session a second
-// time, sessions that end by force, servers that restart, or lose their leader,
+// time, sessions that end by force, servers that restart, lose their leader, or lag behind it,
 // operators, and processes that stand still.
 //
 // A process that stands still is one whose packets do: those it sends leave
@@ -63,9 +63,14 @@
 // is not interrupted: put [Client.Awake] there to have it so, as a real
 // process could stand still at that point, too.
 //
+// There is one leader, and a follower for each client, which it dials three times out of four, and the leader otherwise. A
+// follower that lags shows its client what was, and answers writes and syncs as much later as it lags behind; the
+// client may move between it and the leader meanwhile, and is turned away where less is known than it has seen. What
+// else a follower does, and what not, is told by [embedded.Follower]: above all, it tells its leader at once of the
+// sessions that are alive.
+//
 // A server that has lost its leader answers pings, and nothing else: reads are
-// not answered from a stale view. Nor is there a follower that lags behind
-// its leader: the embedded server is one server. Clocks are all the same one, and
+// not answered from a stale view. Clocks are all the same one, and
 // run at the same rate. Within one client goroutines race as the scheduler has
 // it, and packets are neither doubled nor reordered.
 //
@@ -87,5 +92,6 @@
 // A schedule takes some milliseconds. Most of that is zk.Conn clearing its buffers, four
 // megabytes for a client and one and a half for each time that it connects again; then the scheduler. While
 // simulations run, the garbage collector is told to come at most when the heap has grown elevenfold.
+// With GOMAXPROCS=1 a schedule costs a quarter less than with 2, so a long search is best one such process for each core.
 // Simulations run in parallel with each other, so a test must not call t.Parallel itself.
 package sim

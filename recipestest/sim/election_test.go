@@ -13,6 +13,9 @@ import (
 
 func TestSimElection(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
+		// The observer's, for the line's node to be created, if that happens just before it is set: it stays until that
+		// node goes.
+		w.Watches = 1
 		led := w.Exclusive("the leadership")
 		clients := w.Clients(2 + w.Rand.IntN(3))
 		for _, c := range clients {

@@ -28,6 +28,7 @@ const (
 	Expiry       Kind = "expiry"        // the server ends the session by force
 	Pause        Kind = "pause"         // the process stands still
 	Isolation    Kind = "no leader"     // its server answers pings and nothing else, having lost its leader
+	Lag          Kind = "lag"           // its follower lags behind the leader, by up to a session timeout
 	Deletion     Kind = "operator"      // an ephemeral node below World.Path, of whomever, is deleted
 )
 
@@ -38,12 +39,12 @@ const (
 	Reap    Kind = "reap"    // containers that are empty, and have not always been so, are deleted
 )
 
-var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Deletion}
+var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Lag, Deletion}
 
 var allKinds = append(slices.Clone(clientKinds), Drop, Restart, Reap)
 
 // lasting are the kinds that take a time, which matters.
-var lasting = []Kind{Cut, Stall, LostRequests, LostReplies, Slow, Resume, Pause, Isolation, Restart}
+var lasting = []Kind{Cut, Stall, LostRequests, LostReplies, Slow, Resume, Pause, Isolation, Lag, Restart}
 
 // A Fault is something that befalls a client, or the server.
 type Fault struct {
@@ -152,6 +153,13 @@ func (w *World) strike(ctx context.Context, f Fault) (done string) {
 		c.Link.Delay(c.latency + time.Duration(f.pick)*w.Timeout/4/(1<<20))
 		time.AfterFunc(f.Lasts, func() { c.Link.Delay(c.latency) })
 		return ""
+	case Lag:
+		// Mostly by so little that requests are answered while they are waited for.
+		part := float64(f.pick) / (1 << 20)
+		behind := time.Duration(part * part * float64(w.Timeout))
+		c.follower.Lag(behind)
+		time.AfterFunc(f.Lasts, func() { c.follower.Lag(0) })
+		return fmt.Sprintf("by %v", behind.Round(time.Microsecond))
 	case LoseReply:
 		c.Link.LoseReply(recipestest.OpAny, 1+f.pick%2)
 		return ""

@@ -94,6 +94,7 @@ func (w *World) Clients(n int, opts ...protocol.ConnectOption) []*Client {
 	for i := range n {
 		c := &Client{Name: fmt.Sprintf("client %d", i+1), Rand: w.random(uint64(i) + 100), world: w}
 		c.Link = w.Server.Link(w)
+		c.follower, c.servers = w.Server.Embedded().Follower(), w.random(uint64(i)+200)
 		w.Cleanup(c.hangUp)
 		c.latency = 100*time.Microsecond + upto(c.Rand, 2*time.Millisecond)
 		own := []protocol.ConnectOption{
@@ -225,6 +226,7 @@ func (w *World) calm() {
 	for _, c := range w.clients {
 		c.Link.Heal()
 		c.Link.Delay(c.latency)
+		c.follower.Lag(0)
 		c.Link.LoseReply(recipestest.OpAny, 0)
 		c.runOn()
 	}

@@ -1,0 +1,499 @@
+package embedded_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+// lag is how far followers lag behind in these tests: less than anybody's patience.
+const lag = 5 * time.Second
+
+// An ensemble is a leader and a follower, each with a client, in a bubble.
+type ensemble struct {
+	*embedded.Server
+	follower     *embedded.Follower
+	leads, lags  *zk.Conn
+	beganLagging time.Time
+}
+
+// lagging runs f with a follower that lags from then on.
+func lagging(t *testing.T, f func(t *testing.T, e *ensemble)) {
+	t.Parallel()
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		e := &ensemble{Server: s, follower: s.Follower()}
+		e.leads, e.lags = dial(t, s), dial(t, e.follower)
+		put(t, e.leads, "/a", "old")
+		e.follower.Lag(lag)
+		e.beganLagging = time.Now()
+		f(t, e)
+		e.follower.Lag(0) // or closing would take as long
+	})
+}
+
+// since requires that so much time has passed since the follower began to lag.
+func (e *ensemble) since(t *testing.T, want time.Duration) {
+	t.Helper()
+	require.Equal(t, want, time.Since(e.beganLagging))
+}
+
+func put(t *testing.T, c *zk.Conn, path, data string) {
+	t.Helper()
+	_, err := c.Create(path, []byte(data), 0, open)
+	require.NoError(t, err)
+}
+
+func set(t *testing.T, c *zk.Conn, path, data string) {
+	t.Helper()
+	_, err := c.Set(path, []byte(data), -1)
+	require.NoError(t, err)
+}
+
+func data(t *testing.T, c *zk.Conn, path string) string {
+	t.Helper()
+	b, _, err := c.Get(path)
+	require.NoError(t, err)
+	return string(b)
+}
+
+func exists(t *testing.T, c *zk.Conn, path string) bool {
+	t.Helper()
+	ok, _, err := c.Exists(path)
+	require.NoError(t, err)
+	return ok
+}
+
+// later is the result of f, which runs meanwhile and is blocked, or over, when later returns.
+func later[T any](f func() T) <-chan T {
+	result := make(chan T, 1)
+	go func() { result <- f() }()
+	synctest.Wait()
+	return result
+}
+
+// requireNothing requires that a channel has nothing to offer yet.
+func requireNothing[T any](t *testing.T, ch <-chan T) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case v := <-ch:
+		require.Fail(t, "too early", "%v", v)
+	default:
+	}
+}
+
+func TestReadsFromALaggingFollowerAreStale(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		set(t, e.leads, "/a", "new")
+		put(t, e.leads, "/a/b", "")
+		time.Sleep(lag - 1)
+		require.Equal(t, "old", data(t, e.lags, "/a"))
+		require.False(t, exists(t, e.lags, "/a/b"))
+		names, stat, err := e.lags.Children("/a")
+		require.NoError(t, err)
+		require.Empty(t, names)
+		require.Zero(t, stat.NumChildren)
+
+		time.Sleep(time.Nanosecond)
+		synctest.Wait() // for the follower
+		require.Equal(t, "new", data(t, e.lags, "/a"))
+		require.True(t, exists(t, e.lags, "/a/b"))
+		_, there, err := e.lags.Get("/a")
+		require.NoError(t, err)
+		_, here, err := e.leads.Get("/a")
+		require.NoError(t, err)
+		require.Equal(t, here, there)
+	})
+}
+
+func TestWatchesOnALaggingFollowerFireLate(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		_, _, changed, err := e.lags.GetW("/a")
+		require.NoError(t, err)
+		_, _, created, err := e.lags.ExistsW("/a/b")
+		require.NoError(t, err)
+		_, _, children, err := e.lags.ChildrenW("/a")
+		require.NoError(t, err)
+		set(t, e.leads, "/a", "new")
+		put(t, e.leads, "/a/b", "")
+		for ch, want := range map[<-chan zk.Event]zk.EventType{
+			changed: zk.EventNodeDataChanged, created: zk.EventNodeCreated, children: zk.EventNodeChildrenChanged,
+		} {
+			require.Equal(t, want, (<-ch).Type)
+			e.since(t, lag)
+		}
+	})
+}
+
+func TestWritesThroughALaggingFollowerAreCommittedAtOnceAndAnsweredLate(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		_, _, event, err := e.lags.ExistsW("/mine")
+		require.NoError(t, err)
+		answer := later(func() error {
+			_, err := e.lags.Create("/mine", nil, zk.FlagEphemeral, open)
+			return err
+		})
+		require.True(t, exists(t, e.leads, "/mine"))
+		require.NoError(t, <-answer)
+		e.since(t, lag)
+		select {
+		case ev := <-event:
+			require.Equal(t, zk.EventNodeCreated, ev.Type)
+		default:
+			require.Fail(t, "the event comes after the answer")
+		}
+	})
+}
+
+func TestRequestsToALaggingFollowerAreAnsweredInOrder(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		first := later(func() error { _, err := e.lags.Set("/a", []byte("first"), -1); return err })
+		read := later(func() string { return data(t, e.lags, "/a") })
+		time.Sleep(lag / 2)
+		second := later(func() error { _, err := e.lags.Set("/a", []byte("second"), 1); return err })
+		require.Equal(t, "second", data(t, e.leads, "/a"), "it does not wait for the first to be answered")
+		requireNothing(t, read)
+
+		require.Equal(t, "first", <-read)
+		e.since(t, lag)
+		require.NoError(t, receive(t, first))
+		requireNothing(t, second)
+		require.NoError(t, <-second)
+		e.since(t, lag+lag/2)
+	})
+}
+
+// A transaction that fails is answered by what it was going to do, and makes followers carry out what is due. Both happen
+// in the same instant here, in either order.
+func TestAnswersDoNotMix(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		for range 100 {
+			written := later(func() error { _, err := e.lags.Set("/a", []byte("new"), -1); return err })
+			read := later(func() string { return data(t, e.lags, "/a") })
+			time.Sleep(lag)
+			results, err := e.leads.Multi(&zk.SetDataRequest{Path: "/a", Version: -1}, &zk.DeleteRequest{Path: "/none", Version: -1})
+			require.ErrorIs(t, err, zk.ErrNoNode)
+			require.Len(t, results, 2)
+			require.NoError(t, <-written)
+			require.Equal(t, "new", <-read)
+		}
+	})
+}
+
+func TestFailuresOfALaggingFollowersClientsAreDecidedByTheLeader(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		put(t, e.leads, "/b", "")
+		require.False(t, exists(t, e.lags, "/b"))
+		_, err := e.lags.Create("/b", nil, 0, open)
+		require.ErrorIs(t, err, zk.ErrNodeExists)
+		e.since(t, lag)
+		require.True(t, exists(t, e.lags, "/b"), "who has been told so sees it")
+	})
+}
+
+func TestSyncWaitsForWhatTheLeaderHasCommittedBefore(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		sync := func() error { _, err := e.lags.Sync("/a"); return err }
+		require.NoError(t, sync())
+		e.since(t, 0) // there is nothing to wait for
+
+		set(t, e.leads, "/a", "new")
+		time.Sleep(lag / 2)
+		synced := later(sync)
+		time.Sleep(lag / 4)
+		set(t, e.leads, "/a", "newer")
+		require.NoError(t, <-synced)
+		e.since(t, lag)
+		require.Equal(t, "new", data(t, e.lags, "/a"))
+	})
+}
+
+func TestSessionsOfALaggingFollowerLiveByWhatTheyAsk(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		_, err := e.lags.Create("/mine", nil, zk.FlagEphemeral, open)
+		require.NoError(t, err)
+		id := e.lags.SessionID()
+		time.Sleep(10 * time.Minute) // of pings
+		_, stat, err := e.leads.Get("/mine")
+		require.NoError(t, err)
+		require.Equal(t, id, stat.EphemeralOwner)
+	})
+}
+
+func TestALaggingFollowerHearsLateThatASessionHasEnded(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		_, err := e.leads.Create("/theirs", nil, zk.FlagEphemeral, open)
+		require.NoError(t, err)
+		_, err = e.lags.Sync("/")
+		require.NoError(t, err)
+		_, _, theirs, err := e.lags.GetW("/theirs")
+		require.NoError(t, err)
+		other := dial(t, e.follower)
+		_, _, own, err := other.GetW("/a")
+		require.NoError(t, err)
+
+		e.beganLagging = time.Now()
+		require.True(t, e.ExpireSession(e.leads.SessionID()))
+		require.True(t, e.ExpireSession(other.SessionID()))
+		time.Sleep(lag / 2)
+		require.True(t, exists(t, e.lags, "/theirs"))
+		require.True(t, exists(t, other, "/theirs"), "its own session has ended, and its server does not know")
+		failed := later(func() error { _, err := other.Set("/a", nil, -1); return err })
+
+		require.Equal(t, zk.EventNodeDeleted, (<-theirs).Type)
+		e.since(t, lag)
+		require.Error(t, <-failed)
+		require.ErrorIs(t, (<-own).Err, zk.ErrSessionExpired)
+		require.Equal(t, "old", data(t, e.lags, "/a"), "the write has failed")
+	})
+}
+
+func TestWritesOfASessionThatHasEndedFail(t *testing.T) {
+	t.Parallel()
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		f := s.Follower()
+		c := connectTo(t, f, hello{})
+		f.Lag(lag)
+		require.True(t, s.ExpireSession(c.session))
+		time.Sleep(time.Nanosecond)
+		f.Lag(2 * lag) // its connection lasts as long
+		require.NoError(t, c.send(opCreate, packet{}.create("/late", nil, 1)))
+		require.NoError(t, c.send(opCreate, packet{}.create("/late", nil, 0)))
+		synctest.Wait()
+		require.False(t, exists(t, dial(t, s), "/late"))
+		require.Zero(t, connect(t, s, hello{session: c.session, password: c.password}).session)
+		began := time.Now()
+		_, err := c.receive()
+		require.ErrorIs(t, err, io.EOF, "it is over before that is answered")
+		require.Equal(t, 2*lag-1, time.Since(began))
+	})
+}
+
+// A roamer dials the server that it is told to.
+type roamer struct{ dial zk.Dialer }
+
+func (r *roamer) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	return r.dial(network, address, timeout)
+}
+
+func TestClientsThatHaveSeenMoreThanAFollowerAreTurnedAway(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		r := &roamer{e.Server.Dial}
+		c := dial(t, r)
+		id := c.SessionID()
+		put(t, c, "/b", "")
+		r.dial = e.follower.Dial
+		e.DropConnections()
+		require.True(t, <-later(func() bool {
+			ok, _, err := c.Exists("/b")
+			for err != nil {
+				time.Sleep(100 * time.Millisecond)
+				ok, _, err = c.Exists("/b")
+			}
+			return ok
+		}))
+		require.GreaterOrEqual(t, time.Since(e.beganLagging), lag)
+		require.Equal(t, id, c.SessionID())
+	})
+}
+
+func TestWatchesAreSetAgainOnWhatTheFollowerKnows(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		_, _, changed, err := e.lags.GetW("/a")
+		require.NoError(t, err)
+		_, _, created, err := e.lags.ExistsW("/a/b")
+		require.NoError(t, err)
+		_, _, children, err := e.lags.ChildrenW("/a")
+		require.NoError(t, err)
+		set(t, e.leads, "/a", "new")
+		put(t, e.leads, "/a/b", "")
+		e.DropConnections()
+		time.Sleep(lag - 1)
+		require.Equal(t, "old", data(t, e.lags, "/a"), "it is back")
+		requireNothing(t, changed)
+		requireNothing(t, created)
+		requireNothing(t, children)
+		require.Equal(t, zk.EventNodeDataChanged, (<-changed).Type)
+		require.Equal(t, zk.EventNodeCreated, (<-created).Type)
+		require.Equal(t, zk.EventNodeChildrenChanged, (<-children).Type)
+		e.since(t, lag)
+	})
+}
+
+func TestFollowersCatchUpWhenTheyLagLess(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		set(t, e.leads, "/a", "1")
+		time.Sleep(lag / 2)
+		set(t, e.leads, "/a", "2")
+		e.follower.Lag(lag / 4)
+		require.Equal(t, "1", data(t, e.lags, "/a"))
+		e.follower.Lag(lag)
+		time.Sleep(lag - 1)
+		require.Equal(t, "1", data(t, e.lags, "/a"))
+		e.follower.Lag(0)
+		require.Equal(t, "2", data(t, e.lags, "/a"))
+		set(t, e.leads, "/a", "3")
+		require.Equal(t, "3", data(t, e.lags, "/a"))
+	})
+}
+
+func TestFollowersKnowWhatTheirLeaderKnows(t *testing.T) {
+	t.Parallel()
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		leads := dial(t, s)
+		put(t, leads, "/a", "data")
+		for i := range 5 {
+			_, err := leads.Create("/a/n-", []byte(fmt.Sprint(i)), zk.FlagEphemeralSequential, open)
+			require.NoError(t, err)
+		}
+		require.NoError(t, leads.Delete("/a/n-0000000001", -1))
+		_, err := leads.SetACL("/a/n-0000000002", zk.WorldACL(zk.PermRead), -1)
+		require.NoError(t, err)
+		_, err = leads.CreateContainer("/c", nil, zk.FlagContainer, open)
+		require.NoError(t, err)
+		old := s.Follower()
+		require.NoError(t, s.SetSequence("/a", 41))
+		_, err = leads.Multi(
+			&zk.CreateRequest{Path: "/a/n-", Acl: open, Flags: zk.FlagSequence},
+			&zk.SetDataRequest{Path: "/a", Data: []byte("more"), Version: -1},
+			&zk.DeleteRequest{Path: "/a/n-0000000003", Version: -1},
+		)
+		require.NoError(t, err)
+		put(t, leads, "/c/x", "")
+		require.NoError(t, leads.Delete("/c/x", -1))
+		want := dump(t, leads, "/")
+		require.Contains(t, want, "/a/n-0000000041")
+		require.Equal(t, want, dump(t, dial(t, old), "/"))
+		require.Equal(t, want, dump(t, dial(t, s.Follower()), "/"))
+
+		s.ReapContainers()
+		require.True(t, s.ExpireSession(leads.SessionID()))
+		after := dump(t, dial(t, s), "/")
+		require.NotContains(t, after, "/a/n-0000000000")
+		require.NotContains(t, after, "/c")
+		require.Equal(t, after, dump(t, dial(t, old), "/"))
+	})
+}
+
+// dump has everything at and below a path.
+func dump(t *testing.T, c *zk.Conn, path string) map[string]string {
+	t.Helper()
+	b, stat, err := c.Get(path)
+	require.NoError(t, err)
+	list, _, err := c.GetACL(path)
+	require.NoError(t, err)
+	names, _, err := c.Children(path)
+	require.NoError(t, err)
+	all := map[string]string{path: fmt.Sprintf("%s %+v %v %v", b, stat, list, names)}
+	for _, name := range names {
+		below := path + "/" + name
+		if path == "/" {
+			below = path + name
+		}
+		for k, v := range dump(t, c, below) {
+			all[k] = v
+		}
+	}
+	return all
+}
+
+func TestSessionsBeginAndEndOnALaggingFollower(t *testing.T) {
+	t.Parallel()
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		f := s.Follower()
+		f.Lag(lag)
+		began := time.Now()
+		c := connectTo(t, f, hello{})
+		require.Equal(t, lag, time.Since(began))
+		require.NoError(t, c.send(opCloseSession, nil))
+		a, err := c.receive()
+		require.NoError(t, err)
+		require.Zero(t, a.code)
+		require.Equal(t, 2*lag, time.Since(began))
+		_, err = c.receive()
+		require.ErrorIs(t, err, io.EOF)
+		require.Equal(t, 2*lag, time.Since(began))
+	})
+}
+
+func TestFollowersOfAServerThatStopsCatchUp(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		set(t, e.leads, "/a", "new")
+		e.Stop()
+		_, err := e.follower.Dial("tcp", "", time.Second)
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		require.NoError(t, e.Resume())
+		time.Sleep(lag / 2)
+		require.Equal(t, "new", data(t, e.lags, "/a"))
+	})
+}
+
+func TestClosedFollowersServeNobody(t *testing.T) {
+	t.Parallel()
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		f := s.Follower()
+		c, other := connectTo(t, f, hello{}), dial(t, s)
+		f.Lag(lag)
+		require.NoError(t, c.send(opCreate, packet{}.create("/a", nil, 0)))
+		synctest.Wait()
+		f.Close()
+		f.Close()
+		_, err := c.receive()
+		require.ErrorIs(t, err, io.EOF)
+		_, err = f.Dial("tcp", "", time.Second)
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		require.True(t, exists(t, other, "/a"))
+		require.Equal(t, c.session, connect(t, s, hello{session: c.session, password: c.password}).session)
+	})
+}
+
+func TestWatchesOfFollowersAreCounted(t *testing.T) {
+	lagging(t, func(t *testing.T, e *ensemble) {
+		_, _, _, err := e.lags.GetW("/a")
+		require.NoError(t, err)
+		_, _, _, err = e.leads.GetW("/a")
+		require.NoError(t, err)
+		require.Contains(t, word(t, e.Server, "wchs"), "2 connections watching 2 paths\nTotal watches:2\n")
+		require.Contains(t, word(t, e.Server, "mntr"), "zk_watch_count\t2\n")
+	})
+}
+
+func TestWhoAsksALaggingFollowerForTooMuchIsCutOff(t *testing.T) {
+	t.Parallel()
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		f := s.Follower()
+		c := connectTo(t, f, hello{})
+		f.Lag(time.Hour)
+		c.nc.SetDeadline(time.Time{})
+		var err error
+		for sent := 0; err == nil; sent++ {
+			require.Less(t, sent, 200)
+			err = c.send(opSetData, packet{}.string("/zookeeper").buffer(nil).int32(-1))
+			if err == nil {
+				err = c.send(opGetData, packet{}.string(string(make([]byte, 200_000))).bool(false))
+			}
+		}
+		requireAlive(t, s)
+	})
+}
+
+func TestFollowersThatHaveCaughtUpHaveNoTimer(t *testing.T) {
+	t.Parallel()
+	// A century takes as long as there are ticks in it.
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		f := s.Follower()
+		f.Lag(lag)
+		c := connectTo(t, f, hello{})
+		c.must(t, opCloseSession, nil)
+		time.Sleep(100 * 365 * 24 * time.Hour)
+	})
+}

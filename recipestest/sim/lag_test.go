@@ -1,0 +1,173 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/sim"
+)
+
+// enroll simulates clients that want some nodes of theirs in a directory, each once. After a lost answer they look whether
+// it is there, on a server that may not have heard of it unless they sync first.
+func enroll(syncs bool) func(*sim.World) {
+	return func(w *sim.World) {
+		var wanted []string
+		for _, c := range w.Clients(3) {
+			var own []string
+			for i := range 10 {
+				own = append(own, fmt.Sprintf("%s, %d-", c.Name, i))
+			}
+			wanted = append(wanted, own...)
+			c.Go(func(ctx context.Context) error {
+				for _, prefix := range own {
+					c.Sleep(ctx, c.Upto(w.Timeout))
+					for enrollOnce(ctx, w, c, prefix, syncs) != nil {
+						c.Sleep(ctx, w.Timeout/50)
+					}
+				}
+				return nil
+			})
+		}
+		w.Finally("each is there once", func(ctx context.Context) error {
+			s, err := w.Operator().Session(ctx)
+			if err != nil {
+				return err
+			}
+			names, _, err := s.Conn().Children(w.Path)
+			if err != nil {
+				return err
+			}
+			for _, prefix := range wanted {
+				if n := count(names, prefix); n != 1 {
+					return fmt.Errorf("%s is there %d times", prefix, n)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func enrollOnce(ctx context.Context, w *sim.World, c *sim.Client, prefix string, syncs bool) error {
+	s, err := c.Session(ctx)
+	if err != nil {
+		return err
+	}
+	if syncs {
+		if _, err := s.Conn().Sync(w.Path); err != nil {
+			return err
+		}
+	}
+	names, _, err := s.Conn().Children(w.Path)
+	if err == zk.ErrNoNode {
+		_, err = s.EnsurePath(ctx, w.Path)
+	}
+	if err != nil || count(names, prefix) > 0 {
+		return err
+	}
+	_, err = s.Conn().Create(w.Path+"/"+prefix, nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	return err
+}
+
+func count(names []string, prefix string) (n int) {
+	for _, name := range names {
+		if strings.HasPrefix(name, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// report simulates one client that writes numbers and says so elsewhere, and others that have heard of it and read.
+func report(syncs bool) func(*sim.World) {
+	return func(w *sim.World) {
+		var said atomic.Int64
+		clients := w.Clients(3)
+		clients[0].Go(func(ctx context.Context) error {
+			for n := int64(1); n <= 20; n++ {
+				clients[0].Sleep(ctx, w.Timeout/4)
+				if s, err := clients[0].Session(ctx); err == nil {
+					if _, err := s.EnsurePath(ctx, w.Path); err != nil {
+						continue
+					}
+					if _, err := s.Conn().Set(w.Path, strconv.AppendInt(nil, n, 10), -1); err == nil {
+						said.Store(n)
+					}
+				}
+			}
+			return nil
+		})
+		for _, c := range clients[1:] {
+			c.Go(func(ctx context.Context) error {
+				for range 40 {
+					c.Sleep(ctx, w.Timeout/8)
+					if err := read(ctx, w, c, said.Load(), syncs); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
+func read(ctx context.Context, w *sim.World, c *sim.Client, said int64, syncs bool) error {
+	s, err := c.Session(ctx)
+	if err != nil {
+		return err
+	}
+	if syncs {
+		if _, err := s.Conn().Sync(w.Path); err != nil {
+			return nil // it happens
+		}
+	}
+	data, _, err := s.Conn().Get(w.Path)
+	switch {
+	case errors.Is(err, zk.ErrNoNode) && said > 0:
+	case err != nil:
+		return nil
+	}
+	if n, _ := strconv.ParseInt(string(data), 10, 64); n < said {
+		return fmt.Errorf("it reads %d, and was told of %d", n, said)
+	}
+	return nil
+}
+
+func TestSimFindsWhoDoesNotSync(t *testing.T) {
+	for name, test := range map[string]struct {
+		simulate func(syncs bool) func(*sim.World)
+		want     string
+	}{
+		"looking for a node of one's own":  {enroll, "is there 2 times"},
+		"reading what others have told of": {report, "and was told of"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := sim.Find(t, test.simulate(false), sim.Seeds(1000), sim.Faults(sim.Lag, sim.Cut, sim.Drop))
+			require.NotNil(t, f)
+			require.ErrorContains(t, f.Err, test.want)
+			require.Contains(t, kinds(f), sim.Lag)
+			t.Log(f)
+		})
+		t.Run(name+" without lag", func(t *testing.T) {
+			require.Nil(t, sim.Find(t, test.simulate(false), sim.Seeds(200), sim.Without(sim.Lag)))
+		})
+		t.Run(name+" after a sync", func(t *testing.T) {
+			sim.Run(t, test.simulate(true), sim.Seeds(200))
+		})
+	}
+}
+
+// kinds are those of the faults that are enough.
+func kinds(f *sim.Failure) (all []sim.Kind) {
+	for _, fault := range f.Enough {
+		all = append(all, fault.Kind)
+	}
+	return all
+}
