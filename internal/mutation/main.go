@@ -28,7 +28,6 @@ type mutation struct {
 	Old, New  string
 	Package   string // defaults to the directory of File
 	Test      string // a -run pattern
-	TestFlags string
 }
 
 func main() {
@@ -108,20 +107,23 @@ func (m mutation) try() (by string, err error) {
 		return "", fmt.Errorf("it does not compile: %s", out)
 	}
 	args := []string{"test", "-overlay", overlayFile, "-count=1", "-timeout=60s", "-run", m.Test}
-	args = append(args, strings.Fields(m.TestFlags)...)
 	test := exec.Command("go", append(args, pkg)...)
 	test.Env = append(os.Environ(), "RAPID_NOFAILFILE=true")
 	out, err := test.CombinedOutput()
 	switch {
 	case err == nil:
 		return "", fmt.Errorf("%s passes", m.Test)
-	case !strings.Contains(string(out), "FAIL"):
+	case ended.Match(out):
+		return m.Test, nil // which has not ended by itself
+	}
+	failed := failedTest.FindSubmatch(out)
+	if failed == nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
-	if failed := failedTest.FindSubmatch(out); failed != nil {
-		return string(failed[1]), nil
-	}
-	return m.Test, nil // which has not ended by itself
+	return string(failed[1]), nil
 }
 
-var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+var (
+	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	ended      = regexp.MustCompile(`(?m)^(panic|fatal error): `)
+)
