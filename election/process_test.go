@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -279,8 +278,8 @@ var troubles = []trouble{
 		return func() { leader.net.set(sound) }
 	}},
 	{"process stopped", func(f *fleet, leader *process) func() {
-		require.NoError(f.t, leader.cmd.Process.Signal(syscall.SIGSTOP))
-		return func() { require.NoError(f.t, leader.cmd.Process.Signal(syscall.SIGCONT)) }
+		recipetest.Pause(f.t, leader.cmd.Process)
+		return func() { recipetest.Resume(f.t, leader.cmd.Process) }
 	}},
 	{"process killed", func(f *fleet, leader *process) func() {
 		require.NoError(f.t, leader.cmd.Process.Kill())

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -75,11 +75,11 @@ func TestProcessThatWasStoppedKnowsAtItsFirstLook(t *testing.T) {
 		require.NoError(t, err)
 		says("held")
 
-		require.NoError(t, holder.Process.Signal(syscall.SIGSTOP))
+		recipetest.Pause(t, holder.Process)
 		g := hold(t, srv.Client(t), root) // the servers have expired the session
 		_, err = fmt.Fprintln(stdin)
 		require.NoError(t, err)
-		require.NoError(t, holder.Process.Signal(syscall.SIGCONT))
+		recipetest.Resume(t, holder.Process)
 		says("lost")
 		require.NoError(t, g.Err())
 		require.NoError(t, protocol.Release(lasting(t), g))

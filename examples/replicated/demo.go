@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -151,7 +150,7 @@ func (d *demo) show(ctx context.Context) error {
 		return err
 	}
 	struck = time.Now()
-	if err := stopped.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := stopped.cmd.Process.Signal(sigStop); err != nil {
 		return err
 	}
 	d.tell(stopped.name, "is stopped", "it has looked whether it leads, and not written yet")
@@ -161,7 +160,7 @@ func (d *demo) show(ctx context.Context) error {
 	if err := d.write(ctx, leader, "in time", leader); err != nil {
 		return err
 	}
-	if err := stopped.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := stopped.cmd.Process.Signal(sigContinue); err != nil {
 		return err
 	}
 	d.tell(stopped.name, "runs on", "and writes")
