@@ -19,14 +19,14 @@
 //   - A leader whose connection breaks keeps its place, and leads on if it comes back before its session can no
 //     longer be trusted: two thirds of the session timeout.
 //   - Candidates are elected in order of arrival, but for [Term.ResignTo]. A resignation wakes the next one alone. It
-//     leads after one notification and one listing.
+//     leads after one notification.
 //   - Tokens increase from leader to leader.
 //   - A term belongs to the node and the session that it was won with. What an earlier session left behind is never
 //     taken for it, and a reconnect neither deletes nor creates a node.
 //   - [Election.Run] calls its function again only after the last call has returned and that term's node is given up.
 //
 // A leader that dies is succeeded when its session expires: its timeout after it was last heard of, rounded up to the
-// server's tick, and the time of one notification and one listing. One that resigns is succeeded after the latter alone.
+// server's tick, and the time of one notification and one listing. One that resigns is succeeded after a notification.
 //
 // # Failure
 //

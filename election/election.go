@@ -196,8 +196,8 @@ type Term struct {
 func (t *Term) Resign(ctx context.Context) error { return protocol.Release(ctx, t.Grant) }
 
 // ResignTo resigns in favour of a candidate who is not next in line, by its name in [Election.Candidates]. The
-// leadership is vacant for no longer than after [Term.Resign]: until the candidate has been notified and has listed the
-// line once. Candidates who came before it are passed over: in the transaction that ends the term they lose their
+// leadership is vacant for no longer than after [Term.Resign]: until the candidate has been notified.
+// Candidates who came before it are passed over: in the transaction that ends the term they lose their
 // places, and go to the end of the line by themselves. (They could not stay where they are, because the tokens of
 // later leaders have to be greater.) Nobody else is affected, and at no moment can two candidates believe that they lead.
 //

@@ -42,3 +42,12 @@ type Option func(*Mutex)
 // [protocol.MaxData] bytes; an acquisition with more returns [protocol.ErrTooLarge]. The slice must not be changed
 // afterwards.
 func WithData(data []byte) Option { return func(m *Mutex) { m.bid.Data = data } }
+
+// WithTurns is for a lock that many goroutines of a process share: they wait for each other in the process, first come,
+// first served, and have one node in line at most. Once one of them has unlocked the next one goes to the end of the
+// line. So other processes get the lock in between, and a process gets it as often as any other, however many
+// goroutines it has; and if there is no other process, the lock goes from goroutine to goroutine with each round trip. TryLock
+// returns [ErrLocked] without asking the server while another goroutine has its turn. All else is as without it.
+//
+// Turns are those of one Mutex or Simple: share that, and not only its path.
+func WithTurns() Option { return func(m *Mutex) { m.bid.Turns = protocol.NewTurns() } }

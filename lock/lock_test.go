@@ -63,11 +63,13 @@ func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
 		leases := make([]chan *lock.Lease, 3)
 		locks := make([]*lock.Mutex, 3)
 		sessions := make([]int64, 3)
+		clients := make([]*protocol.Client, 3)
 		watcher := lock.New(srv.Client(t), path)
 		var wait recipetest.Group
 		for i := range 3 {
 			links[i], leases[i] = srv.Link(t), make(chan *lock.Lease, 1)
 			c := links[i].Client(t)
+			clients[i] = c
 			sessions[i] = recipetest.Session(t, c).ID()
 			locks[i] = lock.New(c, path, lock.WithData(fmt.Appendf(nil, "contender %d", i+1)))
 			wait.Go(func() error {
@@ -77,7 +79,9 @@ func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
 			})
 			recipetest.Await(t, i+1, watcher.Contenders)
 		}
-		<-links[2].Answered(recipestest.OpGetData, 2) // its own node is watched, and the second one's
+		<-links[1].Answered(recipestest.OpGetData, 2) // its own node is watched, and the first one's
+		<-links[2].Answered(recipestest.OpGetData, 2)
+		<-links[2].Answered(recipestest.OpExists, 1) // and that one's mark, as there are two ahead
 		line := recipetest.Await(t, 3, watcher.Contenders)
 		for i, c := range line {
 			require.Equal(t, sessions[i], c.Session)
@@ -94,13 +98,17 @@ func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
 		line = recipetest.Await(t, 2, watcher.Contenders)
 		require.Equal(t, sessions[1], line[0].Session)
 		require.Equal(t, sessions[2], line[1].Session)
+		require.Equal(t, 1, links[1].Events(), "one wake-up for one death")
 		require.Zero(t, links[2].Events(), "the third was woken")
 
 		require.NoError(t, two.Unlock(t.Context()))
 		three := <-leases[2]
 		require.NoError(t, wait.Wait())
 		require.Greater(t, three.Token(), two.Token())
-		require.Equal(t, 1, links[2].Events(), "one wake-up for one release")
+		<-links[2].Answered(recipestest.OpEvent, 2)
+		recipetest.CatchUp(t, clients[2])
+		require.Equal(t, 2, links[2].Events(), "one wake-up for one release, with the mark and the node's end")
+		require.Equal(t, 1, links[2].Count(recipestest.OpGetChildren), "the mark tells that it is next")
 		require.Len(t, recipetest.Await(t, 1, watcher.Contenders), 1)
 		require.ErrorIs(t, one.Unlock(t.Context()), protocol.ErrLost)
 		require.NoError(t, three.Unlock(t.Context()))

@@ -219,6 +219,20 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
+// join is spawn for those who have nothing to do until f returns: it runs f in their goroutine.
+func (c *Client) join(f func()) bool {
+	c.mu.Lock()
+	if c.stopped {
+		c.mu.Unlock()
+		return false
+	}
+	c.running.Add(1)
+	c.mu.Unlock()
+	defer c.running.Done()
+	f()
+	return true
+}
+
 // run opens sessions, one after the other.
 func (c *Client) run() {
 	for short := 0; c.closing.Err() == nil; short++ {

@@ -13,7 +13,8 @@ import (
 
 // Convert changes the kind of what is held: it puts a node of another kind, with this data, into the very place in
 // line that g's node has. Both happen in one transaction, so that there is no moment at which others see neither, and
-// those who wait behind g wait behind the new grant, unless their judges let them pass now.
+// those who wait behind g wait behind the new grant, unless their judges let them pass now. A kind that it has had before
+// it must not get again, as names are never used twice.
 //
 // Convert blocks until the server has answered. Then g is over, as if given back (its Err wraps [ErrReleased]), and
 // the new grant has g's token: it is the same holder in the same place, and whoever comes next has a greater one. If
@@ -29,7 +30,7 @@ import (
 // Convert returns an error that wraps ErrReleased. Of two conversions one fails that way too.
 //
 // It returns errors that carry the recipe and the path: ctx's, g's own if g is over, [ErrTooLarge], or what the server
-// said, such as [zk.ErrNoAuth].
+// said, such as [zk.ErrNoAuth] if the ACL of g's node does not allow to write.
 func (l *Line) Convert(ctx context.Context, g *Grant, kind string, data []byte) (*Grant, error) {
 	next, err := l.tryConvert(ctx, g, kind, data)
 	switch over := g.Err(); {
@@ -90,6 +91,8 @@ func (c *conversion) run(ctx, life context.Context) (next *Grant, err error) {
 			return struct{}{}, contextError(ctx)
 		}
 		_, err := conn.Multi(
+			// Who waits for the node's end hears of this instead, and looks again.
+			&zk.SetDataRequest{Path: g.node, Version: -1},
 			&zk.CreateRequest{Path: c.node, Data: c.data, Acl: l.client.acl, Flags: zk.FlagEphemeral},
 			&zk.DeleteRequest{Path: g.node, Version: -1})
 		c.unsure = outcomeOf(err) == unknown

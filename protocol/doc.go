@@ -81,8 +81,33 @@
 //   - A node of ours that is not wanted any more is deleted, whatever has become of the caller's ctx.
 //   - A node is counted as ours only with the session and the nonce in its name, and granted only if it exists, is
 //     owned by the current session, and nothing is ahead that its judge waits for.
-//   - However many wait for one node, the server has one watch on it for each session, and those who have given up
-//     leave nothing behind.
+//   - However many wait for one node, the server has one watch on it for each session, or two, and those who have given
+//     up leave nothing behind once the node is gone.
+//
+// # The next in line
+//
+// Whoever stands in a [Line] waits for one node. That this one is gone does not say that nobody else is ahead: its
+// contender may have given up. So the line has to be listed again, which costs a round trip and as many bytes as there are
+// contenders, at the very moment at which everybody waits. But a holder knows that nobody is ahead of it, and as numbers
+// only grow nobody ever will be. When it leaves it says so, with a transaction that
+//
+//	creates  <its node>-passed
+//	deletes  <its node>-passed
+//	deletes  <its node>
+//
+// Whoever waits for the node has a watch for the creation of the other one, too. A server tells of events in the order in
+// which things have happened: it hears of the creation, while its watch on the node stands, over one connection and with
+// its own node untouched, and holds without another request. The node that was created is never seen, as a transaction
+// is executed as one. It uses up a number of the sequence, which ends after two thousand million.
+//
+// If the node goes in another way (its contender has died, has given up, was deleted by an operator, is another
+// library's) there is no such event, and the line is listed. Nor is an event believed that may have been missed or
+// overtaken: after a reconnect the line is listed. The watch for the creation would then stay for ever, as nobody else
+// creates that node: so those who have it do, and delete it, once they know that the node itself is gone. Others that hear of
+// that have heard of the deletion before, as each watches the node itself for as long, and look at the line.
+//
+// Who has one ahead only needs no such watch: it is enough that this one is gone. (A node that is converted is changed
+// first, so that this is what those who wait hear of, and not its end.)
 //
 // # Failure
 //

@@ -171,7 +171,11 @@ func (g *Grant) finish(err error) bool {
 func Release(ctx context.Context, g *Grant) error {
 	if g.Err() == nil && g.finish(Wrap(g.recipe, g.path, ErrReleased)) {
 		g.client.observe(g.event(Held, nil))
-		if !g.client.spawn(g.dispose) {
+		run := g.client.spawn
+		if ctx.Done() == nil {
+			run = g.client.join
+		}
+		if !run(g.dispose) {
 			g.dispose() // the client was closed, and so the session is over
 		}
 	}

@@ -86,19 +86,23 @@ func (l *Line) ReleaseTo(ctx context.Context, g *Grant, to string) error {
 	}
 	g.mu.Unlock()
 	err := Release(ctx, g)
-	if err == nil && !h.begun.Load() {
+	switch {
+	case err == nil && !h.begun.Load():
 		return g.Err() // somebody else had given it back
+	case err == nil && h.missed:
+		return Wrap(l.recipe, l.path, fmt.Errorf("%w (any more): %q", ErrNotInLine, h.to))
 	}
 	return err
 }
 
 // A handover is a release to one that is not next in line.
 type handover struct {
-	line  *Line
-	grant *Grant
-	to    string
-	over  []string    // absolute paths of those who are passed over
-	begun atomic.Bool // or else the grant was given back otherwise
+	line   *Line
+	grant  *Grant
+	to     string
+	over   []string    // absolute paths of those who are passed over
+	begun  atomic.Bool // or else the grant was given back otherwise
+	missed bool        // to has left; valid once the grant is removed
 }
 
 // prepare looks who is passed over. Nobody can come later who would have to be, as numbers only grow.
@@ -129,13 +133,13 @@ func (h *handover) prepare(ctx context.Context) error {
 	if to <= self {
 		return fmt.Errorf("%w: %q", ErrNotInLine, h.to)
 	}
-	size := len(dir) + len(h.to)
+	size := len(dir) + len(h.to) + passingSize(g.node, h.line.client.acl)
 	for _, n := range line[self+1 : to] {
 		if n.Owner == (Owner{}) {
 			return fmt.Errorf("%w: %s", ErrStranger, n.Node)
 		}
 		h.over = append(h.over, dir+"/"+n.Node)
-		size += deleteOverhead + len(dir) + len(n.Node)
+		size += passingSize(dir+"/"+n.Node, h.line.client.acl)
 	}
 	if size > MaxData {
 		return fmt.Errorf("%w: %d contenders would be passed over", ErrTooLarge, len(h.over))
@@ -143,36 +147,38 @@ func (h *handover) prepare(ctx context.Context) error {
 	return nil
 }
 
-// deleteOverhead is what a deletion takes in a transaction, without the path.
-const deleteOverhead = 32
-
-// remove deletes the nodes of the holder and of those who are passed over, all at once. The last goes first: everybody
-// has to hear of the end of its own node before it hears that nobody is ahead.
+// remove deletes the nodes of the holder and of those who are passed over, all at once, and each with its mark, as
+// after that nobody is left. The last goes first: everybody has to hear of the end of its own node before it hears that
+// nobody is ahead.
 func (h *handover) remove(ctx context.Context) error {
 	h.begun.Store(true)
 	g, s := h.grant, h.grant.session
 	s.engage()
 	defer s.disengage()
-	for {
+	removal := func(node string) []any { return passing(node, h.line.client.acl) }
+	for marked := true; ; {
 		ops := []any{&zk.CheckVersionRequest{Path: path.Dir(g.node) + "/" + h.to, Version: -1}}
 		for _, node := range slices.Backward(h.over) {
-			ops = append(ops, &zk.DeleteRequest{Path: node, Version: -1})
+			ops = append(ops, removal(node)...)
 		}
-		ops = append(ops, &zk.DeleteRequest{Path: g.node, Version: -1})
+		ops = append(ops, removal(g.node)...)
 		answers, err := Settle(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) }, h.find)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) && s.Err() == nil && marked {
+			// We may not create the marks, or somebody has.
+			removal, marked = func(node string) []any { return []any{&zk.DeleteRequest{Path: node, Version: -1}} }, false
+			continue
+		}
 		if !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
 		missing := slices.IndexFunc(answers, func(a zk.MultiResponse) bool { return errors.Is(a.Error, zk.ErrNoNode) })
-		if missing > 0 && missing <= len(h.over) {
-			left := len(h.over) - missing
+		if each := len(removal(g.node)); missing > 0 && missing <= len(h.over)*each {
+			left := len(h.over) - (missing-1)/each - 1
 			h.over = slices.Delete(h.over, left, left+1) // it has left by itself
 			continue
 		}
-		if err := s.remove(ctx, g.node); err != nil {
-			return err
-		}
-		return fmt.Errorf("%w (any more): %q", ErrNotInLine, h.to)
+		h.missed = true
+		return h.line.pass(ctx, s, g.node)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -16,9 +15,9 @@ import (
 //
 // The algorithm is that of the ZooKeeper documentation's recipe for locks: create an ephemeral sequential node,
 // look who is ahead, watch that one node, look again. Where nothing is known to stand in the way, creating the node
-// and setting the line's own data, to what it is, in one transaction saves the look: its answer tells how many children
-// there are, and the number of the transaction, which is the token. And where one is let through at a time, who is
-// woken need not look if only one was ahead, or if that one has left a mark that says that all are gone.
+// and setting the line's own data, to nothing as it was, in one transaction saves the look: its answer tells how many
+// children there are, and the number of the transaction, which is the token. And who is woken need not look again if
+// only one was ahead, or if that one was a holder with nobody ahead, which the watch for its mark tells.
 type Line struct {
 	client *Client
 	recipe string
@@ -48,13 +47,27 @@ func (b Bid) ahead(line []Name, self int) int {
 	return b.Judge(line, self)
 }
 
+// first tells whether one of this kind is granted only when nobody is ahead of it.
+func (b Bid) first(kind string) bool {
+	if b.First != nil {
+		return b.First(kind)
+	}
+	return b.Judge == nil
+}
+
 // A Bid is what a contender asks for.
 type Bid struct {
 	Kind  string // with its separator, as in "lock-"
 	Data  []byte // of its node
-	Judge Judge  // nil for Exclusive, in a line without conversions: that saves looks at the line
+	Judge Judge  // nil for Exclusive
 	Try   bool   // do not wait
-	claim bool   // do not stand in line
+
+	// First tells of the kinds of those that are granted only when nobody is ahead of them. If it is nil all in the line
+	// are so if Judge is nil, and none otherwise.
+	First func(kind string) bool
+
+	Turns Turns // not nil: those who share it take turns
+	claim bool  // do not stand in line
 }
 
 // Enter stands in line until the bid is granted. It blocks until then, until ctx ends, which takes the contender out
@@ -64,7 +77,11 @@ type Bid struct {
 // It returns ctx's error, also if the grant came at the same moment, [ErrBusy], [ErrClosed], [ErrTooLarge],
 // [ErrSequenceExhausted], [zk.ErrInvalidPath], or what else the server said, such as [zk.ErrNoAuth].
 func (l *Line) Enter(ctx context.Context, b Bid) (*Grant, error) {
-	return l.client.acquire(ctx, l.recipe, l.path, b.Data, func(s *Session) (*Grant, error) {
+	return l.client.acquire(ctx, l.recipe, l.path, b.Data, func(s *Session) (g *Grant, err error) {
+		if err := b.Turns.take(ctx, s, b.Try); err != nil {
+			return nil, err
+		}
+		defer func() { b.Turns.endWith(g) }()
 		if b.Try {
 			if ahead, err := l.glance(ctx, s, b); err != nil {
 				return nil, err
@@ -82,7 +99,11 @@ func (l *Line) Enter(ctx context.Context, b Bid) (*Grant, error) {
 func (l *Line) Claim(ctx context.Context, b Bid) (*Grant, error) {
 	wait := !b.Try
 	b.Try, b.claim = true, true
-	return l.client.acquire(ctx, l.recipe, l.path, b.Data, func(s *Session) (*Grant, error) {
+	return l.client.acquire(ctx, l.recipe, l.path, b.Data, func(s *Session) (g *Grant, err error) {
+		if err := b.Turns.take(ctx, s, !wait); err != nil {
+			return nil, err
+		}
+		defer func() { b.Turns.endWith(g) }()
 		_, _, free := l.sign.known()
 		for {
 			ahead := ""
@@ -102,7 +123,13 @@ func (l *Line) Claim(ctx context.Context, b Bid) (*Grant, error) {
 			if !wait {
 				return nil, ErrBusy
 			}
-			if err := s.watches.on(s.Path(l.path)+"/"+ahead).wait(ctx, s, nil); err != nil {
+			next := s.watches.on(s.Path(l.path) + "/" + ahead)
+			if _, err := next.stand(ctx); errors.Is(err, zk.ErrNoNode) {
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+			if err := next.wait(ctx, s, nil); err != nil {
 				return nil, err
 			}
 		}
@@ -128,10 +155,8 @@ func (l *Line) children(ctx context.Context, s *Session) ([]string, error) {
 	dir := s.Path(l.path)
 	return Do(ctx, s, func(c *zk.Conn) ([]string, error) {
 		children, stat, err := c.Children(dir)
-		if err == nil && l.sign.look(stat) {
-			if data, stat, err := c.Get(dir); err == nil {
-				l.sign.read(data, stat)
-			}
+		if err == nil {
+			l.sign.look(stat)
 		}
 		return children, err
 	})
@@ -143,7 +168,7 @@ type contender struct {
 	session *Session
 	bid     Bid
 	owner   Owner
-	waited  bool
+	company bool // others have been in line, too
 	unsure  bool // there may be more than one node of ours
 }
 
@@ -198,7 +223,7 @@ func (c *contender) stepIn(ctx, life context.Context) (place, error) {
 				return p, err
 			}
 			if created {
-				l.sign.set(&zk.Stat{}, nil, true)
+				l.sign.set(&zk.Stat{})
 			}
 		default:
 			return p, err
@@ -210,8 +235,8 @@ func (c *contender) create(conn *zk.Conn) (place, error) {
 	l := c.line
 	dir := c.session.Path(l.path)
 	prefix := dir + "/" + c.owner.String() + "-" + c.bid.Kind
-	sig, ours, short := l.sign.known()
-	if c.bid.claim && ours {
+	version, empty, short := l.sign.known()
+	if c.bid.claim && empty {
 		short = true // as of the last look; if that is out of date, somebody else was faster
 	}
 	if !short {
@@ -220,7 +245,7 @@ func (c *contender) create(conn *zk.Conn) (place, error) {
 	}
 	answers, err := conn.Multi(
 		&zk.CreateRequest{Path: prefix, Data: c.bid.Data, Acl: l.client.acl, Flags: zk.FlagEphemeralSequential},
-		&zk.SetDataRequest{Path: dir, Data: sig.data, Version: sig.version})
+		&zk.SetDataRequest{Path: dir, Version: version})
 	switch {
 	case errors.Is(err, zk.ErrBadVersion):
 		l.sign.forget()
@@ -235,7 +260,7 @@ func (c *contender) create(conn *zk.Conn) (place, error) {
 		return place{}, err
 	}
 	stat := answers[1].Stat
-	l.sign.set(stat, sig.data, true)
+	l.sign.set(stat)
 	// The node of the line was changed last by this transaction, which created ours.
 	return place{node: answers[0].String, token: stat.Mzxid, alone: stat.NumChildren == 1}, nil
 }
@@ -324,6 +349,7 @@ func (c *contender) advance(ctx context.Context, p *place) (*Grant, error) {
 		} else if err != nil {
 			return nil, err
 		}
+		c.company = c.company || len(line) > 1
 		ahead := c.bid.ahead(line, self)
 		switch {
 		case ahead < 0:
@@ -338,17 +364,12 @@ func (c *contender) advance(ctx context.Context, p *place) (*Grant, error) {
 		case c.bid.Try:
 			return nil, ErrBusy
 		}
-		c.waited = true
-		next := s.watches.on(c.pathOf(line[ahead]))
-		if err := next.wait(ctx, s, own.fired); err != nil {
+		passed, err := c.await(ctx, line[:ahead+1], own)
+		if err != nil {
 			return nil, err
 		}
-		if c.bid.Judge != nil || c.unsure || !next.gone() {
-			continue
-		}
-		if free, err := c.free(ctx, line[:self]); err != nil {
-			return nil, err
-		} else if !free || !own.stands() {
+		// Nobody can have come between those who are left, as numbers only grow.
+		if !passed || c.unsure || !own.stands() || c.bid.ahead(line[ahead+1:], self-ahead-1) >= 0 {
 			continue
 		}
 		if g, err := c.granted(p, stat.Czxid); !errors.Is(err, errStale) {
@@ -357,35 +378,38 @@ func (c *contender) advance(ctx context.Context, p *place) (*Grant, error) {
 	}
 }
 
-// free tells whether nobody of those who were ahead is there, now that the last of them is gone. Nobody can have come
-// in between, as numbers only grow.
-func (c *contender) free(ctx context.Context, ahead []Name) (bool, error) {
-	last := ahead[len(ahead)-1]
-	read := func(ctx context.Context) (bool, error) { return c.line.passed(ctx, c.session, last.Sequence) }
-	switch {
-	case len(ahead) == 1:
-		// What is read is of use when the place is given back.
-		c.session.client.spawn(func() { read(c.session.life) })
-		return true, nil
-	case last.Owner == (Owner{}):
-		return false, nil // other libraries leave no mark
+// await waits for the last of those who are ahead, or until our own node has changed. It tells whether all of them are
+// known to be gone: because there was one only, or because of its mark.
+func (c *contender) await(ctx context.Context, ahead []Name, own *watch) (passed bool, err error) {
+	s, last := c.session, ahead[len(ahead)-1]
+	node := c.pathOf(last)
+	next := s.watches.on(node)
+	if _, err := next.stand(ctx); errors.Is(err, zk.ErrNoNode) {
+		return len(ahead) == 1 && c.bid.Judge == nil, nil // others may have been converted
+	} else if err != nil {
+		return false, err
 	}
-	return read(ctx)
+	var mark *watch
+	if len(ahead) > 1 && last.Owner != (Owner{}) && c.bid.first(last.Kind) {
+		mark = s.watches.passed(node, next)
+	}
+	if err := next.wait(ctx, s, own.fired); err != nil {
+		return false, err
+	}
+	// The mark is heard of first. After a reconnect an end that is heard of may be made up, for a node that was converted.
+	known := next.hasFired() && next.deleted && next.certain()
+	return known && (len(ahead) == 1 || mark != nil && mark.hasFired() && mark.passed), nil
 }
 
 func (c *contender) granted(p *place, token int64) (*Grant, error) {
-	l, node := c.line, p.node
-	remove := c.session.remove
-	if n, ok := ParseName(path.Base(node), l.kinds...); ok && c.waited && c.bid.Judge == nil { // so others may wait, too
-		remove = func(ctx context.Context, node string) error { return l.pass(ctx, c.session, node, n.Sequence) }
+	l, s, node := c.line, c.session, p.node
+	remove := s.remove
+	if c.company && c.bid.first(c.bid.Kind) {
+		remove = func(ctx context.Context, node string) error { return l.pass(ctx, s, node) }
 	}
-	g, err := l.client.grant(c.session, l.recipe, l.path, node, token, func(ctx context.Context) error {
+	return l.client.grant(s, l.recipe, l.path, node, token, func(ctx context.Context) error {
 		return remove(ctx, node)
 	})
-	if err == nil && !p.alone {
-		g.guard.Reset(0) // there is a watch on the node already
-	}
-	return g, err
 }
 
 // leave takes the contender out of line. It blocks until that is done, or the session over.

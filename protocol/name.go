@@ -72,12 +72,11 @@ func ParseName(node string, kinds ...string) (Name, bool) {
 		if i < 0 || len(kind) <= len(n.Kind) {
 			continue
 		}
-		number := node[i+len(kind):]
-		sequence, err := strconv.ParseInt(number, 10, 32)
-		if err != nil || number != fmt.Sprintf(sequenceFormat, sequence) {
+		sequence, ok := parseSequence(node[i+len(kind):])
+		if !ok {
 			continue
 		}
-		n.Kind, n.Sequence = kind, int32(sequence)
+		n.Kind, n.Sequence = kind, sequence
 		if o, ok := parseOwner(node); ok && node[ownerLength:i] == "-" {
 			n.Owner = o
 		}
@@ -86,6 +85,13 @@ func ParseName(node string, kinds ...string) (Name, bool) {
 		return Name{}, false
 	}
 	return n, true
+}
+
+// parseSequence reads a number as ZooKeeper writes it, and in no other spelling.
+func parseSequence(number string) (int32, bool) {
+	n, err := strconv.ParseInt(number, 10, 32)
+	plain := len(number) == 10 && number[0] >= '0' // which needs no comparison
+	return int32(n), err == nil && (plain || number == fmt.Sprintf(sequenceFormat, n))
 }
 
 // Compare orders names by their sequence numbers alone, as serial numbers: the negative ones that follow the

@@ -119,6 +119,11 @@ func finishing[T any](ctx context.Context, s *Session, work func(context.Context
 		err error
 	}
 	var zero T
+	if ctx.Done() == nil {
+		r := result{err: ErrClosed}
+		s.client.join(func() { r.v, r.err = work(s.life) })
+		return r.v, r.err
+	}
 	answer := make(chan result)
 	started := s.client.spawn(func() {
 		v, err := work(s.life)

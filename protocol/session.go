@@ -56,6 +56,7 @@ type Session struct {
 	lastFail error // what the last of them died of
 
 	engagedAt time.Time // when engaged was last zero
+	wakes     time.Time // when keep looks at the clocks next
 }
 
 func newSession(c *Client) *Session {
@@ -325,13 +326,17 @@ func (s *Session) ended(ctx context.Context) error {
 // engage keeps trust fresh until disengage is called.
 func (s *Session) engage() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.engaged++
-	first := s.engaged == 1
-	if first {
+	if s.engaged == 1 {
 		s.engagedAt = time.Now()
+		s.wakeBy(s.engagedAt.Add(share(s.trust.timeout, syncShare)))
 	}
-	s.mu.Unlock()
-	if first {
+}
+
+// wakeBy has keep look at the clocks at that time, at the latest. The caller holds mu.
+func (s *Session) wakeBy(at time.Time) {
+	if s.wakes.After(at) {
 		s.poke()
 	}
 }
@@ -357,9 +362,7 @@ func (s *Session) admit(g *Grant) error {
 		return errStale
 	}
 	s.grants[g] = struct{}{}
-	if len(s.grants) == 1 {
-		s.poke()
-	}
+	s.wakeBy(s.trust.deadline())
 	return nil
 }
 
@@ -440,6 +443,7 @@ func (s *Session) keep() {
 		if len(s.grants) > 0 {
 			next = s.trust.deadline()
 		}
+		s.wakes = now.Add(timeout) // whoever is engaged meanwhile wakes us again
 		s.mu.Unlock()
 
 		if ask.of != w {
@@ -456,7 +460,11 @@ func (s *Session) keep() {
 		case w != nil && engaged:
 			next = earlier(next, due)
 		}
-		timer.Reset(max(next.Sub(now), time.Millisecond))
+		next = later(next, now.Add(time.Millisecond))
+		s.mu.Lock()
+		s.wakes = next
+		s.mu.Unlock()
+		timer.Reset(next.Sub(now))
 	}
 }
 

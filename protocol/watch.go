@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -26,8 +27,10 @@ type watch struct {
 	children []string      // likewise
 	err      error         // likewise: zk.ErrNoNode, or what ended the session
 	fired    chan struct{} // closed by the event
-	deleted  bool          // valid once fired is closed
+	deleted  bool          // valid once fired is closed: the node is gone
+	passed   bool          // likewise: so is the node whose mark this is, which was left by a holder with nobody ahead
 	after    int64         // likewise: what fired it happened after this transaction, which had been answered before
+	of       *watch        // on the node whose mark this is; protected by the table
 
 	// doubt is closed once there is another connection than the one over which the node was read. Deletions and
 	// creations are made up for then, but a change of data or of children may have been missed. Valid likewise.
@@ -44,7 +47,7 @@ func (t *watchTable) on(path string) *watch {
 }
 
 // below returns the watch on the children of the node at an absolute path, or on the creation of that node, and sets
-// it if there is none.
+// it if there is none. If the node is created at that very moment a watch on its end stays on besides.
 func (t *watchTable) below(path string) *watch {
 	return t.set(path+childrenMark, func(c *zk.Conn, w *watch) (err error) {
 		for {
@@ -83,6 +86,9 @@ func (t *watchTable) set(path string, read func(*zk.Conn, *watch) error) *watch 
 			t.drop(path, w)
 		}
 		close(w.read)
+		if errors.Is(w.err, zk.ErrNoNode) {
+			t.unmark(path)
+		}
 	})
 	if !started {
 		w.err = ErrClosed
@@ -117,11 +123,11 @@ func (t *watchTable) notify(e zk.Event) {
 	}
 	latest := t.session.latest()
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	fire := func(path string) {
 		if w := t.watches[path]; w != nil {
 			delete(t.watches, path)
 			w.deleted, w.after = e.Type == zk.EventNodeDeleted, latest
+			w.passed = e.Type == zk.EventNodeCreated && w.of != nil && w.of == t.watches[strings.TrimSuffix(path, passedSuffix)]
 			close(w.fired)
 		}
 	}
@@ -130,6 +136,12 @@ func (t *watchTable) notify(e zk.Event) {
 	}
 	if e.Type != zk.EventNodeDataChanged {
 		fire(e.Path + childrenMark)
+	}
+	t.mu.Unlock()
+	if e.Type == zk.EventNodeDeleted {
+		t.unmark(e.Path)
+	} else if t.marked(e.Path) {
+		t.on(e.Path) // its end has to be heard of
 	}
 }
 
@@ -150,14 +162,11 @@ func (w *watch) stand(ctx context.Context) (*zk.Stat, error) {
 	}
 }
 
-// gone tells, after wait, whether the node is known to be gone.
-func (w *watch) gone() bool {
-	if errors.Is(w.err, zk.ErrNoNode) {
-		return true
-	}
+// hasFired tells whether the watch has.
+func (w *watch) hasFired() bool {
 	select {
 	case <-w.fired:
-		return w.deleted
+		return true
 	default:
 		return false
 	}
@@ -165,10 +174,11 @@ func (w *watch) gone() bool {
 
 // stands tells whether the node that was read was there, unchanged, when the last event came: events come in the order
 // of what has happened, though not across connections.
-func (w *watch) stands() bool {
+func (w *watch) stands() bool { return !w.hasFired() && w.certain() }
+
+// certain tells whether there was one connection only since the watch was set.
+func (w *watch) certain() bool {
 	select {
-	case <-w.fired:
-		return false
 	case <-w.doubt:
 		return false
 	default:
@@ -176,13 +186,8 @@ func (w *watch) stands() bool {
 	}
 }
 
-// wait blocks until the watch has fired, the node turns out to be gone, or the other channel is closed.
+// wait blocks until the watch, which has been set, has fired, or the other channel is closed.
 func (w *watch) wait(ctx context.Context, s *Session, other <-chan struct{}) error {
-	if _, err := w.stand(ctx); errors.Is(err, zk.ErrNoNode) {
-		return nil
-	} else if err != nil {
-		return err
-	}
 	select {
 	case <-w.fired:
 		return nil

@@ -471,3 +471,108 @@ func TestContendersHaveTheHolderThroughADowngrade(t *testing.T) {
 		})
 	})
 }
+
+// Whoever waits behind a writer that becomes a reader goes on to wait if it is a writer, and enters if it is a reader,
+// wherever it stands.
+func TestDowngradeIsNoReleaseToThoseWhoWait(t *testing.T) {
+	for _, ahead := range []int{0, 1} { // of the one that downgrades, when the others come
+		for _, kinds := range []string{"WRR", "RWR", "RRW", "W"} {
+			t.Run(fmt.Sprint(kinds, ahead), func(t *testing.T) {
+				recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+					path := srv.Root(t) + "/waiting"
+					m := rwlock.New(srv.Client(t), path)
+					held := must(t, write, m)
+					var wait group
+					n := 1
+					var next <-chan *rwlock.Lease
+					if ahead == 1 {
+						n++
+						next = enter(t, &wait, write, rwlock.New(srv.Client(t), path), m, n)
+					}
+					links := make([]*recipestest.Link, len(kinds))
+					clients := make([]*protocol.Client, len(kinds))
+					entered := make([]<-chan *rwlock.Lease, len(kinds))
+					first := strings.IndexByte(kinds, 'W')
+					for i, kind := range kinds {
+						n++
+						links[i] = srv.Link(t)
+						clients[i] = links[i].Client(t)
+						v := read
+						if kind == 'W' {
+							v = write
+						}
+						entered[i] = enter(t, &wait, v, rwlock.New(clients[i], path), m, n)
+						<-links[i].Answered(recipestest.OpGetData, 2)
+					}
+					if ahead == 1 {
+						unlock(t, held)
+						held = <-next
+					}
+					watched := links[first].Answered(recipestest.OpGetData, 3)
+					reading, err := held.Downgrade(t.Context())
+					require.NoError(t, err)
+					readers := []*rwlock.Lease{reading}
+					for i := range first {
+						readers = append(readers, <-entered[i])
+					}
+					if first == 0 {
+						select {
+						case <-watched: // it has looked, and waits for the reader
+						case <-entered[first]:
+							require.Fail(t, "a reader is ahead")
+						}
+					}
+					recipetest.CatchUp(t, clients[first])
+					for i := first; i < len(kinds); i++ {
+						require.Empty(t, entered[i])
+						if i > 0 {
+							require.Zero(t, links[i].Events(), "it waits for somebody else")
+						}
+					}
+					for _, l := range readers {
+						require.NoError(t, l.Err())
+						unlock(t, l)
+					}
+					unlock(t, <-entered[first])
+					for i := first + 1; i < len(kinds); i++ {
+						unlock(t, <-entered[i])
+					}
+					require.NoError(t, wait.Wait())
+				})
+			})
+		}
+	}
+}
+
+// A writer that looks while the one ahead becomes a reader finds no node where it had seen one, and is not next.
+func TestDowngradeAtEachStepOfALock(t *testing.T) {
+	recipetest.Sweep(t, func(step int) (met bool) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := recipestest.Start(t, recipestest.InMemory())
+			c := newContest(t, srv, srv.Root(t)+"/step")
+			link := srv.Link(t)
+			m := rwlock.New(link.Client(t), c.path)
+			var reading *rwlock.Lease
+			stop := link.At(step, func() {
+				var err error
+				reading, err = c.writing.Downgrade(t.Context())
+				require.NoError(t, err)
+			})
+			writer := make(chan *rwlock.Lease, 1)
+			go func() {
+				l, err := m.Lock(t.Context())
+				require.NoError(t, err)
+				writer <- l
+			}()
+			synctest.Wait()
+			if met = !stop(); met {
+				require.Empty(t, writer, "a reader is ahead")
+				unlock(t, reading)
+			} else {
+				unlock(t, c.writing)
+			}
+			unlock(t, <-writer)
+		})
+		return met
+	})
+}

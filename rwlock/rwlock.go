@@ -36,8 +36,8 @@ func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
 	m := &RWMutex{
 		path:  path,
 		line:  protocol.NewLine(c, recipe, path, kinds...),
-		read:  protocol.Bid{Judge: behindWriter},
-		write: protocol.Bid{Judge: protocol.Exclusive},
+		read:  protocol.Bid{Judge: behindWriter, First: exclusive},
+		write: protocol.Bid{Judge: protocol.Exclusive, First: exclusive},
 	}
 	WithSpelling(Native)(m)
 	for _, o := range opts {

@@ -118,31 +118,37 @@ func TestReadersBehindWritersAreWokenOnce(t *testing.T) {
 			queue = append(queue, enter(t, &wait, write, rwlock.New(srv.Client(t), path), m, i+2))
 		}
 		var links []*recipestest.Link
+		var clients []*protocol.Client
 		var entered []<-chan *rwlock.Lease
 		for i := range readers {
 			link := srv.Link(t)
 			links = append(links, link)
-			asleep := link.Answered(recipestest.OpGetData, 2) // its own node, and the one it waits for
-			entered = append(entered, enter(t, &wait, read, rwlock.New(link.Client(t), path), m, writers+i+1))
-			<-asleep
+			c := link.Client(t)
+			clients = append(clients, c)
+			entered = append(entered, enter(t, &wait, read, rwlock.New(c, path), m, writers+i+1))
+			<-link.Answered(recipestest.OpGetData, 2) // its own node, and the one it waits for
+			<-link.Answered(recipestest.OpExists, 1)  // and that one's mark
 		}
 		for _, next := range queue {
 			unlock(t, leases[len(leases)-1])
 			leases = append(leases, <-next)
 		}
+		var before []int
 		for _, link := range links {
 			require.Zero(t, link.Events(), "woken by a writer before the last")
 			if steady(link) {
 				require.Equal(t, 1, link.Count(recipestest.OpGetChildren))
 			}
+			before = append(before, requests(link))
 		}
 		unlock(t, leases[len(leases)-1])
 		for i, link := range links {
 			l := <-entered[i]
-			require.Equal(t, 1, link.Events(), "wake-ups")
 			if steady(link) {
-				require.Equal(t, 2, link.Count(recipestest.OpGetChildren), "looks at the line: one at first, one when woken")
-				require.Equal(t, 2, link.Count(recipestest.OpGetData), "watches")
+				require.Equal(t, before[i], requests(link), "the mark tells that no writer is ahead")
+				<-link.Answered(recipestest.OpEvent, 2)
+				recipetest.CatchUp(t, clients[i])
+				require.Equal(t, 2, link.Events(), "one wake-up, with the mark and the node's end")
 			}
 			defer unlock(t, l)
 		}
@@ -154,6 +160,11 @@ func TestReadersBehindWritersAreWokenOnce(t *testing.T) {
 // not answer comes on top of what it needs.
 func steady(link *recipestest.Link) bool { return link.Count(recipestest.OpConnect) == 1 }
 
+// requests counts what was asked for, without what keeps a session: a Sync, and the deletion of nothing.
+func requests(link *recipestest.Link) int {
+	return link.Count(recipestest.OpAny) - link.Count(recipestest.OpSync) - link.Count(recipestest.OpDelete)
+}
+
 func TestReleaseWakesThoseItLetsThroughAndNobodyElse(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/wake"
@@ -162,29 +173,44 @@ func TestReleaseWakesThoseItLetsThroughAndNobodyElse(t *testing.T) {
 		var wait group
 		const kinds = "RRRWR"
 		links := make([]*recipestest.Link, len(kinds))
+		clients := make([]*protocol.Client, len(kinds))
 		entered := make([]<-chan *rwlock.Lease, len(kinds))
 		for i, kind := range kinds {
 			links[i] = srv.Link(t)
-			asleep := links[i].Answered(recipestest.OpGetData, 2)
+			clients[i] = links[i].Client(t)
 			v := read
 			if kind == 'W' {
 				v = write
 			}
-			entered[i] = enter(t, &wait, v, rwlock.New(links[i].Client(t), path), m, i+2)
-			<-asleep
+			entered[i] = enter(t, &wait, v, rwlock.New(clients[i], path), m, i+2)
+			<-links[i].Answered(recipestest.OpGetData, 2)
+		}
+		<-links[4].Answered(recipestest.OpExists, 1) // the mark of the writer, ahead of which there are others
+		for _, link := range links[:4] {
+			require.Zero(t, link.Count(recipestest.OpExists), "marks of one who is first, or of a reader, are not waited for")
 		}
 		unlock(t, held)
 		readers := []*rwlock.Lease{<-entered[0], <-entered[1], <-entered[2]}
 		for i := range readers {
 			require.Equal(t, 1, links[i].Events())
 		}
+		multis := links[2].Count(recipestest.OpMulti)
 		unlock(t, readers...) // the one just before the writer last
+		require.Equal(t, multis, links[2].Count(recipestest.OpMulti), "a reader cannot tell that nobody is ahead")
 		writer := <-entered[3]
 		require.Equal(t, 1, links[3].Events(), "the writer was woken by a reader that was not the last")
 		require.Zero(t, links[4].Events(), "the reader behind the writer was woken")
 		unlock(t, writer)
 		last := <-entered[4]
-		require.Equal(t, 1, links[4].Events())
+		<-links[4].Answered(recipestest.OpEvent, 2)
+		for i, events := range []int{1, 1, 1, 1, 2} {
+			recipetest.CatchUp(t, clients[i])
+			own := 0
+			if i < 4 {
+				own = 1 // of the end of its own node, which it had read
+			}
+			require.Equal(t, events+own, links[i].Events(), "contender %d", i)
+		}
 		unlock(t, last)
 		require.NoError(t, wait.Wait())
 	})

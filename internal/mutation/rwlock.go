@@ -26,8 +26,8 @@ func init() {
 		{
 			Name:    "rwlock: a writer does not wait for readers",
 			File:    "rwlock/rwlock.go",
-			Old:     "protocol.Bid{Judge: protocol.Exclusive}",
-			New:     "protocol.Bid{Judge: behindWriter}",
+			Old:     "protocol.Bid{Judge: protocol.Exclusive, First: exclusive}",
+			New:     "protocol.Bid{Judge: behindWriter, First: exclusive}",
 			Package: "./recipestest/sim",
 			Test:    "TestSimRWMutex",
 		},
@@ -113,10 +113,32 @@ func init() {
 		{
 			Name:    "conversion: there is a moment in between",
 			File:    "protocol/convert.go",
-			Old:     "		_, err := conn.Multi(\n			&zk.CreateRequest{",
-			New:     "		conn.Delete(g.node, -1)\n		conn.Create(g.node, nil, zk.FlagEphemeral, l.client.acl)\n		_, err := conn.Multi(\n			&zk.CreateRequest{",
+			Old:     "			&zk.SetDataRequest{Path: g.node, Version: -1},\n			&zk.CreateRequest{Path: c.node,",
+			New:     "			&zk.SetDataRequest{Path: g.node, Version: -1})\n		conn.Delete(g.node, -1)\n		conn.Create(g.node, nil, zk.FlagEphemeral, l.client.acl)\n		_, err = conn.Multi(\n			&zk.CreateRequest{Path: c.node,",
 			Package: "./rwlock",
 			Test:    "TestDowngradeLeavesNoGapForAWriter",
+		},
+		{
+			Name:    "conversion: those who wait hear of a deletion",
+			File:    "protocol/convert.go",
+			Old:     "			&zk.SetDataRequest{Path: g.node, Version: -1},\n",
+			New:     "",
+			Package: "./rwlock",
+			Test:    "TestDowngradeIsNoReleaseToThoseWhoWait/W0/embedded",
+		},
+		{
+			Name: "conversion: readers do not know that writers leave marks",
+			File: "rwlock/rwlock.go",
+			Old:  "protocol.Bid{Judge: behindWriter, First: exclusive}",
+			New:  "protocol.Bid{Judge: behindWriter}",
+			Test: "TestReadersBehindWritersAreWokenOnce/embedded",
+		},
+		{
+			Name: "conversion: writers do not leave marks",
+			File: "rwlock/rwlock.go",
+			Old:  "protocol.Bid{Judge: protocol.Exclusive, First: exclusive}",
+			New:  "protocol.Bid{Judge: protocol.Exclusive}",
+			Test: "TestReadersBehindWritersAreWokenOnce/embedded",
 		},
 	}...)
 }

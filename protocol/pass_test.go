@@ -1,0 +1,972 @@
+package protocol_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A queue is a line in which contenders wait that are known to be asleep.
+type queue struct {
+	srv      *recipestest.Server
+	path     string
+	operator *protocol.Client
+	conn     *zk.Conn // the operator's
+	grant    *protocol.Grant
+	waiters  []*waiter
+}
+
+// A waiter is a contender that is known to be asleep.
+type waiter struct {
+	link   *recipestest.Link
+	client *protocol.Client
+	cancel context.CancelFunc
+	grant  <-chan *protocol.Grant
+	node   string
+}
+
+// newQueue returns a line with a holder, who has come first, and behind it n waiters, each with a link of its own.
+func newQueue(t *testing.T, srv *recipestest.Server, n int) *queue {
+	t.Helper()
+	q := &queue{srv: srv, path: srv.Root(t) + "/line", operator: srv.Client(t)}
+	q.conn = session(t, q.operator).Conn()
+	q.grant = hold(t, srv.Client(t), q.path)
+	for range n {
+		q.enter(t, srv.Link(t))
+	}
+	return q
+}
+
+// enter adds a waiter whose client is the only one on its link.
+func (q *queue) enter(t *testing.T, link *recipestest.Link, opts ...protocol.ConnectOption) *waiter {
+	t.Helper()
+	return q.enterAs(t, link, link.Client(t, opts...))
+}
+
+func (q *queue) enterAs(t *testing.T, link *recipestest.Link, c *protocol.Client) *waiter {
+	t.Helper()
+	ahead := q.standings(t)
+	watches := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+2) // its own node, and the last ahead
+	marks := link.Answered(recipestest.OpExists, link.Count(recipestest.OpExists)+1)
+	w := q.start(t, link, c)
+	wait(t, watches)
+	if last := ahead[len(ahead)-1]; len(ahead) > 1 && last.Owner != (protocol.Owner{}) {
+		wait(t, marks)
+	}
+	line := q.standings(t)
+	require.Len(t, line, len(ahead)+1)
+	w.node = line[len(ahead)].Node
+	return w
+}
+
+// start adds a waiter that may be awake.
+func (q *queue) start(t *testing.T, link *recipestest.Link, c *protocol.Client) *waiter {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	w := &waiter{link: link, client: c, cancel: cancel}
+	w.grant = later(func() *protocol.Grant {
+		g, _ := line(c, q.path).Enter(ctx, bid)
+		return g
+	})
+	q.waiters = append(q.waiters, w)
+	return w
+}
+
+func (q *queue) standings(t *testing.T) (names []protocol.Name) {
+	t.Helper()
+	standings, err := line(q.operator, q.path).Standings(lasting(t))
+	require.NoError(t, err)
+	for _, s := range standings {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// release gives back what is held, and has the next one hold it.
+func (q *queue) release(t *testing.T, next *waiter) {
+	t.Helper()
+	release(t, q.grant)
+	q.granted(t, next)
+}
+
+// granted waits until w has got it, after everybody else.
+func (q *queue) granted(t *testing.T, w *waiter) {
+	t.Helper()
+	g := wait(t, w.grant)
+	require.NotNil(t, g)
+	require.NoError(t, g.Err())
+	require.Greater(t, g.Token(), q.grant.Token())
+	q.grant = g
+}
+
+// disband takes everybody out of line, and requires that nothing has come of their waits, and that no node stays.
+func (q *queue) disband(t *testing.T) {
+	t.Helper()
+	for _, w := range q.waiters {
+		w.cancel()
+		select {
+		case g := <-w.grant:
+			require.Nil(t, g, "still ahead was the holder")
+		case <-time.After(patience):
+			require.Fail(t, "asleep")
+		}
+	}
+	requireSoon(t, func() bool { return len(q.standings(t)) <= 1 }, "who has given up is out of line")
+	require.NoError(t, q.grant.Err())
+	release(t, q.grant)
+	require.Empty(t, q.standings(t))
+	children, _, err := q.conn.Children(q.path)
+	if err != zk.ErrNoNode {
+		require.NoError(t, err)
+		require.Empty(t, children)
+	}
+}
+
+// took takes a waiter for one that has left or has been granted.
+func (q *queue) took(w *waiter) {
+	q.waiters = slices.DeleteFunc(q.waiters, func(other *waiter) bool { return other == w })
+}
+
+// quit has a waiter give up.
+func (q *queue) quit(t *testing.T, w *waiter) {
+	t.Helper()
+	left := gone(t, q.operator, q.path+"/"+w.node)
+	w.cancel()
+	require.Nil(t, wait(t, w.grant))
+	wait(t, left)
+	q.took(w)
+}
+
+func (q *queue) mark(node string) string { return q.path + "/" + node + "-passed" }
+
+// requests counts what a waiter has asked for, without what keeps its session: a Sync, and the deletion of nothing.
+func (w *waiter) requests() int {
+	return w.link.Count(recipestest.OpAny) - w.link.Count(recipestest.OpSync) - w.link.Count(recipestest.OpDelete)
+}
+
+// steady tells whether a waiter has had one connection only. Another one, on a machine that is too busy to keep the first,
+// leaves doubt, for which it looks.
+func (w *waiter) steady() bool { return w.link.Count(recipestest.OpConnect) == 1 }
+
+// hears is closed once a waiter has had n events in all.
+func (w *waiter) hears(n int) <-chan struct{} { return w.link.Answered(recipestest.OpEvent, n) }
+
+// requireUnwatched requires that w does not watch for the creation of a node. A server tells of that before it answers
+// what is asked later.
+func (q *queue) requireUnwatched(t *testing.T, w *waiter, path string) {
+	t.Helper()
+	before := w.link.Events()
+	_, err := session(t, q.operator).EnsurePath(lasting(t), q.path)
+	require.NoError(t, err)
+	_, err = q.conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	require.NoError(t, q.conn.Delete(path, -1))
+	require.NoError(t, session(t, w.client).Sync(lasting(t), "/"))
+	require.Equal(t, before, w.link.Events(), "the mark is watched for still")
+}
+
+func release(t *testing.T, g *protocol.Grant) {
+	t.Helper()
+	require.NoError(t, protocol.Release(lasting(t), g))
+}
+
+func TestWhoIsNextNeedsNoRequest(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		q := newQueue(t, srv, 5)
+		for i, w := range q.waiters {
+			before, lists := w.requests(), w.link.Count(recipestest.OpGetChildren)
+			require.Zero(t, w.link.Events())
+			q.release(t, w)
+			if w.steady() {
+				require.Equal(t, before, w.requests(), "of contender %d", i)
+				require.Equal(t, 1, lists)
+				events := 2 // of the mark and of the node
+				if i == 0 {
+					events = 1 // it had one ahead only, who had been alone
+				}
+				wait(t, w.hears(events))
+				require.NoError(t, session(t, w.client).Sync(lasting(t), "/"))
+				require.Equal(t, events, w.link.Events())
+			}
+			for j, other := range q.waiters[i+1:] {
+				require.True(t, !other.steady() || other.link.Events() == 0, "%d, behind the one that is next, was woken", i+1+j)
+			}
+		}
+		last := q.grant
+		q.waiters = nil
+		q.disband(t)
+		next := hold(t, q.operator, q.path)
+		require.Greater(t, next.Token(), last.Token())
+		release(t, next)
+	})
+}
+
+func TestWhoIsNextNeedsNoRequestThoughTheOneAheadHasChanged(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		q := newQueue(t, srv, 2)
+		ahead, w := q.waiters[0], q.waiters[1]
+		watched := w.link.Answered(recipestest.OpGetData, 3)
+		own := ahead.link.Answered(recipestest.OpGetData, 3)
+		_, err := q.conn.Set(q.path+"/"+ahead.node, []byte("somebody's"), -1)
+		require.NoError(t, err)
+		wait(t, watched)
+		wait(t, own)
+		require.NoError(t, session(t, w.client).Sync(lasting(t), "/"))
+		if w.steady() {
+			require.Equal(t, 7, w.requests(), "a node, two listings, three nodes read, one mark")
+		}
+		before := w.requests()
+		q.release(t, ahead)
+		q.release(t, w)
+		if w.steady() {
+			require.Equal(t, before, w.requests())
+		}
+		q.waiters = nil
+		q.disband(t)
+	})
+}
+
+// A mark, which takes a number of the line, is for those who wait.
+func TestWhoIsAloneLeavesNoMark(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		c, path := link.Client(t), srv.Root(t)+"/alone"
+		var last protocol.Name
+		for i := range 3 {
+			g := hold(t, c, path)
+			n, ok := protocol.ParseName(g.Node(), "lock-")
+			require.True(t, ok)
+			require.True(t, i == 0 || n.Sequence == last.Sequence+1)
+			last = n
+			multis := link.Count(recipestest.OpMulti)
+			release(t, g)
+			require.Equal(t, multis, link.Count(recipestest.OpMulti))
+		}
+	})
+}
+
+func TestWhoIsChosenNeedsNoRequest(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		for passed := range 4 {
+			t.Run("", func(t *testing.T) {
+				q := newQueue(t, srv, passed+1)
+				chosen := q.waiters[passed]
+				before := chosen.requests()
+				require.NoError(t, line(q.operator, q.path).ReleaseTo(lasting(t), q.grant, chosen.node))
+				q.granted(t, chosen)
+				if chosen.steady() {
+					require.Equal(t, before, chosen.requests())
+				}
+				q.took(chosen)
+				requireSoon(t, func() bool { return len(q.standings(t)) == passed+1 }, "the others wait again")
+				for range passed {
+					release(t, q.grant)
+					var next *waiter
+					requireSoon(t, func() bool {
+						i := slices.IndexFunc(q.waiters, func(w *waiter) bool { return len(w.grant) > 0 })
+						if i >= 0 {
+							next = q.waiters[i]
+						}
+						return i >= 0
+					}, "one of those who were passed over is next")
+					q.granted(t, next)
+					q.took(next)
+				}
+				q.disband(t)
+			})
+		}
+	})
+}
+
+// Whoever goes without a mark says nothing about those ahead of it.
+func TestWhoIsNextLooksWhereNoMarkTellsThatAllAreGone(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, q *queue, ahead, w *waiter){
+		"gives up": func(t *testing.T, q *queue, ahead, _ *waiter) { q.quit(t, ahead) },
+		"is deleted": func(t *testing.T, q *queue, ahead, _ *waiter) {
+			require.NoError(t, line(q.operator, q.path).Break(lasting(t), ahead.node))
+		},
+		"expires": func(t *testing.T, q *queue, ahead, _ *waiter) {
+			q.srv.ExpireSession(session(t, ahead.client).ID())
+		},
+		"is changed and then deleted": func(t *testing.T, q *queue, ahead, w *waiter) {
+			looked := w.link.Answered(recipestest.OpGetData, w.link.Count(recipestest.OpGetData)+1)
+			_, err := q.conn.Set(q.path+"/"+ahead.node, []byte("somebody's"), -1)
+			require.NoError(t, err)
+			wait(t, looked)
+			require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
+		},
+		"is changed and deleted at once": func(t *testing.T, q *queue, ahead, _ *waiter) {
+			_, err := q.conn.Multi(
+				&zk.SetDataRequest{Path: q.path + "/" + ahead.node, Data: []byte("somebody's"), Version: -1},
+				&zk.DeleteRequest{Path: q.path + "/" + ahead.node, Version: -1})
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, srv *recipestest.Server) {
+				q := newQueue(t, srv, 2)
+				ahead, w := q.waiters[0], q.waiters[1]
+				end(t, q, ahead, w)
+				// It stands behind the holder now, whose node it watches without a mark.
+				requireSoon(t, func() bool { return w.link.Events() >= 2 }, "an end, and a mark to clear the watch for that")
+				wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
+				requireSoon(t, func() bool { return len(q.standings(t)) == 1+len(q.waiters) }, "who was deleted has come again")
+				require.Empty(t, w.grant, "the holder was ahead still")
+				q.requireUnwatched(t, w, q.mark(ahead.node))
+				q.release(t, w)
+				q.took(w)
+				q.disband(t)
+			})
+		})
+	}
+}
+
+func TestWhoIsNextLooksBehindAnotherLibrary(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		q := newQueue(t, srv, 0)
+		other, err := q.conn.Create(q.path+"/_c_0-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		w := q.enter(t, srv.Link(t))
+		looked := w.link.Answered(recipestest.OpGetChildren, 2)
+		watched := w.link.Answered(recipestest.OpGetData, 3)
+		require.NoError(t, q.conn.Delete(other, -1))
+		wait(t, looked)
+		wait(t, watched)
+		require.Empty(t, w.grant, "the holder was ahead still")
+		require.Zero(t, w.link.Count(recipestest.OpExists), "other libraries leave no mark")
+		q.release(t, w)
+		q.took(w)
+		q.disband(t)
+	})
+}
+
+// The node may go while who waits behind it has listed it, and has yet to watch it.
+func TestWhoIsNextLooksWhereTheOneAheadHasVanished(t *testing.T) {
+	t.Parallel()
+	for ahead := 1; ahead <= 2; ahead++ {
+		for step, met := 1, true; met; step++ {
+			synctest.Test(t, func(t *testing.T) {
+				srv := recipestest.Start(t, recipestest.InMemory())
+				q := newQueue(t, srv, 2)
+				link := srv.Link(t)
+				c := link.Client(t)
+				vanish := slices.Clone(q.waiters[2-ahead:])
+				stop := link.At(step, func() {
+					for _, w := range vanish {
+						if err := q.conn.Delete(q.path+"/"+w.node, -1); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+				w := q.start(t, link, c)
+				synctest.Wait()
+				met = !stop()
+				require.Empty(t, w.grant, "the holder was ahead still")
+				requireSoon(t, func() bool { return len(q.standings(t)) == 4 }, "who was deleted has come again")
+				require.Empty(t, w.grant, "the holder was ahead still")
+				q.disband(t)
+			})
+		}
+	}
+}
+
+func TestWhoIsNextLooksWhenTheHolderHasChanged(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		q := newQueue(t, srv, 1)
+		w := q.waiters[0]
+		watched := w.link.Answered(recipestest.OpGetData, 3)
+		require.NoError(t, line(q.operator, q.path).SetData(lasting(t), q.grant, []byte("new")))
+		wait(t, watched)
+		require.Empty(t, w.grant)
+		q.release(t, w)
+		q.waiters = nil
+		q.disband(t)
+	})
+}
+
+// What becomes of a stranger's node that has the name of a mark says nothing.
+func TestWhoIsNextLooksWhenAStrangersNodeIsNoMark(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		q := newQueue(t, srv, 1)
+		mark := q.mark(q.waiters[0].node)
+		_, err := q.conn.Create(mark, nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		w := q.enter(t, srv.Link(t))
+		for _, happens := range []func() error{
+			func() error { _, err := q.conn.Set(mark, nil, -1); return err },
+			func() error { return q.conn.Delete(mark, -1) },
+		} {
+			require.NoError(t, happens())
+			require.Empty(t, w.grant, "the holder was ahead still")
+		}
+		looked := w.link.Answered(recipestest.OpGetChildren, 2)
+		require.NoError(t, q.conn.Delete(q.path+"/"+q.waiters[0].node, -1))
+		wait(t, looked)
+		require.Empty(t, w.grant, "the holder was ahead still")
+		requireSoon(t, func() bool { return len(q.standings(t)) == 3 }, "who was deleted has come again")
+		q.disband(t)
+	})
+}
+
+// Whoever clears its watch by a mark says nothing: the node's end has been heard of before.
+func TestWhoClearsItsWatchPassesNothingOn(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		for range 10 {
+			q := newQueue(t, srv, 2)
+			ahead, quitter := q.waiters[0], q.waiters[1]
+			cleared := quitter.hears(3) // its own end, that of the one ahead, and the mark
+			q.quit(t, quitter)
+			w := q.enter(t, srv.Link(t))
+			reached, held := make(chan struct{}), make(chan struct{})
+			w.link.At(1, func() {
+				close(reached)
+				<-held
+			})
+			require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
+			wait(t, reached)
+			wait(t, cleared)
+			close(held) // now both arrive in the same breath
+			wait(t, w.hears(2))
+			wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
+			requireSoon(t, func() bool { return len(q.standings(t)) == 3 }, "who was deleted has come again")
+			require.Empty(t, w.grant, "the holder was ahead still")
+			q.requireUnwatched(t, w, q.mark(ahead.node))
+			q.requireUnwatched(t, quitter, q.mark(ahead.node))
+			q.release(t, w)
+			q.took(w)
+			q.disband(t)
+		}
+	})
+}
+
+// A watch that nobody waits for any more goes when the node does, however that ends.
+func TestWatchForAMarkEndsWithItsNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		events int // of the end and of the mark, whichever comes first, and what there is before
+		end    func(t *testing.T, q *queue, ahead, quitter *waiter)
+	}{
+		"released": {2, func(t *testing.T, q *queue, ahead, _ *waiter) {
+			q.release(t, ahead)
+			q.took(ahead)
+			release(t, q.grant)
+			q.grant = hold(t, q.operator, q.path)
+		}},
+		"expired": {2, func(t *testing.T, q *queue, ahead, _ *waiter) {
+			q.srv.ExpireSession(session(t, ahead.client).ID())
+		}},
+		"changed and then deleted": {3, func(t *testing.T, q *queue, ahead, quitter *waiter) {
+			watched := quitter.link.Answered(recipestest.OpGetData, quitter.link.Count(recipestest.OpGetData)+1)
+			_, err := q.conn.Set(q.path+"/"+ahead.node, []byte("somebody's"), -1)
+			require.NoError(t, err)
+			wait(t, watched)
+			require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
+		}},
+		"changed and deleted at once": {2, func(t *testing.T, q *queue, ahead, _ *waiter) {
+			_, err := q.conn.Multi(
+				&zk.SetDataRequest{Path: q.path + "/" + ahead.node, Data: []byte("somebody's"), Version: -1},
+				&zk.DeleteRequest{Path: q.path + "/" + ahead.node, Version: -1})
+			require.NoError(t, err)
+		}},
+		"deleted with its line": {2, func(t *testing.T, q *queue, ahead, quitter *waiter) {
+			ahead.link.Cut() // or it would make the line again
+			_, err := q.conn.Multi(
+				&zk.DeleteRequest{Path: q.path + "/" + ahead.node, Version: -1},
+				&zk.DeleteRequest{Path: q.path + "/" + q.grant.Node(), Version: -1},
+				&zk.DeleteRequest{Path: q.path, Version: -1})
+			require.NoError(t, err)
+			wait(t, q.grant.Done())
+			wait(t, quitter.hears(3))
+			ahead.link.Heal()
+			q.granted(t, ahead)
+			q.took(ahead)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, srv *recipestest.Server) {
+				q := newQueue(t, srv, 2)
+				ahead, quitter := q.waiters[0], q.waiters[1]
+				q.quit(t, quitter)
+				wait(t, quitter.hears(1)) // of its own end
+				c.end(t, q, ahead, quitter)
+				wait(t, quitter.hears(1+c.events))
+				q.requireUnwatched(t, quitter, q.mark(ahead.node))
+				q.requireUnwatched(t, quitter, q.path+"/"+ahead.node)
+				q.disband(t)
+			})
+		})
+	}
+}
+
+// The watch for a mark may be set when the node's end has been heard of already.
+func TestWatchForAMarkThatIsSetTooLateIsCleared(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		q := newQueue(t, srv, 1)
+		ahead, link := q.waiters[0], srv.Link(t)
+		c := link.Client(t, protocol.WithBackOff(func() backoff.BackOff { return backoff.NewConstantBackOff(time.Second) }))
+		link.LoseReply(recipestest.OpExists, 1)
+		w := q.start(t, link, c)
+		synctest.Wait()
+		require.Equal(t, 1, link.Count(recipestest.OpExists))
+		require.NoError(t, line(q.operator, q.path).Break(lasting(t), ahead.node))
+		wait(t, link.Answered(recipestest.OpMulti, 1)) // it has heard of the end
+		require.Equal(t, 1, link.Count(recipestest.OpExists))
+		wait(t, link.Answered(recipestest.OpExists, 1))
+		synctest.Wait()
+		require.Empty(t, w.grant)
+		q.requireUnwatched(t, w, q.mark(ahead.node))
+		q.disband(t)
+	})
+}
+
+// Whoever is passed over hears of the end of its own node before it hears that nobody is ahead, and so is not next, even
+// if that is all that it hears for a while.
+func TestWhoIsPassedOverIsNotNext(t *testing.T) {
+	t.Parallel()
+	for step := 1; step <= 3; step++ {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue(t, recipestest.Start(t, recipestest.InMemory()), 4)
+			over, chosen := q.waiters[2], q.waiters[3]
+			held := make(chan struct{})
+			stop := over.link.At(step, func() { <-held })
+			require.NoError(t, line(q.operator, q.path).ReleaseTo(lasting(t), q.grant, chosen.node))
+			q.granted(t, chosen)
+			q.took(chosen)
+			synctest.Wait()
+			require.False(t, stop(), "its own end, the mark, and the end of the one ahead")
+			require.Empty(t, over.grant, "it was passed over")
+			close(held)
+			requireSoon(t, func() bool { return len(q.standings(t)) == 4 }, "all wait again")
+			q.disband(t)
+		})
+	}
+}
+
+// Who gives up at the moment when it would be passed over is left out, and nobody else.
+func TestWhoLeavesWhileItIsPassedOver(t *testing.T) {
+	t.Parallel()
+	for leaves := range 3 {
+		for step, met := 1, true; met; step++ {
+			synctest.Test(t, func(t *testing.T) {
+				srv := recipestest.Start(t, recipestest.InMemory())
+				q := &queue{srv: srv, path: srv.Root(t) + "/line", operator: srv.Client(t)}
+				q.conn = session(t, q.operator).Conn()
+				link := srv.Link(t)
+				c := link.Client(t)
+				q.grant = hold(t, c, q.path)
+				for range 4 {
+					q.enter(t, srv.Link(t))
+				}
+				synctest.Wait()
+				chosen, leaver := q.waiters[3], q.waiters[leaves]
+				stop := link.At(step, func() {
+					if err := q.conn.Delete(q.path+"/"+leaver.node, -1); err != zk.ErrNoNode && err != nil {
+						t.Error(err)
+					}
+				})
+				err := line(c, q.path).ReleaseTo(lasting(t), q.grant, chosen.node)
+				met = !stop()
+				require.NoError(t, err)
+				q.granted(t, chosen)
+				q.took(chosen)
+				synctest.Wait()
+				requireSoon(t, func() bool { return len(q.standings(t)) == 4 }, "who was deleted has come again")
+				q.disband(t)
+			})
+		}
+	}
+}
+
+// While there was no connection events may have been missed, and come in any order.
+func TestWhoIsNextLooksAfterAReconnect(t *testing.T) {
+	for name, waiters := range map[string]int{"behind the holder": 1, "behind a waiter": 2} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, srv *recipestest.Server) {
+				q := newQueue(t, srv, waiters)
+				w := q.waiters[waiters-1]
+				nodes := q.standings(t)
+				w.link.Cut()
+				for _, n := range slices.Backward(nodes) {
+					require.NoError(t, line(q.operator, q.path).Break(lasting(t), n.Node))
+				}
+				for _, other := range q.waiters[:waiters-1] {
+					requireSoon(t, func() bool { return len(other.grant) == 1 }, "the one that has come again first")
+					q.granted(t, other)
+					release(t, q.grant)
+				}
+				q.waiters = []*waiter{w}
+				q.grant = hold(t, q.operator, q.path)
+				looked := w.link.Answered(recipestest.OpGetChildren, 3) // its place is gone, and it has come again
+				w.link.Heal()
+				wait(t, looked)
+				require.Empty(t, w.grant, "its place was gone")
+				q.release(t, w)
+				q.took(w)
+				q.disband(t)
+			})
+		})
+	}
+}
+
+// Whoever was away when the one ahead released looks when it is back.
+func TestWhoWasAwayLooks(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		q := newQueue(t, srv, 2)
+		ahead, w := q.waiters[0], q.waiters[1]
+		lists := w.link.Count(recipestest.OpGetChildren)
+		w.link.Cut()
+		q.release(t, ahead)
+		release(t, q.grant)
+		w.link.Heal()
+		q.granted(t, w)
+		require.Greater(t, w.link.Count(recipestest.OpGetChildren), lists)
+		wait(t, w.hears(2)) // an end, and a mark to clear the watch for that
+		q.requireUnwatched(t, w, q.mark(ahead.node))
+		q.waiters = nil
+		q.disband(t)
+	})
+}
+
+// A node that has a mark's name is not ours to delete: nobody hears of a mark then, and so whoever is next looks.
+func TestReleaseWhereNoMarkCanBeLeft(t *testing.T) {
+	stranger := func(t *testing.T, q *queue, node string) {
+		_, err := q.conn.Create(q.mark(node), []byte("a stranger's"), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+	}
+	forbid := func(t *testing.T, q *queue, _ string) {
+		_, err := q.conn.SetACL(q.path, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		require.NoError(t, err)
+	}
+	tidy := func(t *testing.T, q *queue, node string, strange bool) {
+		if strange {
+			data, _, err := q.conn.Get(q.mark(node))
+			require.NoError(t, err, "it was not ours to delete")
+			require.Equal(t, "a stranger's", string(data))
+			require.NoError(t, q.conn.Delete(q.mark(node), -1))
+		}
+		_, err := q.conn.SetACL(q.path, zk.WorldACL(zk.PermAll), -1)
+		require.NoError(t, err)
+	}
+	for name, prevent := range map[string]func(t *testing.T, q *queue, node string){"stranger": stranger, "ACL": forbid} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, srv *recipestest.Server) {
+				t.Run("Release", func(t *testing.T) {
+					q := newQueue(t, srv, 1)
+					ahead := q.waiters[0]
+					if name == "stranger" {
+						prevent(t, q, ahead.node)
+					}
+					w := q.enter(t, srv.Link(t))
+					if name == "ACL" {
+						prevent(t, q, ahead.node)
+					}
+					q.release(t, ahead)
+					lists := w.link.Count(recipestest.OpGetChildren)
+					q.release(t, w)
+					require.Greater(t, w.link.Count(recipestest.OpGetChildren), lists)
+					tidy(t, q, ahead.node, name == "stranger")
+					q.waiters = nil
+					q.disband(t)
+				})
+				for which := range 2 {
+					t.Run("ReleaseTo", func(t *testing.T) {
+						q := newQueue(t, srv, 1)
+						over := q.waiters[0]
+						node := []string{q.grant.Node(), over.node}[which]
+						if name == "stranger" {
+							prevent(t, q, node)
+						}
+						chosen := q.enter(t, srv.Link(t))
+						if name == "ACL" {
+							prevent(t, q, node)
+						}
+						require.NoError(t, line(q.operator, q.path).ReleaseTo(lasting(t), q.grant, chosen.node))
+						q.granted(t, chosen)
+						q.took(chosen)
+						tidy(t, q, node, name == "stranger")
+						if name != "ACL" { // over has failed to come again
+							requireSoon(t, func() bool { return len(q.standings(t)) == 2 }, "who was passed over has come again")
+						}
+						q.disband(t)
+					})
+				}
+			})
+		})
+	}
+}
+
+// A release whose answer is lost has released, once.
+func TestReleaseWhoseAnswerIsLost(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		q := newQueue(t, srv, 3)
+		first, second, third := q.waiters[0], q.waiters[1], q.waiters[2]
+		q.release(t, first)
+		first.link.LoseReply(recipestest.OpMulti, 1)
+		q.release(t, second) // without an error
+		require.Equal(t, 2, first.link.Count(recipestest.OpConnect))
+		second.link.LoseReply(recipestest.OpMulti, 2)
+		q.release(t, third)
+		q.waiters = nil
+		q.disband(t)
+	})
+}
+
+// Release gives up if the client's back-off says so. What it could not find out it does not take for somebody else's deed.
+func TestReleaseThatIsGivenUpIsNoLoss(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		q := newQueue(t, srv, 0)
+		link := srv.Link(t)
+		q.enter(t, link, protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+		q.release(t, q.waiters[0])
+		next := q.enter(t, srv.Link(t))
+		link.LoseReply(recipestest.OpMulti, 1)
+		require.NotErrorIs(t, protocol.Release(lasting(t), q.grant), protocol.ErrLost)
+		q.granted(t, next)
+		q.waiters = nil
+		q.disband(t)
+	})
+}
+
+// Whatever happens at any step of a release, there is one who is granted next, and who has it alone.
+func TestFaultAtEachStepOfARelease(t *testing.T) {
+	for name, fault := range map[string]func(*recipestest.Server, *recipestest.Link, int64){
+		"cut": func(_ *recipestest.Server, link *recipestest.Link, _ int64) {
+			link.Cut()
+			link.Heal()
+		},
+		"expiry": func(srv *recipestest.Server, _ *recipestest.Link, id int64) { srv.ExpireSession(id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, srv *recipestest.Server) {
+				for victim := range 2 { // who releases, or who is next
+					for step, met := 1, true; met; step++ {
+						q := newQueue(t, srv, 3)
+						first, second, third := q.waiters[0], q.waiters[1], q.waiters[2]
+						q.release(t, first)
+						wait(t, second.link.Answered(recipestest.OpExists, 1))
+						link := q.waiters[victim].link
+						id := session(t, q.waiters[victim].client).ID()
+						stop := link.At(step, func() { fault(srv, link, id) })
+						released := q.grant
+						if err := protocol.Release(lasting(t), released); victim != 0 || name != "expiry" {
+							require.NoError(t, err)
+						}
+						requireSoon(t, func() bool { return len(second.grant)+len(third.grant) > 0 }, "somebody is next")
+						met = !stop()
+						q.took(first)
+						if met && name == "expiry" && victim == 1 {
+							// It had lost its place, or it has got it and loses it.
+							q.granted(t, third)
+							q.took(third)
+							if len(second.grant) > 0 {
+								wait(t, wait(t, second.grant).Done())
+								q.took(second)
+							}
+						} else {
+							q.granted(t, second)
+							q.took(second)
+							require.Empty(t, third.grant)
+						}
+						require.Greater(t, q.grant.Token(), released.Token())
+						q.disband(t)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Judge decides again who is in the way when the one that was has gone.
+func TestJudgeIsAskedAgainAboutThoseWhoAreLeft(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/judged"
+		behindFirst := protocol.Bid{Kind: "lock-", Judge: func(_ []protocol.Name, self int) int { return min(self, 1) - 1 }}
+		enter := func(link *recipestest.Link) <-chan *protocol.Grant {
+			asleep := link.Answered(recipestest.OpGetData, 2)
+			c := link.Client(t)
+			g := later(func() *protocol.Grant {
+				g, _ := line(c, path).Enter(t.Context(), behindFirst)
+				return g
+			})
+			wait(t, asleep)
+			return g
+		}
+		g := hold(t, srv.Client(t), path)
+		first, second := srv.Link(t), srv.Link(t)
+		next, last := enter(first), enter(second)
+		looked := second.Answered(recipestest.OpGetData, 3)
+		release(t, g)
+		g = wait(t, next)
+		wait(t, looked)
+		require.Empty(t, last)
+		release(t, g)
+		release(t, wait(t, last))
+	})
+}
+
+// A slowRewatch is a connection that has the watches for what may be created set again at once, and the others later: as
+// if there were too many for one packet, and other requests had come in between.
+type slowRewatch struct {
+	net.Conn
+	all bool // the others include those
+	mu  *sync.Mutex
+	due *[]func()
+}
+
+func (c *slowRewatch) Write(p []byte) (int, error) {
+	const head = 4 + 4 + 4 + 8 // length, xid, operation, last zxid
+	if len(p) < head || binary.BigEndian.Uint32(p[8:]) != uint32(recipestest.OpSetWatches) {
+		return c.Conn.Write(p)
+	}
+	rest := bytes.Clone(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*c.due = append(*c.due, func() { c.Conn.Write(rest) })
+	if c.all {
+		return len(p), nil
+	}
+	// The three lists are of data, of existence and of children.
+	end := func(from int) int {
+		at := from + 4
+		for range binary.BigEndian.Uint32(p[from:]) {
+			at += 4 + int(binary.BigEndian.Uint32(p[at:]))
+		}
+		return at
+	}
+	first := append(append(bytes.Clone(p[:head]), 0, 0, 0, 0), p[end(head):]...)
+	binary.BigEndian.PutUint32(first, uint32(len(first)-4))
+	binary.BigEndian.PutUint32(first[4:], 1<<30) // an answer to nobody
+	if _, err := c.Conn.Write(first); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// rewatching returns an option for a client that sets its watches again, apart from those for marks unless all is true,
+// when it is told to.
+func rewatching(link *recipestest.Link, all bool) (_ protocol.ConnectOption, rewatch func() (done bool)) {
+	mu, due := new(sync.Mutex), new([]func())
+	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			conn, err := link.Dial(network, address, timeout)
+			if err != nil {
+				return nil, err
+			}
+			return &slowRewatch{conn, all, mu, due}, nil
+		}), func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, f := range *due {
+				f()
+			}
+			return len(*due) > 0
+		}
+}
+
+// resume has a client come back over another connection.
+func resume(t *testing.T, link *recipestest.Link, c *protocol.Client) {
+	t.Helper()
+	back := link.Answered(recipestest.OpConnect, link.Count(recipestest.OpConnect)+1)
+	link.Cut()
+	link.Heal()
+	wait(t, back)
+	conn := session(t, c).Conn()
+	requireSoon(t, func() bool { return conn.State() == zk.StateHasSession }, "back")
+}
+
+// A watch that was set over an earlier connection may be one that has yet to be set over this, and so says nothing of what
+// happens meanwhile. Here it is shared with one who has given up, and the mark is made by another who has.
+func TestMarkIsNotBelievedWhileTheNodeMayBeUnwatched(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		q := newQueue(t, srv, 2)
+		ahead, quitter := q.waiters[0], q.waiters[1]
+		q.quit(t, quitter)
+		link := srv.Link(t)
+		option, rewatch := rewatching(link, false)
+		before := q.enter(t, link, option)
+		q.quit(t, before)
+		wait(t, link.Answered(recipestest.OpEvent, 1)) // of its own end
+		back := link.Answered(recipestest.OpSetWatches, 1)
+		resume(t, link, before.client)
+		wait(t, back)
+		own := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+1)
+		lists := link.Count(recipestest.OpGetChildren)
+		w := q.start(t, link, before.client)
+		wait(t, own)
+		wait(t, link.Answered(recipestest.OpGetChildren, lists+1))
+		requireSoon(t, func() bool { return len(q.standings(t)) == 3 }, "in line")
+		cleared := quitter.hears(3)
+		marked := link.Answered(recipestest.OpEvent, 2)
+		require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
+		wait(t, cleared)
+		wait(t, marked)
+		require.Empty(t, w.grant, "the holder is ahead still")
+		require.True(t, rewatch())
+		wait(t, link.Answered(recipestest.OpGetChildren, lists+2))
+		require.Empty(t, w.grant, "the holder is ahead still")
+		requireSoon(t, func() bool { return len(q.standings(t)) == 3 }, "who was deleted has come again")
+		q.disband(t)
+	})
+}
+
+// Likewise the deletion of a node that nobody has watched for a while: a conversion may have come before.
+func TestDeletionIsNotBelievedWhereAConversionMayHaveBeenMissed(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		const read, write = "read-", "write-"
+		path, link := srv.Root(t)+"/converted", srv.Link(t)
+		exclusive := protocol.Bid{Kind: write, Judge: protocol.Exclusive, First: func(kind string) bool { return kind == write }}
+		lineOf := func(c *protocol.Client) *protocol.Line { return protocol.NewLine(c, "test", path, read, write) }
+		holder := lineOf(srv.Client(t))
+		g, err := holder.Enter(lasting(t), exclusive)
+		require.NoError(t, err)
+		option, rewatch := rewatching(link, true)
+		c := link.Client(t, option)
+		l := lineOf(c)
+		enter := func() (context.CancelFunc, <-chan *protocol.Grant) {
+			listed := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
+			own := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+1)
+			ctx, cancel := context.WithCancel(t.Context())
+			grant := later(func() *protocol.Grant {
+				g, _ := l.Enter(ctx, exclusive)
+				return g
+			})
+			wait(t, listed)
+			wait(t, own)
+			return cancel, grant
+		}
+		watched := link.Answered(recipestest.OpGetData, 2)
+		giveUp, quitter := enter()
+		wait(t, watched)
+		giveUp()
+		require.Nil(t, wait(t, quitter))
+		wait(t, link.Answered(recipestest.OpEvent, 1)) // of its own end
+		resume(t, link, c)
+		cancel, waiter := enter()
+		defer cancel()
+		reading, err := holder.Convert(lasting(t), g, read, nil)
+		require.NoError(t, err)
+		again := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
+		requireSoon(t, rewatch, "watches are set again")
+		select {
+		case <-again:
+		case g := <-waiter:
+			require.Nil(t, g, "a reader is ahead")
+		}
+		require.NoError(t, reading.Err())
+		require.Empty(t, waiter)
+		release(t, reading)
+		release(t, wait(t, waiter))
+	})
+}
