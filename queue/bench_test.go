@@ -170,8 +170,8 @@ func benchPollN(b *testing.B, srv *recipestest.Server) {
 	r.report()
 }
 
-// Consumers in sessions of their own empty a queue. Where a round trip costs nothing but the two cores' time, which one
-// consumer can keep busy, more of them cannot be faster; with a network in between they are.
+// Consumers in sessions of their own empty a queue. Where a round trip costs nothing but the processors' time, which one
+// consumer can keep busy, more of them are hardly faster; with a network in between they are.
 func BenchmarkConsumers(b *testing.B) {
 	for _, delay := range []time.Duration{0, time.Millisecond / 2} {
 		for _, n := range []int{1, 2, 4} {

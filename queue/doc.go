@@ -32,7 +32,8 @@
 //     uses it, and go on. A queue that is a container, as those are that this package makes, is removed by the server
 //     when it has been empty for a while, and begins at zero again by itself.
 //   - There is one order, and so one leader through which everything goes. More consumers make the work behind the
-//     queue faster, and the queue itself only as long as the network is what each of them waits for.
+//     queue faster, and the queue itself as long as servers and network are what each of them waits for: those who
+//     race need two round trips for an entry, a read and a removal, where one alone has read ahead.
 //
 // # Layout
 //
@@ -45,12 +46,9 @@
 // # Guarantees
 //
 //   - Entries are taken in the order of their numbers, and those of one producer are offered in the order of its calls.
-//     Where consumers of several sessions race each of them begins at another place in a block of entries with
-//     adjacent numbers, which has at most as many as there are consumers, and leaves none of it behind: an entry is
-//     overtaken by fewer entries than there are consumers. (They are counted when they collide; after some have gone it
-//     takes a few dozen entries until blocks are shorter.) One session alone keeps to the order exactly. An entry that
-//     comes back is noticed at once if it is among the first four that are reserved, and otherwise within a third of
-//     the session timeout.
+//     One session alone keeps to the order exactly. Where consumers of several sessions race, what one of them takes has
+//     fewer entries before it that are left than there are consumers; see below. An entry that comes back is noticed at
+//     once if it is among the first four that are reserved, and otherwise within a third of the session timeout.
 //   - A lost reply is not an entry lost or doubled. Every transaction writes its number to an ephemeral node of its
 //     session, its receipt: whoever has lost the reply reads that. An Offer that returned nil is delivered exactly
 //     once by Take, however the connections fare; one that returned [UncertainError] at most once.
@@ -63,6 +61,25 @@
 //   - An offer wakes two of the sessions that wait at an empty queue, and each that finds something makes room for the
 //     next one. What the server does not tell is found out by a look every third of the session timeout.
 //   - Close, the end of a ctx, and the loss of a session leave nothing behind. Receipts go a second after their last use.
+//
+// # Consumers that race
+//
+// Those who find that others were faster take turns, if the queue is long enough. They share a node among the receipts,
+// whose versions stand for the numbers of entries. Whoever removes an entry writes to that node in the same transaction,
+// which costs nothing, and the version in the answer is the number of the entry that is its next. So consumers need
+// not know what the others have taken; and since each has one number at a time, and they are given out in order, no more
+// entries are left before the one that it takes than there are other consumers. (Where a queue is short, each takes the
+// one that is its own by rank of the first few of a listing, of as many as there are consumers: which has the same bound.
+// A PollN of several takes what is first.)
+//
+// An entry stays behind if the consumer that has its number is slow, is dead, or does not ask again. Therefore whoever is
+// given a number looks whether the entry twice as many numbers back as there are consumers is gone, while it reads its
+// own, and takes that first if it is not. Consumers that die or lose an answer still count for the bound until then; should two
+// of them have had to look after one another, what they left is found by a listing within a third of the session
+// timeout. The node goes when somebody finds himself alone or the numbers lead to nothing, and is made anew as needed.
+//
+// All this only says who should try what. What removes an entry is the transaction, so a number that is wrong, for whatever
+// reason, can cost order or a round trip, and never an entry.
 //
 // # Failure
 //

@@ -166,6 +166,24 @@ var scenarios = map[string]func(ctx context.Context, l *ledger, victim, other *q
 		l.offer(context.WithoutCancel(ctx), other, "a", "b")
 		wait.Wait()
 	},
+	"race": func(ctx context.Context, l *ledger, victim, other *queue.Queue) {
+		sound := context.WithoutCancel(ctx)
+		many := numbered(0, 24)
+		_, err := other.OfferAll(sound, many)
+		l.offeredAll(err, texts(many)...)
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			for range 10 {
+				data, err := other.Take(sound)
+				l.took(all(data), err)
+			}
+		})
+		for range 5 {
+			data, err := victim.Take(ctx)
+			l.took(all(data), err)
+		}
+		wait.Wait()
+	},
 	"reserve": func(ctx context.Context, l *ledger, victim, other *queue.Queue) {
 		l.offer(context.WithoutCancel(ctx), other, "a", "b", "c")
 		l.work(ctx, victim, true)

@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -14,7 +16,7 @@ type entry struct {
 	name     string
 	sequence int32
 	gone     bool // somebody has removed it
-	looks    int  // how often it was left to another consumer
+	passed   int  // how often it was left to another consumer
 	reserved bool // or was, when we looked
 	misses   int  // how often it was so, but without a claim
 
@@ -40,7 +42,9 @@ type reading struct {
 // A head is what a consumer knows of the queue's entries, in order, from its last listing.
 type head struct {
 	entries []*entry
-	first   int      // those before are gone
+	first   int      // those before are gone, or somebody else's
+	partial bool     // some of them are somebody else's
+	overdue []*entry // those of them that nobody has taken, in order
 	aside   []*entry // those that are reserved, in no order
 	size    int      // of the data that was read last
 	spread  spread
@@ -49,12 +53,12 @@ type head struct {
 // replace takes over a new listing of the same directory, and keeps what is known of entries that are still there.
 func (h *head) replace(entries []*entry) {
 	known := make(map[string]*entry)
-	for _, e := range h.entries[h.first:] {
+	for _, e := range slices.Concat(h.aside, h.overdue, h.entries[h.first:]) {
 		if !e.gone && (e.reserved || e.reading != nil) {
 			known[e.name] = e
 		}
 	}
-	h.aside = nil
+	h.aside, h.overdue = nil, nil
 	for i, e := range entries {
 		old := known[e.name]
 		if old == nil {
@@ -65,38 +69,55 @@ func (h *head) replace(entries []*entry) {
 			h.aside = append(h.aside, old)
 		}
 	}
-	h.entries, h.first = entries, 0
+	h.entries, h.first, h.partial = entries, 0, false
 }
 
-// pick returns the next entries to be taken, n at most: block by block, and within a block from our own place on.
+// pick returns the first n entries that are not known to be gone or reserved.
 func (h *head) pick(n int) (next []*entry) {
+	late := h.late()
 	for h.first < len(h.entries) && h.entries[h.first].gone {
 		h.entries[h.first] = nil
 		h.first++
 	}
-	for i := h.first; i < len(h.entries) && len(next) < n; {
-		j, skipped := i, 0
-		start := len(next)
-		for ; j < len(h.entries) && h.spread.sameBlock(h.entries[i], h.entries[j]); j++ {
-			switch e := h.entries[j]; {
-			case e.gone || e.reserved:
-			case h.spread.before(e):
-				skipped++
-				next = append(next, e)
-			default:
-				next = append(next, e)
-			}
+	next = append(next, late[:min(n, len(late))]...)
+	for _, e := range h.entries[h.first:] {
+		if len(next) == n {
+			break
 		}
-		rotate(next[start:], skipped)
-		i = j
+		if e.left() {
+			next = append(next, e)
+		}
 	}
-	return next[:min(n, len(next))]
+	return next
 }
 
-// rotate moves the first n to the end.
-func rotate(entries []*entry, n int) {
-	if n > 0 && n < len(entries) {
-		copy(entries, append(append([]*entry(nil), entries[n:]...), entries[:n]...))
+// late returns the entries that are overdue.
+func (h *head) late() []*entry {
+	h.overdue = slices.DeleteFunc(h.overdue, func(e *entry) bool { return !e.left() })
+	return slices.Clone(h.overdue)
+}
+
+func (e *entry) left() bool { return !e.gone && !e.reserved }
+
+// at is where the entry with that number is, or would be.
+func (h *head) at(sequence int32) (i int, found bool) {
+	i, found = slices.BinarySearchFunc(h.entries[h.first:], sequence, func(e *entry, sequence int32) int {
+		return cmp.Compare(e.sequence-sequence, 0)
+	})
+	return h.first + i, found
+}
+
+// leaveTo leaves the entries before that number to others.
+func (h *head) leaveTo(sequence int32) {
+	h.first, _ = h.at(sequence)
+	h.partial = true
+}
+
+// recall adds an entry that was left to others but is there.
+func (h *head) recall(e *entry) {
+	if _, found := h.at(e.sequence); !found && e.left() && !slices.Contains(h.overdue, e) {
+		h.overdue = append(h.overdue, e)
+		slices.SortFunc(h.overdue, compare)
 	}
 }
 
@@ -107,69 +128,34 @@ func (h *head) doubt(entries []*entry) {
 	}
 }
 
-// A spread keeps consumers that race from all trying to remove the same entry. Entries whose numbers differ in the last
-// bits only make up a block, each consumer begins with another one, and none goes on to the next block while one
-// of this block is left. So entries are overtaken by others of their block only. Blocks are no longer than there are
-// consumers, and shrink while nobody is in the way.
+// A spread keeps consumers that race from all trying to remove the same entry where they do not take numbers: each
+// takes the one of the first few, of as many as there are consumers, that is its own by rank. So fewer are left before it.
 type spread struct {
-	bits   int   // of the numbers within a block
-	offset int32 // where in a block we begin
-	calm   int   // entries taken since somebody was in the way
+	rank      int
+	consumers int // 1 or less: nobody is in the way
+	calm      int // entries taken since somebody was
 }
 
-func (s *spread) sameBlock(a, b *entry) bool { return a.sequence>>s.bits == b.sequence>>s.bits }
+// patience is how often an entry is left to another consumer.
+const patience = 4
 
-func (s *spread) before(e *entry) bool { return e.sequence&(1<<s.bits-1) < s.offset }
-
-// collided widens the blocks, for so many consumers of whom we are the one with this rank.
-func (s *spread) collided(rank, consumers int) {
-	s.calm = 0
-	if 2<<s.bits <= consumers {
-		s.bits++
-	}
-	for 1<<s.bits > max(consumers, 1) {
-		s.bits--
-	}
-	s.offset = int32(rank & (1<<s.bits - 1))
-}
-
-// patience is how often an entry is looked at again, because another consumer is about to take it, before we do.
-const patience = 2
-
-// hesitate tells whether to look at the rest of a block once more rather than to take the entry in it that is next.
-func (h *head) hesitate(next *entry) bool {
-	s := &h.spread
-	if s.bits == 0 || next.sequence&(1<<s.bits-1) == s.offset || next.looks >= patience {
-		return false
-	}
-	for _, e := range h.pick(1 << s.bits) {
-		if s.sameBlock(e, next) {
-			e.looks++
-			e.reading = nil
+// choose returns n of the entries that are there, which were read a moment ago.
+func (h *head) choose(there []*entry, n int) []*entry {
+	skip := max(0, min(h.spread.rank, len(there)-n))
+	for _, e := range there[:skip] {
+		if e.passed++; e.passed > patience {
+			skip = 0
+			break
 		}
 	}
-	return true
+	h.doubt(there[:skip])
+	return there[skip:min(skip+n, len(there))]
 }
 
-// took notes that entries were had. While others are about, they have taken something of the same block meanwhile.
-func (h *head) took(entries []*entry) {
-	if h.spread.bits > 0 {
-		last := entries[len(entries)-1]
-		for _, e := range h.pick(1 << h.spread.bits) {
-			if h.spread.sameBlock(e, last) && e != last {
-				e.reading = nil
-			}
-		}
-	}
-	h.spread.took(len(entries))
-}
-
-// took lets the blocks shrink again when nobody has been in the way for a while.
+// took lets the spread end when nobody has been in the way for a while.
 func (s *spread) took(n int) {
-	s.calm += n
-	if s.bits > 0 && s.calm >= 16<<s.bits {
-		s.bits, s.calm = s.bits-1, 0
-		s.offset &= 1<<s.bits - 1
+	if s.calm += n; s.calm >= 16*s.consumers {
+		*s = spread{}
 	}
 }
 

@@ -2,8 +2,10 @@ package queue_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
-	"sync"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,52 +110,187 @@ func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 	})
 }
 
-// While consumers race no element is overtaken by as many as there are consumers.
+// While consumers race, what one of them takes has fewer entries before it that are left than there are consumers.
 func TestOrderIsRelaxedByLessThanTheConsumers(t *testing.T) {
-	t.Parallel()
-	for _, consumers := range []int{1, 2, 3, 4, 8} {
-		t.Run(fmt.Sprint(consumers), func(t *testing.T) {
-			t.Parallel()
-			srv := recipestest.Start(t)
-			path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
-			producer := queue.New(srv.Client(t), path)
-			const n = 400
-			_, err := producer.OfferAll(t.Context(), numbered(0, n))
-			require.NoError(t, err)
-			var mu sync.Mutex
-			took := make(map[string]int)
-			sequences := make([][]string, consumers)
-			var wait recipetest.Group
-			for i := range consumers {
-				q := queue.New(srv.Client(t), path)
-				wait.Go(func() error {
-					for range n / consumers {
-						data, err := q.Take(t.Context())
-						if err != nil {
-							return err
-						}
-						mu.Lock()
-						took[string(data)] = i
-						sequences[i] = append(sequences[i], string(data))
-						mu.Unlock()
+	for _, c := range []struct {
+		consumers int
+		long      bool // the queue, at first
+	}{{1, true}, {2, true}, {3, true}, {4, true}, {8, true}, {2, false}, {4, false}, {8, false}} {
+		consumers, long := c.consumers, c.long
+		t.Run(fmt.Sprintf("%d long %t", consumers, long), func(t *testing.T) {
+			recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+				path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+				producer := queue.New(srv.Client(t), path)
+				racers, _ := racers(t, srv, path, consumers)
+				const n = 400
+				var takes []taking
+				for i := 0; i < n; {
+					some := 3 * consumers
+					if i == 0 && long {
+						some = n / 2
 					}
-					return nil
-				})
+					_, err := producer.OfferAll(t.Context(), numbered(i, some))
+					require.NoError(t, err)
+					more, err := contest(t, racers, some/consumers)
+					require.NoError(t, err)
+					takes = append(takes, more...)
+					i += some
+				}
+				for _, data := range drain(t, patient(t), producer) {
+					takes = append(takes, taking{data, math.MaxInt64, math.MaxInt64})
+				}
+				requireOrder(t, takes, consumers)
+			})
+		})
+	}
+}
+
+// Consumers that race for the entries of a long queue rarely meet, and read little more than what they take.
+func TestRacingConsumersDoNotMeet(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		const n, consumers = 1000, 4
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		_, err := queue.New(srv.Client(t), path).OfferAll(t.Context(), numbered(0, 2*n))
+		require.NoError(t, err)
+		racers, links := racers(t, srv, path, consumers)
+		_, err = contest(t, racers, n/consumers)
+		require.NoError(t, err)
+		count := func(op recipestest.Op) (sum int) {
+			for _, link := range links {
+				sum += link.Count(op)
 			}
-			require.NoError(t, wait.Wait())
-			require.Len(t, took, n/consumers*consumers)
-			// What one consumer has taken is in order but for the width of a block.
-			for _, s := range sequences {
-				for i := range s {
-					overtaken := 0
-					for _, earlier := range s[:i] {
-						if earlier > s[i] {
-							overtaken++
+			return sum
+		}
+		require.Less(t, count(recipestest.OpMulti), n*5/4)
+		require.Less(t, count(recipestest.OpGetData), n*5/2)
+		require.Less(t, count(recipestest.OpSetData), n/10)
+		require.Less(t, count(recipestest.OpGetChildren), n/10)
+	})
+}
+
+// What was the turn of a consumer that asks no more is soon taken by those who do.
+func TestWhoStopsAskingHoldsNobodyUp(t *testing.T) {
+	for _, consumers := range []int{2, 3} {
+		t.Run(fmt.Sprint(consumers), func(t *testing.T) { oneStopsAsking(t, consumers) })
+	}
+}
+
+func oneStopsAsking(t *testing.T, consumers int) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		const n, soon = 600, 80
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		producer := queue.New(srv.Client(t), path)
+		racers, _ := racers(t, srv, path, consumers)
+		_, err := producer.OfferAll(t.Context(), numbered(0, n))
+		require.NoError(t, err)
+		_, err = contest(t, racers, 50)
+		require.NoError(t, err)
+		takes, err := contest(t, racers[1:], 100)
+		require.NoError(t, err)
+		last := slices.MaxFunc(takes, func(a, b taking) int { return strings.Compare(a.data, b.data) })
+		left := drain(t, patient(t), producer)
+		before, found := slices.BinarySearch(left, last.data)
+		require.False(t, found)
+		if before > 0 {
+			require.Greater(t, left[0], fmt.Sprintf("%06d", n-len(left)-soon))
+		}
+		require.Less(t, before, consumers)
+	})
+}
+
+// An operator deletes what consumers share in order not to meet, again and again.
+func TestTurnsThatAreTakenAway(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		const n, consumers = 400, 4
+		operator := srv.Client(t)
+		path := lasting(t, operator, srv.Root(t)+"/q")
+		producer := queue.New(operator, path)
+		racers, _ := racers(t, srv, path, consumers)
+		conn := recipetest.Session(t, operator).Conn()
+		deleted := 0
+		var takes []taking
+		for i := 0; deleted < 5; i++ {
+			_, err := producer.OfferAll(t.Context(), numbered(i*n, n))
+			require.NoError(t, err)
+			over := make(chan error, 1)
+			go func() {
+				some, err := contest(t, racers, n/consumers)
+				takes = append(takes, some...)
+				over <- err
+			}()
+			for racing := true; racing; {
+				select {
+				case err := <-over:
+					require.NoError(t, err)
+					racing = false
+				default:
+					for _, name := range children(t, operator, path+"-receipts") {
+						if strings.HasPrefix(name, "turn-") && conn.Delete(path+"-receipts/"+name, -1) == nil {
+							deleted++
 						}
 					}
-					require.Less(t, overtaken, consumers)
 				}
 			}
+			for _, data := range drain(t, patient(t), producer) {
+				takes = append(takes, taking{data, math.MaxInt64, math.MaxInt64})
+			}
+			require.Len(t, takes, n*(i+1))
+		}
+		requireOrder(t, takes, consumers)
+	})
+}
+
+// A taking is one of an entry, between two moments.
+type taking struct {
+	data         string
+	began, ended int64
+}
+
+// racers are consumers in sessions of their own, behind a network that lets all of them get on alike.
+func racers(t *testing.T, srv *recipestest.Server, path string, n int) (all []*queue.Queue, links []*recipestest.Link) {
+	for range n {
+		link := srv.Link(t)
+		all, links = append(all, queue.New(link.Client(t), path)), append(links, link)
+		link.Delay(time.Millisecond / 2)
+	}
+	return all, links
+}
+
+// clock orders what happens in this process.
+var clock atomic.Int64
+
+// contest has each of them take so many entries, all at once.
+func contest(t *testing.T, racers []*queue.Queue, each int) ([]taking, error) {
+	takes := make([][]taking, len(racers))
+	var wait recipetest.Group
+	for i, q := range racers {
+		wait.Go(func() error {
+			for range each {
+				began := clock.Add(1)
+				data, err := q.Take(t.Context())
+				if err != nil {
+					return err
+				}
+				takes[i] = append(takes[i], taking{string(data), began, clock.Add(1)})
+			}
+			return nil
 		})
+	}
+	err := wait.Wait()
+	return slices.Concat(takes...), err
+}
+
+// requireOrder looks how many entries were surely left before one that was taken: those whose taking began later.
+func requireOrder(t *testing.T, takes []taking, consumers int) {
+	t.Helper()
+	for _, x := range takes {
+		left := 0
+		for _, y := range takes {
+			require.False(t, x.data == y.data && x != y, "twice")
+			if y.data < x.data && y.began > x.ended {
+				left++
+			}
+		}
+		require.Less(t, left, consumers, "before %s", x.data)
 	}
 }

@@ -67,6 +67,34 @@ func (r *receipts) giveBack(one *receipt) {
 	}
 }
 
+// keep makes a node beside the receipts, which goes like them when it was not touched for a while.
+func (r *receipts) keep(life context.Context, name string) error {
+	one := &receipt{kind: forTurns, node: r.session.Path(r.path) + "/" + name}
+	_, err := protocol.Do(life, r.session, func(c *zk.Conn) (string, error) {
+		return c.Create(one.node, nil, zk.FlagEphemeral, r.acl)
+	})
+	if err == nil {
+		r.giveBack(one)
+	} else if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) {
+		err = nil
+	}
+	return err
+}
+
+// touch notes that a node is still of use, if it is one of those that were kept.
+func (r *receipts) touch(node string) {
+	r.mu.Lock()
+	i := slices.IndexFunc(r.free, func(one *receipt) bool { return one.node == node })
+	if i < 0 {
+		r.mu.Unlock()
+		return
+	}
+	one := r.free[i]
+	r.free = slices.Delete(r.free, i, i+1)
+	r.mu.Unlock()
+	r.giveBack(one)
+}
+
 // sweep deletes the receipts that are not in use any more.
 func (r *receipts) sweep() {
 	r.mu.Lock()

@@ -3,10 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -20,11 +18,11 @@ type consumer struct {
 	*agent
 	*desk
 	head  head
+	turns turns
 	sight *protocol.Sight // of the directory, while the head is of any use
 
-	checked         time.Time // when entries were last found to be reserved still
-	counted         time.Time // when the consumers were
-	rank, consumers int
+	listed  time.Time // when the directory was
+	checked time.Time // when entries were last found to be reserved still
 
 	// Protected by the desk.
 	reserved map[string]bool // the names of those that are
@@ -90,20 +88,26 @@ func (c *consumer) ready(life context.Context, n int) ([]*entry, error) {
 		if err := c.review(life); err != nil {
 			return nil, err
 		}
-		next := c.head.pick(n + c.ahead())
-		if len(next) < n && !listed {
-			listed = true
-			if err := c.list(life); err != nil {
-				return nil, err
-			}
-			continue
+		now, err := c.turn(life, n)
+		if err != nil {
+			return nil, err
 		}
-		if len(next) > 0 {
-			now := next[:min(n, len(next))]
+		if now == nil {
+			next := c.head.pick(n + max(c.head.spread.rank, c.ahead()))
+			if len(next) < n && !listed {
+				listed = true
+				if err := c.list(life); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			now = next[:min(n+c.head.spread.rank, len(next))]
 			c.fetch(now)
-			if next[len(next)/2].reading == nil { // many at a time: servers are slow at reads and writes in turns
+			if len(next) > 0 && next[len(next)/2].reading == nil { // many at a time: servers are slow at reads and writes in turns
 				c.fetch(next)
 			}
+		}
+		if len(now) > 0 {
 			there, err := c.await(now)
 			if err != nil {
 				return nil, err
@@ -115,10 +119,10 @@ func (c *consumer) ready(life context.Context, n int) ([]*entry, error) {
 				listed = false
 				continue
 			}
-			if len(there) > 0 && !c.head.hesitate(there[0]) {
+			if there = c.head.choose(there, n); len(there) > 0 {
 				return there, nil
 			}
-			listed = listed && len(there) > 0
+			listed = false
 			continue
 		}
 		if synced && listed {
@@ -136,8 +140,8 @@ func (c *consumer) ready(life context.Context, n int) ([]*entry, error) {
 
 // ahead is how many entries to read before anybody asks for them.
 func (c *consumer) ahead() int {
-	if bits := c.head.spread.bits; bits > 0 {
-		return 1 << bits // what is farther away would be gone by then
+	if c.head.spread.consumers > 1 {
+		return 0 // it would be gone by then
 	}
 	return min(fetchAhead, fetchBytes/(c.head.size+1))
 }
@@ -164,6 +168,8 @@ func (c *consumer) list(life context.Context) error {
 		return err
 	}
 	c.head.replace(parseAll(children))
+	c.listed = time.Now()
+	c.leaveToOthers()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.reserved)
@@ -175,7 +181,8 @@ func (c *consumer) list(life context.Context) error {
 
 // forget drops all that is known.
 func (c *consumer) forget() {
-	c.head.entries, c.head.first, c.head.aside, c.sight = nil, 0, nil, nil
+	c.head = head{size: c.head.size, spread: c.head.spread}
+	c.turns, c.sight = turns{}, nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.reserved)
@@ -208,6 +215,7 @@ func (c *consumer) review(life context.Context) error {
 		e.gone = acknowledged
 		e.reserved, e.guard, e.reading = false, nil, nil
 		delete(c.reserved, e.name)
+		c.head.recall(e)
 		return true
 	})
 	clear(c.freed)
@@ -241,7 +249,7 @@ func (c *consumer) free(name string, acknowledged bool) {
 	c.wake()
 }
 
-// An op is what a transaction does with an entry, for a call.
+// An op is what a transaction does with an entry, for a call. One without draws a number.
 type op struct {
 	entry *entry
 	call  *call
@@ -261,7 +269,6 @@ func (c *consumer) grab(life context.Context, entries []*entry) error {
 	})
 	switch failed := failedAt(done.answers, err); {
 	case err == nil:
-		c.head.took(entries)
 		return c.deliver(life, sent, done)
 	case errors.Is(err, errNothingToDo):
 		return nil
@@ -269,6 +276,12 @@ func (c *consumer) grab(life context.Context, entries []*entry) error {
 		c.lose(sent, err)
 		return nil
 	case failed >= 0 && failed < len(ops):
+		if ops[failed].entry == nil {
+			if c.refused(err) {
+				return nil
+			}
+			return err
+		}
 		return c.collide(life, ops[failed].entry, entries, err)
 	}
 	return err
@@ -308,6 +321,9 @@ func (c *consumer) assign(entries []*entry) (sent []*call, ops []op, requests []
 				&zk.CreateRequest{Path: node + "/" + d.claim.owner, Acl: acl, Flags: zk.FlagEphemeral | zk.FlagSequence})
 		}
 	}
+	if len(sent) > 0 && c.turns.uses(sent[0].entries[0]) {
+		add(nil, nil, &zk.SetDataRequest{Path: c.turns.node, Version: -1})
+	}
 	return sent, ops, requests
 }
 
@@ -337,6 +353,14 @@ func (c *consumer) deliver(life context.Context, sent []*call, done result) erro
 			}
 			i += 3
 		}
+	}
+	switch {
+	case !c.turns.uses(sent[0].entries[0]):
+		c.head.spread.took(len(sent))
+	case done.answers == nil:
+		c.turns.drawn = false
+	default:
+		c.drew(done.answers[i].Stat)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -380,37 +404,12 @@ func (c *consumer) collide(life context.Context, e *entry, tried []*entry, err e
 	default:
 		return err
 	}
-	c.head.doubt(append(c.head.pick(fetchAhead), tried...))
-	return c.makeWay(life)
-}
-
-// countAgainAfter is how long the consumers are not counted again.
-const countAgainAfter = 100 * time.Millisecond
-
-// makeWay widens the spread if there are other consumers.
-func (c *consumer) makeWay(life context.Context) error {
-	if time.Since(c.counted) > countAgainAfter {
-		children, err := protocol.Do(life, c.session, func(conn *zk.Conn) ([]string, error) {
-			children, _, err := conn.Children(c.session.Path(c.receipts.path))
-			if errors.Is(err, zk.ErrNoNode) {
-				err = nil
-			}
-			return children, err
-		})
-		if err != nil {
-			return fmt.Errorf("counting the consumers: %w", err)
-		}
-		self := fmt.Sprintf("%s%016x", forRemovals, uint64(c.session.ID()))
-		c.counted, c.rank, c.consumers = time.Now(), 0, 0
-		for _, name := range children {
-			if strings.HasPrefix(name, forRemovals) {
-				c.consumers++
-				if name < self {
-					c.rank++
-				}
-			}
-		}
+	if c.turns.node != "" {
+		return nil
 	}
-	c.head.spread.collided(c.rank, c.consumers)
-	return nil
+	c.head.doubt(append(c.head.pick(fetchAhead), tried...))
+	if c.turns.drawn {
+		return nil
+	}
+	return c.makeWay(life)
 }
