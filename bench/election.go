@@ -36,7 +36,7 @@ func ourElection(ctx context.Context, e *env, n, sessions int) (*contestant, err
 			if err != nil {
 				return nil, err
 			}
-			return term.Resign, nil
+			return func(ctx context.Context) error { return term.Resign(context.WithoutCancel(ctx)) }, nil
 		}
 	}
 	return &contestant{name: ours, traffic: t, run: chain(e, all, sessions)}, nil

@@ -27,13 +27,14 @@ var acl = zk.WorldACL(zk.PermAll)
 // An env is what contestants find: a server, connections to it, paths of their own and the other libraries.
 type env struct {
 	*server
-	budget time.Duration // for each contestant
-	short  bool
-	admin  *zk.Conn // for what is not measured
-	root   string
-	paths  atomic.Int64
-	peers  []*peer
-	absent []string // why there are no more peers
+	budget  time.Duration // for each contestant
+	latency time.Duration // of a round trip, on top of what there is
+	short   bool
+	admin   *zk.Conn // for what is not measured
+	root    string
+	paths   atomic.Int64
+	peers   []*peer
+	absent  []string // why there are no more peers
 
 	closers []func() // of the work that is being measured
 }
@@ -45,7 +46,7 @@ func newEnv(ctx context.Context, o options) (_ *env, err error) {
 	if o.time <= 0 {
 		return nil, fmt.Errorf("time %v", o.time)
 	}
-	e := &env{budget: o.time, short: o.time <= shortBudget}
+	e := &env{budget: o.time, latency: o.latency, short: o.time <= shortBudget}
 	if e.server, err = findServer(ctx, o); err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func newEnv(ctx context.Context, o options) (_ *env, err error) {
 			e.close()
 		}
 	}()
-	if e.admin, err = connect(ctx, e.address, new(traffic)); err != nil {
+	if e.admin, err = connect(ctx, e.address, new(traffic).dial); err != nil {
 		return nil, err
 	}
 	e.root = fmt.Sprintf("/zkrecipes-bench-%d-%d", os.Getpid(), time.Now().UnixNano())
@@ -64,7 +65,7 @@ func newEnv(ctx context.Context, o options) (_ *env, err error) {
 	if err := e.warmUp(ctx); err != nil {
 		return nil, err
 	}
-	if o.alone {
+	if o.alone || o.latency > 0 {
 		e.absent = append(e.absent, "libraries of other languages")
 		return e, nil
 	}
@@ -100,6 +101,9 @@ func (e *env) warmUp(ctx context.Context) error {
 func (e *env) heading() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured on %s.\n", e.where)
+	if e.latency > 0 {
+		fmt.Fprintf(&b, "The network is such that a round trip takes %v more.\n", e.latency)
+	}
 	if e.short {
 		b.WriteString("Short mode: few rounds and few waiters. The figures mean little.\n")
 	}
@@ -144,7 +148,7 @@ func (e *env) newPath() (string, error) {
 
 // raw opens a connection that lasts as long as the present work.
 func (e *env) raw(ctx context.Context, t *traffic) (*zk.Conn, error) {
-	c, err := connect(ctx, e.address, t)
+	c, err := connect(ctx, e.address, e.dialer(t))
 	if err == nil {
 		e.closers = append(e.closers, c.Close)
 	}
@@ -160,7 +164,7 @@ func (e *env) client(ctx context.Context, t *traffic) (*protocol.Client, error) 
 	var c *protocol.Client
 	var err error
 	pprof.Do(ctx, pprof.Labels("contestant", ours), func(ctx context.Context) {
-		c, err = protocol.Connect(ctx, e.address, protocol.WithDialer(t.dial), protocol.WithSessionTimeout(sessionTimeout))
+		c, err = protocol.Connect(ctx, e.address, protocol.WithDialer(e.dialer(t)), protocol.WithSessionTimeout(sessionTimeout))
 	})
 	if err == nil {
 		e.closers = append(e.closers, func() { c.Close() })
@@ -184,8 +188,8 @@ func several[T any](n int, one func() (T, error)) ([]T, error) {
 	return all, nil
 }
 
-func connect(ctx context.Context, servers string, t *traffic) (*zk.Conn, error) {
-	c, events, err := zk.Connect(strings.Split(servers, ","), sessionTimeout, zk.WithDialer(t.dial), zk.WithLogInfo(false))
+func connect(ctx context.Context, servers string, dial zk.Dialer) (*zk.Conn, error) {
+	c, events, err := zk.Connect(strings.Split(servers, ","), sessionTimeout, zk.WithDialer(dial), zk.WithLogInfo(false))
 	if err != nil {
 		return nil, err
 	}

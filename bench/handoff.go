@@ -65,7 +65,7 @@ func ourLockLine(ctx context.Context, e *env, n, sessions int) (*contestant, err
 			if err != nil {
 				return nil, err
 			}
-			return l.Unlock, nil
+			return func(ctx context.Context) error { return l.Unlock(context.WithoutCancel(ctx)) }, nil
 		}
 	}
 	return &contestant{name: ours, traffic: t, run: chain(e, all, sessions)}, nil
@@ -108,7 +108,7 @@ func contended(ctx context.Context, e *env, sessions int) ([]*contestant, error)
 		if err != nil {
 			return err
 		}
-		return l.Unlock(ctx)
+		return l.Unlock(context.WithoutCancel(ctx))
 	})}}
 
 	t = new(traffic)

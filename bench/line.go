@@ -100,8 +100,8 @@ func (e *env) awaitLine(ctx context.Context, path string, n, sessions int, t *tr
 }
 
 // floorLine is the least that hand-offs could cost: each contender watches the one before it, and deletes its own node as
-// soon as it hears that the other one's is gone. With a mark it says so in the same transaction, in a place where the next
-// one reads it, which is what we do.
+// soon as it hears that the other one's is gone. With a mark it also watches for that, and makes and deletes its own in
+// the transaction in which it deletes its node, which is what we do.
 func floorLine(conns []*zk.Conn, n int, mark bool) []contender {
 	all := make([]contender, n)
 	for i := range all {
@@ -112,20 +112,24 @@ func floorLine(conns []*zk.Conn, n int, mark bool) []contender {
 				return nil, err
 			}
 			if i > 0 {
-				if err := awaitEnd(ctx, c, fmt.Sprintf("%s/n-%010d", path, i-1)); err != nil {
+				before := fmt.Sprintf("%s/n-%010d", path, i-1)
+				if mark {
+					if _, _, _, err := c.ExistsW(before + "-mark"); err != nil {
+						return nil, err
+					}
+				}
+				if err := awaitEnd(ctx, c, before); err != nil {
 					return nil, err
 				}
 			}
 			if !mark {
 				return func(context.Context) error { return c.Delete(own, -1) }, nil
 			}
-			if i > 0 {
-				if _, _, err := c.Get(path); err != nil {
-					return nil, err
-				}
-			}
 			return func(context.Context) error {
-				_, err := c.Multi(&zk.DeleteRequest{Path: own, Version: -1}, &zk.SetDataRequest{Path: path, Data: payload[:20], Version: -1})
+				_, err := c.Multi(
+					&zk.CreateRequest{Path: own + "-mark", Acl: acl, Flags: zk.FlagEphemeral},
+					&zk.DeleteRequest{Path: own + "-mark", Version: -1},
+					&zk.DeleteRequest{Path: own, Version: -1})
 				return err
 			}, nil
 		}

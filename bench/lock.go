@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -9,14 +12,63 @@ import (
 	"github.com/zkrecipes/zkrecipes/lock"
 )
 
-var lockChapter = chapter{"lock", "A lock that nobody else wants", func(*env) []work {
+var lockChapter = chapter{"lock", "A lock that no other process wants", func(*env) []work {
 	return []work{{
 		name: "lock/uncontended", title: "lock and unlock, one session", unit: "cycle; the floor is a create and a delete",
 		goals: []goal{atMostFloor(1.1)},
 		slice: 10 * time.Millisecond,
 		enter: uncontended,
+	}, {
+		name: "lock/goroutines", title: fmt.Sprintf("lock and unlock, %d goroutines of one session", goroutines), unit: "cycle",
+		goals: []goal{timesBestPeer(1.5)},
+		enter: crowded,
 	}}
 }}
+
+const goroutines = 64
+
+// crowded has goroutines that share a session compete.
+func crowded(ctx context.Context, e *env) (all []*contestant, err error) {
+	for name, opts := range map[string][]lock.Option{ours: {lock.WithTurns()}, ours + ", without turns": nil} {
+		path, err := e.newPath()
+		if err != nil {
+			return nil, err
+		}
+		t := new(traffic)
+		client, err := e.client(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		m := lock.New(client, path, append(opts, lock.WithData(payload))...)
+		all = append(all, &contestant{name: name, traffic: t, run: together(goroutines, func(ctx context.Context, _, _ int) error {
+			l, err := m.Lock(ctx)
+			if err != nil {
+				return err
+			}
+			return l.Unlock(context.WithoutCancel(ctx))
+		})})
+	}
+	slices.SortFunc(all, func(a, b *contestant) int { return strings.Compare(a.name, b.name) })
+	path, err := e.newPath()
+	if err != nil {
+		return nil, err
+	}
+	t := new(traffic)
+	conn, err := e.raw(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	locks := make([]*zk.Lock, goroutines)
+	for i := range locks {
+		locks[i] = zk.NewLock(conn, path, acl)
+	}
+	return append(all, &contestant{name: "zk.Lock", traffic: t, run: together(goroutines, func(_ context.Context, i, _ int) error {
+		if err := locks[i].LockWithData(payload); err != nil {
+			return err
+		}
+		return locks[i].Unlock()
+	})}), nil
+}
 
 func uncontended(ctx context.Context, e *env) (all []*contestant, err error) {
 	for _, one := range []func(context.Context, *env, string, *traffic) (*contestant, error){createAndDelete, transactAndDelete, ourLock, zkLock} {
@@ -70,7 +122,7 @@ func ourLock(ctx context.Context, e *env, path string, t *traffic) (*contestant,
 		if err != nil {
 			return err
 		}
-		return l.Unlock(ctx)
+		return l.Unlock(context.WithoutCancel(ctx)) // as one should
 	})}, err
 }
 

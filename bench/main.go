@@ -28,6 +28,7 @@ type options struct {
 	alone    bool
 	run      *regexp.Regexp
 	time     time.Duration
+	latency  time.Duration
 	svg      string
 	profile  string
 }
@@ -39,6 +40,7 @@ func main() {
 	flag.BoolVar(&o.embedded, "embedded", false, "do not look for a real ZooKeeper to start")
 	flag.BoolVar(&o.alone, "alone", false, "leave libraries of other languages out")
 	flag.DurationVar(&o.time, "time", 2*time.Second, "how long to measure each contestant, in all; 50ms is the short mode")
+	flag.DurationVar(&o.latency, "latency", 0, "have each round trip take `that much` longer; leaves libraries of other languages out")
 	flag.StringVar(&o.svg, "svg", "", "write a plot of each table to this `directory`")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this `file`; its samples are labelled by contestant")
 	flag.Parse()

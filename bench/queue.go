@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -15,7 +17,9 @@ import (
 const (
 	pipelined = 64  // requests under way at once
 	batch     = 100 // of PollN
+	ahead     = 32  // entries that are read before they are removed
 	single    = ours + ", one of them"
+	bareBlind = bare + " but for reads"
 )
 
 var queueChapter = chapter{"queue", "A queue, entries of 100 bytes", func(*env) []work {
@@ -31,7 +35,16 @@ var queueChapter = chapter{"queue", "A queue, entries of 100 bytes", func(*env) 
 		name: "queue/take", title: "Take, one by one", unit: "entry; the floor is a delete of a known node",
 		goals: []goal{atMostFloor(1.15)},
 		enter: func(ctx context.Context, e *env) ([]*contestant, error) {
-			return takes(ctx, e, 1, 1, takeOne, "take")
+			all, err := takes(ctx, e, 1, 1, takeOne, "take")
+			if err != nil {
+				return nil, err
+			}
+			blind, err := rawTakes(ctx, e, bareBlind, 1, 0)
+			if err != nil {
+				return nil, err
+			}
+			reading, err := rawTakes(ctx, e, bare, 1, 1)
+			return append(all, blind, reading), err
 		},
 	}, {
 		name: "queue/take-many", title: fmt.Sprintf("PollN of %d", batch), unit: fmt.Sprintf("entry; the floor is a delete of a known node, %d at once", pipelined),
@@ -41,6 +54,7 @@ var queueChapter = chapter{"queue", "A queue, entries of 100 bytes", func(*env) 
 		},
 	}, {
 		name: "queue/take-4", title: "Take, four sessions", unit: "entry",
+		slice: 200 * time.Millisecond, // in which they have to find out about each other
 		goals: []goal{timesThe(single, 1), timesBestPeer(3)},
 		enter: fourConsumers,
 	}}
@@ -61,6 +75,27 @@ func offers(ctx context.Context, e *env, workers int) ([]*contestant, error) {
 			})(ctx, m)
 		})
 	}}}
+
+	if workers == 1 {
+		t := new(traffic)
+		conn, err := e.raw(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &contestant{name: bare, traffic: t, run: func(ctx context.Context, m *meter) error {
+			return e.onNewPath(func(dir string) error {
+				create := &zk.CreateRequest{Path: dir + "/qn-", Data: payload, Acl: acl, Flags: zk.FlagSequence}
+				receipt, err := newReceipt(conn, dir)
+				if err != nil {
+					return err
+				}
+				return together(workers, func(context.Context, int, int) error {
+					_, err := conn.Multi(create, receipt)
+					return err
+				})(ctx, m)
+			})
+		}})
+	}
 
 	t = new(traffic)
 	client, err := e.client(ctx, t)
@@ -133,6 +168,73 @@ func takes(ctx context.Context, e *env, deletes, sessions int, take consume, pee
 	return append(all, e.peerConsumers(sessions)...), nil
 }
 
+// newReceipt is what writes to a node of one's own beside a queue.
+func newReceipt(conn *zk.Conn, dir string) (*zk.SetDataRequest, error) {
+	node, err := conn.Create(dir+"/receipt-", nil, zk.FlagEphemeralSequential, acl)
+	return &zk.SetDataRequest{Path: node, Data: []byte("1234"), Version: -1}, err
+}
+
+// rawTakes removes entries in so many sessions that never meet, with what we send: each writes to a node of its own in
+// the same transaction, and has read the entry before; and, with readers, those of as many other sessions.
+func rawTakes(ctx context.Context, e *env, name string, sessions, readers int) (*contestant, error) {
+	t := new(traffic)
+	conns, err := e.raws(ctx, t, sessions)
+	if err != nil {
+		return nil, err
+	}
+	return &contestant{name: name, traffic: t, run: func(ctx context.Context, m *meter) error {
+		return e.onNewPath(func(dir string) error {
+			nodes, err := e.fill(m, dir+"/q", "qn-")
+			if err != nil {
+				return err
+			}
+			receipts := make([]*zk.SetDataRequest, sessions)
+			for i, c := range conns {
+				if receipts[i], err = newReceipt(c, dir); err != nil {
+					return err
+				}
+			}
+			m.start()
+			n, err := inParallel(sessions, func(i int) (int, error) {
+				return rawTake(m, conns[i], receipts[i], nodes, i, sessions, readers)
+			})
+			m.stop(n)
+			return err
+		})
+	}}, nil
+}
+
+// rawTake removes every so many of the nodes, from one on.
+func rawTake(m *meter, c *zk.Conn, receipt *zk.SetDataRequest, nodes []string, from, step, readers int) (n int, err error) {
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	read := 0
+	for i := from; i < len(nodes) && m.within(); i += step {
+		until := read
+		if readers > 0 && read <= i+ahead/2*step { // many at a time
+			until = min(len(nodes), i+ahead*step)
+		}
+		for ; read < until; read++ {
+			if readers < step && read%step != from {
+				continue
+			}
+			node := nodes[read]
+			reading.Go(func() {
+				if readers == 1 {
+					c.Get(node)
+				} else {
+					c.GetW(node) // which may be gone
+				}
+			})
+		}
+		if _, err := c.Multi(&zk.DeleteRequest{Path: nodes[i], Version: -1}, receipt); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
 func fourConsumers(ctx context.Context, e *env) (all []*contestant, err error) {
 	one, err := consumers(ctx, e, single, 1, takeOne)
 	if err != nil {
@@ -142,7 +244,18 @@ func fourConsumers(ctx context.Context, e *env) (all []*contestant, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return append([]*contestant{four, one}, e.peerConsumers(4)...), nil
+	all = append(all, four, one)
+	for _, raw := range []struct {
+		name              string
+		sessions, readers int
+	}{{bareBlind, 4, 0}, {bareBlind + ", one", 1, 0}, {bare, 4, 1}, {bare + ", one", 1, 1}, {bare + ", all read all", 4, 4}} {
+		c, err := rawTakes(ctx, e, raw.name, raw.sessions, raw.readers)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return append(all, e.peerConsumers(4)...), nil
 }
 
 // consume takes something from a queue and returns how much.

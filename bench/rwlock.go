@@ -38,7 +38,7 @@ func shared(ctx context.Context, e *env, sessions int) ([]*contestant, error) {
 		if err != nil {
 			return err
 		}
-		return l.Unlock(ctx)
+		return l.Unlock(context.WithoutCancel(ctx))
 	})}}
 	return append(all, e.peersFor("rwloop", func(name string) []any { return []any{path + "/" + name, sessions} })...), nil
 }
