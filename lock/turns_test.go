@@ -129,3 +129,24 @@ func TestTurnsGoOnInTheNextSession(t *testing.T) {
 		require.NoError(t, wait.Wait())
 	})
 }
+
+func TestTurnOfWhoFailsIsOver(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/fails"
+		m, other := lock.New(srv.Client(t), path, lock.WithTurns()), lock.New(srv.Client(t), path)
+		held := recipetest.Must(t, other.Lock)
+		_, err := m.TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrLocked)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := m.Lock(ctx)
+			failed <- err
+		}()
+		recipetest.Await(t, 2, other.Contenders)
+		cancel()
+		require.ErrorIs(t, <-failed, context.Canceled)
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NoError(t, recipetest.Must(t, m.Lock).Unlock(t.Context()))
+	})
+}

@@ -10,9 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -247,10 +249,10 @@ type taking struct {
 }
 
 // racers are consumers in sessions of their own, behind a network that lets all of them get on alike.
-func racers(t *testing.T, srv *recipestest.Server, path string, n int) (all []*queue.Queue, links []*recipestest.Link) {
+func racers(t *testing.T, srv *recipestest.Server, path string, n int, opts ...protocol.ConnectOption) (all []*queue.Queue, links []*recipestest.Link) {
 	for range n {
 		link := srv.Link(t)
-		all, links = append(all, queue.New(link.Client(t), path)), append(links, link)
+		all, links = append(all, queue.New(link.Client(t, opts...), path)), append(links, link)
 		link.Delay(time.Millisecond / 2)
 	}
 	return all, links
@@ -293,4 +295,30 @@ func requireOrder(t *testing.T, takes []taking, consumers int) {
 		}
 		require.Less(t, left, consumers, "before %s", x.data)
 	}
+}
+
+// What nobody looks after, because those who should have are gone, is found by a listing while turns go on.
+func TestWhatIsFarBehindIsFound(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		const consumers = 4
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		producer := queue.New(srv.Client(t), path)
+		racers, _ := racers(t, srv, path, consumers, protocol.WithSessionTimeout(4*time.Second))
+		found, each := false, 150/consumers // so some are left
+		for round, deadline := 0, time.Now().Add(recipetest.Patience); !found; round++ {
+			require.True(t, time.Now().Before(deadline), "it was left behind")
+			_, err := producer.OfferAll(t.Context(), numbered(200*round, 200))
+			require.NoError(t, err)
+			takes, err := contest(t, racers, each)
+			each = 200 / consumers
+			require.NoError(t, err)
+			found = slices.ContainsFunc(takes, func(x taking) bool { return x.data == "behind" })
+			if round == 0 {
+				conn := recipetest.Session(t, srv.Client(t)).Conn()
+				_, err := conn.Create(path+"/qn-0000000003", []byte("behind"), 0, zk.WorldACL(zk.PermAll))
+				require.NoError(t, err)
+			}
+		}
+		drain(t, patient(t), producer)
+	})
 }

@@ -184,7 +184,7 @@ var mutations = []mutation{
 		Old:     "if err == nil && undo != nil {",
 		New:     "if false {",
 		Package: "./recipestest/sim",
-		Test:    "TestSimMutex",
+		Test:    "TestSimSimple",
 	},
 	{
 		Name: "outcome: a second node of ours is waited for",
@@ -233,6 +233,22 @@ var mutations = []mutation{
 		New:     "g.guard = time.AfterFunc(guardAfter, func() {})",
 		Package: "./lock",
 		Test:    "TestMutexIsAFairLock/^holder_is_told/embedded",
+	},
+	{
+		Name:    "turns: the next one's begins before the last one's is over",
+		File:    "protocol/turns.go",
+		Old:     "context.AfterFunc(g.life, func() { <-t })",
+		New:     "<-t",
+		Package: "./lock",
+		Test:    "TestGoroutinesThatTakeTurnsHaveOneNode/embedded",
+	},
+	{
+		Name:    "turns: whoever fails keeps its own",
+		File:    "protocol/turns.go",
+		Old:     "	case g == nil:\n		<-t",
+		New:     "	case g == nil:",
+		Package: "./lock",
+		Test:    "TestTurnOfWhoFailsIsOver/embedded",
 	},
 	{
 		Name: "watches: each wait sets its own",
@@ -303,8 +319,8 @@ var mutations = []mutation{
 	{
 		Name: "pass: a watch stays when its line is gone",
 		File: "protocol/pass.go",
-		Old:  "if errors.Is(err, zk.ErrNoNode) { // the line",
-		New:  "if false { // the line",
+		Old:  "case errors.Is(err, zk.ErrNoNode) && next != \"/\":",
+		New:  "case errors.Is(err, zk.ErrNoNode) && next == \"\":",
 		Test: "TestWatchForAMarkEndsWithItsNode/deleted_with_its_line/embedded",
 	},
 	{

@@ -23,11 +23,11 @@ import (
 
 // A mutation replaces Old, which stands once in File, by New, and expects Test of Package to fail.
 type mutation struct {
-	Name      string // what is missing then
-	File      string
-	Old, New  string
-	Package   string // defaults to the directory of File
-	Test      string // a -run pattern
+	Name     string // what is missing then
+	File     string
+	Old, New string
+	Package  string // defaults to the directory of File
+	Test     string // a -run pattern
 }
 
 func main() {

@@ -100,17 +100,17 @@ func init() {
 			Test: "TestRacingConsumersDoNotMeet/embedded",
 		},
 		{
-			Name: "queue: turns begin further back than at the head",
+			Name: "queue: what is left behind when turns begin is forgotten",
 			File: "queue/turn.go",
-			Old:  "begun.base = waiting[0].sequence - 1",
-			New:  "begun.base = waiting[begun.lag+begun.lag/2].sequence - 1",
-			Test: "TestOrderIsRelaxedByLessThanTheConsumers/./embedded",
+			Old:  "		for _, e := range behind {\n			c.head.recall(e)\n		}",
+			New:  "		_ = behind",
+			Test: "TestWhatIsFarBehindIsFound/embedded",
 		},
 		{
 			Name: "queue: nobody looks after those whose turn it was",
 			File: "queue/turn.go",
-			Old:  "	for _, e := range t.checks {\n		c.head.recall(e)\n	}",
-			New:  "",
+			Old:  "		c.head.recall(e)\n	}\n	c.receipts.touch",
+			New:  "	}\n	c.receipts.touch",
 			Test: "TestWhoStopsAskingHoldsNobodyUp/3/embedded",
 		},
 		{
