@@ -1,8 +1,8 @@
 // Package conformance runs the recipes' tests on a real ensemble.
 //
-// Each recipe's suite runs on the embedded server and on a real one that stands alone. Here that real one is an ensemble
-// of three, over whose members the clients of each test are spread: what one of them has been answered, another may not
-// see yet.
+// The suite that all locks have to pass, and the tests of each recipe, run on the embedded server and on a real one that
+// stands alone. Here that real one is an ensemble of three, over whose members the clients of each test are spread:
+// what one of them has been answered, another may not see yet. The suite always runs, and all the other tests with
 //
 //	go test ./internal/conformance -ensemble
 package conformance
@@ -18,21 +18,39 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-var enabled = flag.Bool("ensemble", false, "run the recipes' tests on an ensemble, which takes some minutes")
+var everything = flag.Bool("ensemble", false, "run all of the recipes' tests on an ensemble, which takes some minutes")
+
+// suites are the tests that consist of the suite.
+var suites = map[string]string{
+	"lock":     "TestMutexIsAFairLock|TestSimpleIsALock",
+	"rwlock":   "TestBothWaysAreThoseOfAFairLock",
+	"election": "TestElectionKeepsThePromisesOfALock",
+}
+
+func TestSuiteOnAnEnsemble(t *testing.T) {
+	servers := ensemble.Start(t, 3).ConnectString()
+	for recipe, suite := range suites {
+		runOn(t, servers, recipe, "^("+suite+")$//^real$")
+	}
+}
 
 func TestRecipesOnAnEnsemble(t *testing.T) {
-	if !*enabled {
+	if !*everything {
 		t.Skip("it takes minutes: ask for it with -ensemble")
 	}
 	servers := ensemble.Start(t, 3).ConnectString()
 	for _, recipe := range []string{"lock", "rwlock", "election", "barrier", "doublebarrier", "queue"} {
-		t.Run(recipe, func(t *testing.T) {
-			suite := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", "/real$", ".")
-			suite.Dir = "../../" + recipe
-			suite.Env = append(os.Environ(), "ZKRECIPES_SERVERS="+servers)
-			out, err := suite.CombinedOutput()
-			require.NoError(t, err, "%s", out)
-			require.Contains(t, string(out), "/real", "nothing has run")
-		})
+		runOn(t, servers, recipe, "/^real$")
 	}
+}
+
+func runOn(t *testing.T, servers, recipe, tests string) {
+	t.Run(recipe, func(t *testing.T) {
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-run", tests, ".")
+		cmd.Dir = "../../" + recipe
+		cmd.Env = append(os.Environ(), "ZKRECIPES_SERVERS="+servers)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "/real", "nothing has run")
+	})
 }

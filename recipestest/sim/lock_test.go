@@ -26,7 +26,39 @@ func TestSimSimple(t *testing.T) {
 	sim.Run(t, contend(func(c *protocol.Client, path string) locker { return lock.NewSimple(c, path) }))
 }
 
-// contend has some clients, each with one or two goroutines, take a lock again and again.
+// Goroutines of some clients share a lock and take turns.
+func TestSimTurns(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		held := w.Exclusive("the lock")
+		clients := w.Clients(1 + w.Rand.IntN(3))
+		for _, c := range clients {
+			m := lock.New(c.Client, w.Path, lock.WithTurns())
+			for range 1 + c.Rand.IntN(4) {
+				begins, patience, holds := c.Upto(w.Timeout), c.Upto(6*w.Timeout), c.Upto(w.Timeout/2)
+				c.Go(func(ctx context.Context) error {
+					c.Sleep(ctx, begins)
+					wait, cancel := context.WithTimeout(ctx, patience)
+					defer cancel()
+					called := time.Now()
+					l, err := m.Lock(wait)
+					if errors.Is(err, context.DeadlineExceeded) {
+						return nil
+					} else if err != nil {
+						return err
+					}
+					turn := held.Begin(c, called, l)
+					turn.Keep(holds)
+					return turn.End(l.Unlock(ctx))
+				})
+			}
+			w.Finally(c.Name+" has the lock", func(ctx context.Context) error {
+				return m.Do(ctx, func(context.Context, *lock.Lease) error { return nil })
+			})
+		}
+	})
+}
+
+// contend has some clients take a lock again and again.
 func contend(newLock func(*protocol.Client, string) locker) func(*sim.World) {
 	return func(w *sim.World) {
 		held := w.Exclusive("the lock")
