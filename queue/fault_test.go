@@ -168,17 +168,17 @@ var scenarios = map[string]func(ctx context.Context, l *ledger, victim, other *q
 	},
 	"race": func(ctx context.Context, l *ledger, victim, other *queue.Queue) {
 		sound := context.WithoutCancel(ctx)
-		many := numbered(0, 24)
+		many := numbered(0, 20)
 		_, err := other.OfferAll(sound, many)
 		l.offeredAll(err, texts(many)...)
 		var wait sync.WaitGroup
 		wait.Go(func() {
-			for range 10 {
+			for range 8 {
 				data, err := other.Take(sound)
 				l.took(all(data), err)
 			}
 		})
-		for range 5 {
+		for range 4 {
 			data, err := victim.Take(ctx)
 			l.took(all(data), err)
 		}

@@ -73,9 +73,17 @@ func (r *receipts) keep(life context.Context, name string) error {
 	_, err := protocol.Do(life, r.session, func(c *zk.Conn) (string, error) {
 		return c.Create(one.node, nil, zk.FlagEphemeral, r.acl)
 	})
-	if err == nil {
+	made := err == nil
+	if errors.Is(err, zk.ErrNodeExists) { // it may have been an attempt of ours whose answer was lost
+		made, err = protocol.Do(life, r.session, func(c *zk.Conn) (bool, error) {
+			there, stat, err := c.Exists(one.node)
+			return there && stat.EphemeralOwner == r.session.ID(), err
+		})
+	}
+	if made {
 		r.giveBack(one)
-	} else if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) {
+	}
+	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
 	}
 	return err

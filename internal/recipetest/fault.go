@@ -73,7 +73,7 @@ func At(link *recipestest.Link, step int, do func()) (met func() bool) {
 // Sweep calls meet with one step after the other, until it reports that it was over before that step came.
 func Sweep(t *testing.T, meet func(step int) (met bool)) {
 	t.Helper()
-	const most = 100
+	const most = 300
 	for step := 1; step < most; step++ {
 		if !meet(step) {
 			return

@@ -36,6 +36,44 @@ func TestSimQueue(t *testing.T) {
 	})
 }
 
+// Consumers race for a queue that is long enough for them to take turns.
+func TestSimQueueRace(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		bag := w.Bag("the queue")
+		producer := queue.New(w.Operator(), w.Path)
+		var items [][]byte
+		for i := range 40 + w.Rand.IntN(80) {
+			item := fmt.Sprintf("entry %d", i)
+			bag.Put(nil, item)
+			items = append(items, []byte(item))
+		}
+		if _, err := producer.OfferAll(context.Background(), items); err != nil {
+			w.Fatal(err)
+		}
+		clients := w.Clients(2 + w.Rand.IntN(3))
+		w.Watches = 2 * (1 + len(clients))
+		for _, c := range clients {
+			u := &queueUser{Client: c, queue: queue.New(c.Client, w.Path), bag: bag}
+			c.Go(func(ctx context.Context) error {
+				for range 10 + c.Rand.IntN(len(items)/2) {
+					if c.Rand.IntN(3) == 0 {
+						c.Sleep(ctx, c.Upto(w.Timeout/8))
+					}
+					bound, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
+					steps := []func(context.Context) error{u.poll, u.poll, u.poll, u.poll, u.poll, u.poll, u.poll, u.pollN, u.reserve}
+					err := steps[c.Rand.IntN(len(steps))](bound)
+					cancel()
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		w.Finally("the queue is emptied", func(ctx context.Context) error { return drain(ctx, w, producer, bag) })
+	})
+}
+
 type queueUser struct {
 	*sim.Client
 	queue *queue.Queue
