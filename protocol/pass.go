@@ -89,6 +89,8 @@ func (t *watchTable) marked(node string) bool {
 	return t.watches[node+passedSuffix] != nil
 }
 
+var errNotWatched = errors.New("watch not set yet")
+
 // unmark has the watch for the mark of a node fire that is gone and has left none.
 func (t *watchTable) unmark(node string) {
 	s := t.session
@@ -97,7 +99,8 @@ func (t *watchTable) unmark(node string) {
 	}
 	s.client.spawn(func() {
 		var above []string // the line's node, and more, if that is gone: for the moment of the transaction only
-		for {
+		again := s.client.newBackOff()
+		for t.marked(node) {
 			ops := marking(node, s.client.acl)
 			for _, dir := range above {
 				ops = slices.Insert(ops, 0, any(&zk.CreateRequest{Path: dir, Acl: s.client.acl}))
@@ -118,10 +121,16 @@ func (t *watchTable) unmark(node string) {
 			case errors.Is(err, zk.ErrNodeExists) && len(above) > 0: // again
 				above = nil
 				continue
-			case err != nil && s.Err() == nil:
-				s.client.log.Warn("watch not removed", "node", node, "error", err)
+			case err != nil:
+				if s.Err() == nil {
+					s.client.log.Warn("watch not removed", "node", node, "error", err)
+				}
+				return
 			}
-			return
+			// It would have fired before the answer, if it had been set. After a reconnect it is set later than that.
+			if t.marked(node) && s.client.pause(s.life, s.Done(), again.NextBackOff(), errNotWatched) != nil {
+				return
+			}
 		}
 	})
 }

@@ -511,6 +511,27 @@ func TestWatchForAMarkEndsWithItsNode(t *testing.T) {
 	}
 }
 
+// After a reconnect requests may go out before the watches are set again, and so may the one that clears one of them.
+func TestWatchForAMarkIsClearedWhereverTheConnectionBreaks(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		for step := 1; step < 10; step++ {
+			q := newQueue(t, srv, 1)
+			ahead, link := q.waiters[0], srv.Link(t)
+			option, rewatch := rewatching(link, true)
+			quitter := q.enter(t, link, option)
+			q.quit(t, quitter)
+			wait(t, quitter.hears(1)) // of its own end
+			link.At(step, func() { link.Cut(); link.Heal() })
+			require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
+			time.Sleep(time.Second)
+			rewatch()
+			time.Sleep(time.Minute)
+			q.requireUnwatched(t, quitter, q.mark(ahead.node))
+			q.disband(t)
+		}
+	})
+}
+
 // The watch for a mark may be set when the node's end has been heard of already.
 func TestWatchForAMarkThatIsSetTooLateIsCleared(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {

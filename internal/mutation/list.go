@@ -317,6 +317,13 @@ var mutations = []mutation{
 		Test: "TestWatchForAMarkThatIsSetTooLateIsCleared",
 	},
 	{
+		Name: "pass: a watch is cleared before it is set again, and no more",
+		File: "protocol/pass.go",
+		Old:  "if t.marked(node) && s.client.pause(",
+		New:  "if true || s.client.pause(",
+		Test: "TestWatchForAMarkIsClearedWhereverTheConnectionBreaks",
+	},
+	{
 		Name: "pass: a watch stays when its line is gone",
 		File: "protocol/pass.go",
 		Old:  "case errors.Is(err, zk.ErrNoNode) && next != \"/\":",
