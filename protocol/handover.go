@@ -163,7 +163,7 @@ func (h *handover) remove(ctx context.Context) error {
 		}
 		ops = append(ops, removal(g.node)...)
 		answers, err := Settle(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) }, h.find)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) && s.Err() == nil && marked {
+		if err != nil && !errors.Is(err, zk.ErrNoNode) && outcomeOf(err) == definite && marked {
 			// We may not create the marks, or somebody has.
 			removal, marked = func(node string) []any { return []any{&zk.DeleteRequest{Path: node, Version: -1}} }, false
 			continue

@@ -761,6 +761,25 @@ func TestReleaseThatIsGivenUpIsNoLoss(t *testing.T) {
 	})
 }
 
+// Nor is one to a chosen contender.
+func TestReleaseToSomebodyThatIsGivenUpIsNoLoss(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		q := newQueue(t, srv, 0)
+		link := srv.Link(t)
+		q.enter(t, link, protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+		holder := q.waiters[0]
+		q.release(t, holder)
+		next := q.enter(t, srv.Link(t))
+		link.LoseReply(recipestest.OpMulti, 1)
+		err := line(holder.client, q.path).ReleaseTo(lasting(t), q.grant, next.node)
+		require.NotErrorIs(t, err, protocol.ErrLost)
+		require.NotErrorIs(t, err, protocol.ErrNotInLine)
+		q.granted(t, next)
+		q.waiters = nil
+		q.disband(t)
+	})
+}
+
 // Whatever happens at any step of a release, there is one who is granted next, and who has it alone.
 func TestFaultAtEachStepOfARelease(t *testing.T) {
 	for name, fault := range map[string]func(*recipestest.Server, *recipestest.Link, int64){

@@ -5,7 +5,8 @@ import "context"
 // Turns has those who share it in their [Bid] stand in line one at a time, so that all of them have one node there at
 // most; the others wait in this process, first come, first served. When what was granted is over the next one goes to
 // the end of the line. So whoever else is in line gets its turn in between; and if nobody is, the next one's request
-// to come in follows the last one's to leave, and both share a round trip. Make one with [NewTurns].
+// to come in follows the last one's to leave, and both share a round trip. After the loss of a session
+// those who wait go on in the next one, in any order. It is safe for concurrent use. Make one with [NewTurns].
 type Turns chan struct{}
 
 // NewTurns returns turns of which none is taken.

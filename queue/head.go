@@ -109,7 +109,7 @@ func (h *head) at(sequence int32) (i int, found bool) {
 
 // leaveTo leaves the entries before that number to others.
 func (h *head) leaveTo(sequence int32) {
-	h.first, _ = h.at(sequence)
+	h.first, _ = h.at(sequence) // there need not be one with just that number
 	h.partial = true
 }
 

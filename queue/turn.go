@@ -167,7 +167,7 @@ func (c *consumer) leaveToOthers() {
 	if !t.drawn {
 		return
 	}
-	end, _ := c.head.at(t.number - t.lag + 1)
+	end, _ := c.head.at(t.number - t.lag + 1) // there need not be one with just that number
 	if behind := c.head.entries[:end]; len(behind) <= far*int(t.lag) {
 		c.head.leaveTo(t.number - t.lag + 1)
 		for _, e := range behind {
