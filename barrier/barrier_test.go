@@ -487,3 +487,47 @@ func TestStrangersChildKeepsTheBarrier(t *testing.T) {
 		requireSet(t, b)
 	})
 }
+
+// Remove removes a barrier that its server has not heard of yet.
+func TestRemoveOnAServerThatLags(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.InMemory(), recipestest.Lagging(time.Second))
+		path := srv.Root(t) + "/barrier"
+		setter, remover := srv.Client(t), srv.Client(t)
+		recipetest.Session(t, remover)
+
+		for range 4 { // whichever server each of them is connected to
+			require.NoError(t, barrier.New(setter, path).Set(t.Context()))
+			require.NoError(t, barrier.New(remover, path).Remove(t.Context()))
+			requireOpen(t, barrier.New(setter, path))
+			setter, remover = remover, setter
+			time.Sleep(5 * time.Second)
+		}
+	})
+}
+
+// Another removal that is under way, and given up at any step, does not make Remove believe that the barrier is gone.
+func TestRemovalThatAnotherOneGaveUp(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	operator := srv.Client(t)
+	conn := recipetest.Session(t, operator).Conn()
+	path := srv.Root(t) + "/barrier"
+	recipetest.Sweep(t, func(step int) bool {
+		require.NoError(t, barrier.New(operator, path).Set(t.Context()))
+		mark := path + "/another-remove"
+		_, err := conn.Create(mark, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		link := srv.Link(t)
+		b := barrier.New(link.Client(t), path)
+		stop := link.At(step, func() { conn.Delete(mark, -1) })
+
+		require.NoError(t, b.Remove(t.Context()))
+		met := !stop()
+		there, _, err := conn.Exists(path)
+		require.NoError(t, err)
+		require.False(t, there, "step %d", step)
+		return met
+	})
+}

@@ -9,7 +9,7 @@
 //	err := b.Wait(ctx)
 //
 // The barrier is the node at its path, as in the ZooKeeper documentation, Apache Curator's DistributedBarrier and
-// kazoo's Barrier; with those it can share a path. Set costs one round trip, Remove four, Wait two and, however many
+// kazoo's Barrier; with those it can share a path. Set costs one round trip, or two if it is set, Remove four, Wait two and, however many
 // wait, one event and one read for each client.
 //
 // # Guarantees
@@ -25,7 +25,8 @@
 //
 // # Failure
 //
-// A barrier stays when its setter dies, unless that has asked for [Ephemeral]. Wait says nothing about what happens
+// A barrier stays when its setter dies, unless that has asked for [Ephemeral]. An ephemeral barrier whose setter has died
+// stands until the server ends that session. A setter that is started again waits for that in Set, see [ErrEphemeral]. Wait says nothing about what happens
 // afterwards: the barrier may be set again by the time that it returns. Remove of other libraries is not guarded
 // against arriving late.
 package barrier

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestEverythingRuns is the whole program, small, on the embedded server: nothing but Go is needed for it. What it
-// measures does not matter.
+// TestEverythingRuns runs the whole program, small, on the embedded server, and needs nothing but
+// Go. The figures do not matter.
 func TestEverythingRuns(t *testing.T) {
 	var out bytes.Buffer
 	plots := t.TempDir()
@@ -19,7 +19,9 @@ func TestEverythingRuns(t *testing.T) {
 	if err := bench(t.Context(), &out, o); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
+
 	t.Log(out.String())
+
 	for _, c := range chapters {
 		if !strings.Contains(out.String(), c.title) {
 			t.Errorf("no table of %s", c.name)

@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// dialer is a contestant's dialer, to servers that are as far away as was asked for.
+// dialer returns a contestant's dialer. Servers seem as far away as was asked for.
 func (e *env) dialer(t *traffic) zk.Dialer {
 	if e.latency <= 0 {
 		return t.dial
@@ -22,7 +22,7 @@ func (e *env) dialer(t *traffic) zk.Dialer {
 	}
 }
 
-// A distantConn is a connection on which everything takes a while, in each direction.
+// A distantConn is a connection that delays everything, in each direction.
 type distantConn struct {
 	net.Conn
 	out, in chan packet
@@ -88,6 +88,7 @@ func (d *distantConn) Read(b []byte) (int, error) {
 		}
 		d.rest = p.data
 	}
+
 	n := copy(b, d.rest)
 	d.rest = d.rest[n:]
 	return n, nil

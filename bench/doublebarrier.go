@@ -24,17 +24,20 @@ var doubleBarrierChapter = chapter{"doublebarrier", "A double barrier, each memb
 	return all
 }}
 
-// enterAndLeave leaves kazoo out: its first leaver opens the gate to the next round, and a slow member then waits for ever.
+// enterAndLeave leaves kazoo out. Its first leaver opens the gate to the next round, and a slow
+// member then waits for ever.
 func enterAndLeave(ctx context.Context, e *env, members int) ([]*contestant, error) {
 	path, err := e.newPath()
 	if err != nil {
 		return nil, err
 	}
+
 	t := new(traffic)
 	clients, err := e.clients(ctx, t, members)
 	if err != nil {
 		return nil, err
 	}
+
 	all := []*contestant{{name: ours, traffic: t, run: oneRound(members, func(ctx context.Context, i int) error {
 		entry, err := doublebarrier.New(clients[i], path+"/"+ours, members).Enter(ctx)
 		if err != nil {
@@ -42,6 +45,7 @@ func enterAndLeave(ctx context.Context, e *env, members int) ([]*contestant, err
 		}
 		return entry.Leave(ctx)
 	})}}
+
 	return append(all, e.peersWith("doublebarrier", func(p *peer) func(context.Context, *meter) error {
 		return func(ctx context.Context, m *meter) error {
 			return e.onNewPath(func(dir string) error {
@@ -59,7 +63,7 @@ func enterAndLeave(ctx context.Context, e *env, members int) ([]*contestant, err
 	})...), nil
 }
 
-// oneRound has all members do something, and then all of them again, until the time is over.
+// oneRound makes all members do something, and again once all have done it, until the time is over.
 func oneRound(members int, do func(ctx context.Context, member int) error) func(context.Context, *meter) error {
 	return func(ctx context.Context, m *meter) error {
 		m.start()

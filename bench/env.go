@@ -17,18 +17,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-const sessionTimeout = 30 * time.Second // long, so that what keeps sessions alive does not disturb
+const sessionTimeout = 30 * time.Second // long, so that keeping sessions alive does not disturb
 
 // payload is what nodes and queue entries carry.
 var payload = []byte(strings.Repeat("0123456789", 10))
 
 var acl = zk.WorldACL(zk.PermAll)
 
-// An env is what contestants find: a server, connections to it, paths of their own and the other libraries.
+// An env is what contestants find: a server, connections to it, paths of their own and the other
+// libraries.
 type env struct {
 	*server
 	budget  time.Duration // for each contestant
-	latency time.Duration // of a round trip, on top of what there is
+	latency time.Duration // added to each round trip
 	short   bool
 	admin   *zk.Conn // for what is not measured
 	root    string
@@ -39,36 +40,43 @@ type env struct {
 	closers []func() // of the work that is being measured
 }
 
-// shortBudget is what makes the program small as well as quick.
+// shortBudget is the largest budget that makes the program do less as well as run for less time.
 const shortBudget = 100 * time.Millisecond
 
 func newEnv(ctx context.Context, o options) (_ *env, err error) {
 	if o.time <= 0 {
 		return nil, fmt.Errorf("time %v", o.time)
 	}
+
 	e := &env{budget: o.time, latency: o.latency, short: o.time <= shortBudget}
 	if e.server, err = findServer(ctx, o); err != nil {
 		return nil, err
 	}
+
 	defer func() {
 		if err != nil {
 			e.close()
 		}
 	}()
+
 	if e.admin, err = connect(ctx, e.address, new(traffic).dial); err != nil {
 		return nil, err
 	}
+
 	e.root = fmt.Sprintf("/zkrecipes-bench-%d-%d", os.Getpid(), time.Now().UnixNano())
 	if _, err := e.admin.Create(e.root, nil, 0, acl); err != nil {
 		return nil, err
 	}
+
 	if err := e.warmUp(ctx); err != nil {
 		return nil, err
 	}
+
 	if o.alone || o.latency > 0 {
 		e.absent = append(e.absent, "libraries of other languages")
 		return e, nil
 	}
+
 	for _, start := range []func(context.Context, *env) (*peer, error){startCurator, startKazoo} {
 		p, err := start(ctx, e)
 		if errors.Is(err, errAbsent) {
@@ -80,10 +88,11 @@ func newEnv(ctx context.Context, o options) (_ *env, err error) {
 		}
 		e.peers = append(e.peers, p)
 	}
+
 	return e, nil
 }
 
-// warmUp gives a server that was just started the time to compile what it is about to do often.
+// warmUp gives a server that was just started the time to compile its most frequent operations.
 func (e *env) warmUp(ctx context.Context) error {
 	until := time.Now().Add(2 * e.budget)
 	_, err := inParallel(16, func(int) (n int, err error) {
@@ -102,20 +111,24 @@ func (e *env) heading() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured on %s.\n", e.where)
 	if e.latency > 0 {
-		fmt.Fprintf(&b, "The network is such that a round trip takes %v more.\n", e.latency)
+		fmt.Fprintf(&b, "The network makes each round trip %v longer.\n", e.latency)
 	}
+
 	if e.short {
 		b.WriteString("Short mode: few rounds and few waiters. The figures mean little.\n")
 	}
+
 	for _, why := range e.absent {
 		fmt.Fprintf(&b, "Left out: %s.\n", why)
 	}
+
 	b.WriteString(`
-time is per operation, median of the rounds; quiet is the time that one round in ten undercuts, which other load on the
-machine spares. Ratios compare times within a round, and are medians: ± is half the distance between quartiles.
+time is per operation, median of the rounds; quiet is the time that one round in ten undercuts, when
+other load on the machine is low. Ratios compare times within a round, and are medians: ± is half the distance between quartiles.
 requests, and kB of both directions, are counted at the connection (at the server, and no bytes, for other languages).
 CPU time, in µs, is that of the whole client process, garbage collection included, and that of the server's.
 `)
+
 	return b.String()
 }
 
@@ -141,7 +154,7 @@ func (e *env) closeWork() {
 	e.closers = nil
 }
 
-// newPath is a path of its own, which is there.
+// newPath creates a node of its own for some work, and returns its path.
 func (e *env) newPath() (string, error) {
 	return e.admin.Create(fmt.Sprintf("%s/%d", e.root, e.paths.Add(1)), nil, 0, acl)
 }
@@ -193,7 +206,9 @@ func connect(ctx context.Context, servers string, dial zk.Dialer) (*zk.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	patience := time.After(30 * time.Second)
+
+	late := time.After(30 * time.Second)
+
 	for {
 		select {
 		case ev := <-events:
@@ -203,14 +218,14 @@ func connect(ctx context.Context, servers string, dial zk.Dialer) (*zk.Conn, err
 		case <-ctx.Done():
 			c.Close()
 			return nil, ctx.Err()
-		case <-patience:
+		case <-late:
 			c.Close()
 			return nil, fmt.Errorf("no session at %s", servers)
 		}
 	}
 }
 
-// removeAll deletes a node and what is below it, many nodes to a transaction.
+// removeAll deletes a node and all below it, many nodes to a transaction.
 func (e *env) removeAll(dir string) error {
 	children, _, err := e.admin.Children(dir)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -218,6 +233,7 @@ func (e *env) removeAll(dir string) error {
 	} else if err != nil {
 		return err
 	}
+
 	for some := range slices.Chunk(children, 500) {
 		var ops []any
 		for _, child := range some {
@@ -232,8 +248,10 @@ func (e *env) removeAll(dir string) error {
 			}
 		}
 	}
+
 	if err := e.admin.Delete(dir, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return err
 	}
+
 	return nil
 }

@@ -16,7 +16,7 @@ var handoffChapter = chapter{"handoff", "A lock that goes from session to sessio
 		all = append(all, work{
 			name:  fmt.Sprintf("handoff/latency-%d", sessions),
 			title: fmt.Sprintf("%d sessions in line, from unlock to the next holder", sessions),
-			unit:  "hand-off; the floor is a delete and the event of it",
+			unit:  "hand-off; the floor is a delete and its event",
 			goals: []goal{atMostFloor(1.4)},
 			enter: func(ctx context.Context, e *env) ([]*contestant, error) { return lockLines(ctx, e, sessions, sessions) },
 		}, work{
@@ -30,7 +30,7 @@ var handoffChapter = chapter{"handoff", "A lock that goes from session to sessio
 	return all
 }}
 
-// few is n, or less in short mode.
+// few returns n, or less in short mode.
 func (e *env) few(n int) int {
 	if e.short {
 		return max(n/10, 4)
@@ -38,7 +38,7 @@ func (e *env) few(n int) int {
 	return n
 }
 
-// lockLines are n contenders for a lock in that many sessions.
+// lockLines returns n contenders for a lock, in that many sessions, of each library.
 func lockLines(ctx context.Context, e *env, n, sessions int) ([]*contestant, error) {
 	all, err := goLines(ctx, e, n, sessions, ourLockLine, zkLockLine)
 	if err != nil {
@@ -57,7 +57,9 @@ func ourLockLine(ctx context.Context, e *env, n, sessions int) (*contestant, err
 	if err != nil {
 		return nil, err
 	}
+
 	all := make([]contender, n)
+
 	for i := range all {
 		c := clients[i%sessions]
 		all[i] = func(ctx context.Context, path string) (func(context.Context) error, error) {
@@ -68,6 +70,7 @@ func ourLockLine(ctx context.Context, e *env, n, sessions int) (*contestant, err
 			return func(ctx context.Context) error { return l.Unlock(context.WithoutCancel(ctx)) }, nil
 		}
 	}
+
 	return &contestant{name: ours, traffic: t, run: chain(e, all, sessions)}, nil
 }
 
@@ -77,7 +80,9 @@ func zkLockLine(ctx context.Context, e *env, n, sessions int) (*contestant, erro
 	if err != nil {
 		return nil, err
 	}
+
 	all := make([]contender, n)
+
 	for i := range all {
 		c := conns[i%sessions]
 		all[i] = func(_ context.Context, path string) (func(context.Context) error, error) {
@@ -85,24 +90,28 @@ func zkLockLine(ctx context.Context, e *env, n, sessions int) (*contestant, erro
 			return func(context.Context) error { return l.Unlock() }, l.LockWithData(payload)
 		}
 	}
+
 	return &contestant{name: "zk.Lock", traffic: t, run: chain(e, all, sessions)}, nil
 }
 
-// contended has sessions compete for one lock.
+// contended makes sessions compete for one lock.
 func contended(ctx context.Context, e *env, sessions int) ([]*contestant, error) {
 	path, err := e.newPath()
 	if err != nil {
 		return nil, err
 	}
+
 	t := new(traffic)
 	clients, err := e.clients(ctx, t, sessions)
 	if err != nil {
 		return nil, err
 	}
+
 	mutexes := make([]*lock.Mutex, sessions)
 	for i, c := range clients {
 		mutexes[i] = lock.New(c, path+"/"+ours, lock.WithData(payload))
 	}
+
 	all := []*contestant{{name: ours, traffic: t, run: together(sessions, func(ctx context.Context, i, _ int) error {
 		l, err := mutexes[i].Lock(ctx)
 		if err != nil {
@@ -116,15 +125,18 @@ func contended(ctx context.Context, e *env, sessions int) ([]*contestant, error)
 	if err != nil {
 		return nil, err
 	}
+
 	locks := make([]*zk.Lock, sessions)
 	for i, c := range conns {
 		locks[i] = zk.NewLock(c, path+"/zk.Lock", acl)
 	}
+
 	all = append(all, &contestant{name: "zk.Lock", traffic: t, run: together(sessions, func(_ context.Context, i, _ int) error {
 		if err := locks[i].LockWithData(payload); err != nil {
 			return err
 		}
 		return locks[i].Unlock()
 	})})
+
 	return append(all, e.peersFor("lockloop", func(name string) []any { return []any{path + "/" + name, sessions} })...), nil
 }

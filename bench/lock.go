@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/lock"
 )
 
-var lockChapter = chapter{"lock", "A lock that no other process wants", func(*env) []work {
+var lockChapter = chapter{"lock", "A lock without contention", func(*env) []work {
 	return []work{{
 		name: "lock/uncontended", title: "lock and unlock, one session", unit: "cycle; the floor is a create and a delete",
 		goals: []goal{atMostFloor(1.1)},
@@ -27,18 +27,20 @@ var lockChapter = chapter{"lock", "A lock that no other process wants", func(*en
 
 const goroutines = 64
 
-// crowded has goroutines that share a session compete.
+// crowded makes goroutines that share a session compete.
 func crowded(ctx context.Context, e *env) (all []*contestant, err error) {
 	for name, opts := range map[string][]lock.Option{ours: {lock.WithTurns()}, ours + ", without turns": nil} {
 		path, err := e.newPath()
 		if err != nil {
 			return nil, err
 		}
+
 		t := new(traffic)
 		client, err := e.client(ctx, t)
 		if err != nil {
 			return nil, err
 		}
+
 		m := lock.New(client, path, append(opts, lock.WithData(payload))...)
 		all = append(all, &contestant{name: name, traffic: t, run: together(goroutines, func(ctx context.Context, _, _ int) error {
 			l, err := m.Lock(ctx)
@@ -48,20 +50,24 @@ func crowded(ctx context.Context, e *env) (all []*contestant, err error) {
 			return l.Unlock(context.WithoutCancel(ctx))
 		})})
 	}
+
 	slices.SortFunc(all, func(a, b *contestant) int { return strings.Compare(a.name, b.name) })
 	path, err := e.newPath()
 	if err != nil {
 		return nil, err
 	}
+
 	t := new(traffic)
 	conn, err := e.raw(ctx, t)
 	if err != nil {
 		return nil, err
 	}
+
 	locks := make([]*zk.Lock, goroutines)
 	for i := range locks {
 		locks[i] = zk.NewLock(conn, path, acl)
 	}
+
 	return append(all, &contestant{name: "zk.Lock", traffic: t, run: together(goroutines, func(_ context.Context, i, _ int) error {
 		if err := locks[i].LockWithData(payload); err != nil {
 			return err
@@ -82,10 +88,12 @@ func uncontended(ctx context.Context, e *env) (all []*contestant, err error) {
 		}
 		all = append(all, c)
 	}
+
 	path, err := e.newPath()
 	if err != nil {
 		return nil, err
 	}
+
 	return append(all, e.peersFor("lock", func(name string) []any { return []any{path + "/" + name} })...), nil
 }
 
@@ -100,7 +108,8 @@ func createAndDelete(ctx context.Context, e *env, path string, t *traffic) (*con
 	})}, err
 }
 
-// transactAndDelete tells what of our time is the server's, for a transaction in place of a create.
+// transactAndDelete shows which part of our time is the server's, for a transaction in place of a
+// create.
 func transactAndDelete(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
 	conn, err := e.raw(ctx, t)
 	return &contestant{name: bare, traffic: t, run: oneByOne(func(context.Context) error {
@@ -122,7 +131,7 @@ func ourLock(ctx context.Context, e *env, path string, t *traffic) (*contestant,
 		if err != nil {
 			return err
 		}
-		return l.Unlock(context.WithoutCancel(ctx)) // as one should
+		return l.Unlock(context.WithoutCancel(ctx)) // as callers should
 	})}, err
 }
 
@@ -152,7 +161,7 @@ func oneByOne(op func(context.Context) error) func(context.Context, *meter) erro
 	}
 }
 
-// together has several workers repeat an operation until the round is over.
+// together makes several workers repeat an operation until the round is over.
 func together(workers int, op func(ctx context.Context, worker, n int) error) func(context.Context, *meter) error {
 	return func(ctx context.Context, m *meter) error {
 		m.start()

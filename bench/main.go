@@ -1,9 +1,10 @@
-// Bench measures what the recipes cost, against the least that they could cost and against other libraries:
+// Bench measures what the recipes cost. It compares them with the least that they could cost, and
+// with other libraries:
 //
 //	go run -C bench .
 //
-// prints one table per recipe. Without -servers it starts a ZooKeeper of its own: Debian's, in Java, or else the one of
-// package embedded. See README.md.
+// It prints one table per recipe. Without -servers it starts a ZooKeeper of its own: Debian's, in
+// Java, or else the embedded server. See README.md.
 package main
 
 import (
@@ -40,7 +41,7 @@ func main() {
 	flag.BoolVar(&o.embedded, "embedded", false, "do not look for a real ZooKeeper to start")
 	flag.BoolVar(&o.alone, "alone", false, "leave libraries of other languages out")
 	flag.DurationVar(&o.time, "time", 2*time.Second, "how long to measure each contestant, in all; 50ms is the short mode")
-	flag.DurationVar(&o.latency, "latency", 0, "have each round trip take `that much` longer; leaves libraries of other languages out")
+	flag.DurationVar(&o.latency, "latency", 0, "make each round trip `that much` longer; leaves libraries of other languages out")
 	flag.StringVar(&o.svg, "svg", "", "write a plot of each table to this `directory`")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this `file`; its samples are labelled by contestant")
 	flag.Parse()
@@ -49,6 +50,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench: bad arguments", flag.Args(), err)
 		os.Exit(2)
 	}
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C kills
 	if err := bench(ctx, os.Stdout, o); err != nil {
@@ -57,7 +59,7 @@ func main() {
 	}
 }
 
-// bench measures everything that o asks for, and prints a table as soon as it is complete.
+// bench measures everything that o asks for, and prints each table as soon as it is complete.
 func bench(ctx context.Context, out io.Writer, o options) (err error) {
 	e, err := newEnv(ctx, o)
 	if err != nil {
@@ -75,7 +77,9 @@ func bench(ctx context.Context, out io.Writer, o options) (err error) {
 		}
 		defer pprof.StopCPUProfile()
 	}
+
 	fmt.Fprint(out, e.heading())
+
 	for _, c := range chapters {
 		t := table{chapter: c}
 		for _, w := range c.works(e) {
@@ -88,9 +92,11 @@ func bench(ctx context.Context, out io.Writer, o options) (err error) {
 			}
 			t.add(w, rows)
 		}
+
 		if len(t.groups) == 0 {
 			continue
 		}
+
 		t.print(out)
 		if o.svg != "" {
 			if err := t.plot(o.svg, e.where); err != nil {
@@ -98,5 +104,6 @@ func bench(ctx context.Context, out io.Writer, o options) (err error) {
 			}
 		}
 	}
+
 	return nil
 }

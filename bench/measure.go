@@ -17,7 +17,8 @@ type chapter struct {
 	works       func(*env) []work
 }
 
-// A work is something that several contestants do; of which the first may be the floor, the least that it can cost.
+// A work is something that several contestants do. The first of them may be the floor, the least
+// that the work can cost.
 type work struct {
 	name   string // chapter/what, for -run
 	title  string
@@ -28,14 +29,14 @@ type work struct {
 	enter  func(context.Context, *env) ([]*contestant, error)
 }
 
-// usualSlice is short, so that everybody meets the same load of the machine.
+// usualSlice is short, so that all contestants meet the same load of the machine.
 const usualSlice = 50 * time.Millisecond
 
-// The names of contestants that are more than names.
+// The names of contestants that the tables treat specially.
 const (
 	floor = "floor"
 	ours  = "zkrecipes"
-	bare  = floor + ", our requests" // what we send, without us
+	bare  = floor + ", our requests" // the requests that we send, without our code
 )
 
 // A contestant does a work in its own way.
@@ -46,7 +47,8 @@ type contestant struct {
 	peer    *peer    // if it is one
 }
 
-// A meter measures what a contestant does between start and stop, which it may call several times in a round.
+// A meter measures a contestant between start and stop, which the contestant may call several times
+// in a round.
 type meter struct {
 	env   *env
 	of    *contestant
@@ -59,7 +61,7 @@ type meter struct {
 	began   time.Time
 }
 
-// figures are what something has cost.
+// figures are the costs of something.
 type figures struct {
 	ops                      int
 	elapsed                  time.Duration
@@ -80,6 +82,7 @@ func (m *meter) now() (f figures) {
 		f.requests = m.env.received()
 		f.client = cpuTime(m.of.peer.cmd.Process.Pid)
 	}
+
 	f.server = cpuTime(m.env.pid)
 	return f
 }
@@ -89,16 +92,16 @@ func (m *meter) start() {
 	m.started = time.Now()
 }
 
-// within tells whether there is time left since start.
+// within reports whether there is time left since start.
 func (m *meter) within() bool { return time.Since(m.started) < m.slice }
 
-// more tells whether the round is not over yet, all its parts taken together. What comes between them may take longer
-// than they do.
+// more reports whether the round goes on. It ends once its measured parts together have taken a
+// slice, or the whole round three.
 func (m *meter) more() bool { return m.spent < m.slice && time.Since(m.began) < 3*m.slice }
 
 func (m *meter) stop(ops int) { m.stopAt(ops, time.Since(m.started)) }
 
-// stopAt is stop for those who have measured the time themselves.
+// stopAt is stop for a contestant that has measured the time itself.
 func (m *meter) stopAt(ops int, elapsed time.Duration) {
 	after := m.now()
 	m.spent += max(elapsed, time.Millisecond)
@@ -114,7 +117,7 @@ func (m *meter) stopAt(ops int, elapsed time.Duration) {
 	m.total.server += after.server - m.before.server
 }
 
-// A row is what became of a contestant.
+// A row is the outcome of a contestant.
 type row struct {
 	*contestant
 	perOp  []float64 // seconds, by round
@@ -122,40 +125,47 @@ type row struct {
 	failed error // after these rounds
 }
 
-// measure lets the contestants work in turn, round after round, so that whatever else goes on meets all of them. The
-// first round only warms up, and is longer.
+// measure lets the contestants work in turn, round after round, so that other load meets all of
+// them. The first round only warms up, and is longer.
 func measure(ctx context.Context, e *env, w work) ([]*row, error) {
 	defer e.closeWork()
 	contestants, err := w.enter(ctx, e)
 	if err != nil {
 		return nil, err
 	}
+
 	rounds := max(int(e.budget/cmp.Or(w.slice, usualSlice)), 3)
 	if w.rounds > 0 {
 		rounds = min(rounds, w.rounds)
 	}
+
 	slice := e.budget / time.Duration(rounds)
 	rows := make([]*row, len(contestants))
 	for i, c := range contestants {
 		rows[i] = &row{contestant: c}
 	}
+
 	for round := range rounds + 1 {
 		if round%8 == 0 {
 			runtime.GC()
 		}
+
 		for i := range rows {
 			r := rows[(i+round)%len(rows)]
 			if r.failed != nil {
 				continue
 			}
+
 			m := &meter{env: e, of: r.contestant, slice: slice, began: time.Now()}
 			if round == 0 {
 				m.slice = max(slice, e.budget/8)
 			}
+
 			var err error
 			pprof.Do(ctx, pprof.Labels("work", w.name, "contestant", r.name), func(ctx context.Context) {
 				err = r.run(ctx, m)
 			})
+
 			if err != nil && r.peer != nil && ctx.Err() == nil {
 				fmt.Fprintf(os.Stderr, "bench: %s goes on without %s: %v\n", w.name, r.name, err)
 				e.dismiss(r.peer)
@@ -165,12 +175,14 @@ func measure(ctx context.Context, e *env, w work) ([]*row, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", r.name, err)
 			}
+
 			if round > 0 {
 				r.perOp = append(r.perOp, m.total.elapsed.Seconds()/float64(max(m.total.ops, 1)))
 				r.total.add(m.total)
 			}
 		}
 	}
+
 	return slices.DeleteFunc(rows, func(r *row) bool { return len(r.perOp) == 0 }), nil
 }
 
@@ -189,13 +201,13 @@ func (f *figures) add(g figures) {
 
 func (r *row) median() float64 { return quantile(r.perOp, 0.5) }
 
-// quiet is the time of rounds that little else disturbed: one in ten was faster.
+// quiet returns the time of rounds with little other load: one round in ten was faster.
 func (r *row) quiet() float64 { return quantile(r.perOp, 0.1) }
 
 // A ratio compares two contestants round by round.
 type ratio struct{ median, spread float64 }
 
-// against is r's time as a multiple of s's.
+// against returns r's time as a multiple of s's.
 func (r *row) against(s *row) ratio {
 	each := make([]float64, min(len(r.perOp), len(s.perOp))) // fewer if one of them has failed
 	for i := range each {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// inParallel runs workers and sums up what they have done.
+// inParallel runs workers and returns the sum of their counts.
 func inParallel(workers int, do func(worker int) (n int, err error)) (sum int, err error) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -19,6 +19,7 @@ func inParallel(workers int, do func(worker int) (n int, err error)) (sum int, e
 			err = errors.Join(err, failed)
 		})
 	}
+
 	all.Wait()
 	return sum, err
 }

@@ -23,12 +23,12 @@ var curatorProgram []byte
 //go:embed peers/kazoo_peer.py
 var kazooProgram string
 
-// errAbsent says that another library is not installed.
+// errAbsent is the error of a library that is not installed.
 var errAbsent = errors.New("not found")
 
-// A peer is a process in which another library, of another language, does the same work as we do. It has one session to
-// begin with and opens more as it needs them. It reads one command after the other from standard input, whose words
-// are separated by tabs, and answers each with a line on standard output:
+// A peer is a process in which a library of another language does the same work as we do. It has
+// one session at first, and opens more as it needs them. It reads commands from standard input, one
+// at a time, their words separated by tabs. It answers each with a line on standard output:
 //
 //	ready COMMANDS          at the beginning; their names separated by spaces
 //	ok OPERATIONS NANOSECONDS
@@ -38,15 +38,15 @@ var errAbsent = errors.New("not found")
 //
 //	lock PATH MS                      lock and unlock, as often as possible
 //	lockloop PATH SESSIONS MS         the same in that many sessions at once
-//	lockline PATH N SESSIONS          take a lock and have N-1 others begin to wait for it
+//	lockline PATH N SESSIONS          take a lock while N-1 others begin to wait for it
 //	electionline PATH N SESSIONS      the same with candidates for an election
-//	drain                             have one after the other release it
+//	drain                             release it, one contender after the other
 //	rwloop PATH SESSIONS MS           lock and unlock a shared lock, one time in ten to write
 //	offer PATH THREADS MS             append to a queue
-//	take PATH CONSUMERS MS            take from a queue, each in a session of its own, until it is empty
+//	take PATH CONSUMERS MS            empty a queue, each consumer in a session of its own
 //	doublebarrier PATH MEMBERS MS N   enter and leave double barriers PATH/0 to PATH/N-1 in turn
 //
-// When its standard input ends it ends.
+// A peer ends when its standard input ends.
 type peer struct {
 	name     string
 	cmd      *exec.Cmd
@@ -61,12 +61,15 @@ func startCurator(ctx context.Context, e *env) (*peer, error) {
 	if err == nil {
 		_, err = exec.LookPath("javac")
 	}
+
 	if err == nil {
 		_, err = os.Stat(debianJars + "/curator-recipes.jar")
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%w: Curator (Debian's libcurator-recipes-java, and a JDK): %w", errAbsent, err)
 	}
+
 	dir, err := os.MkdirTemp("", "zkrecipes-bench-")
 	if err != nil {
 		return nil, err
@@ -76,6 +79,7 @@ func startCurator(ctx context.Context, e *env) (*peer, error) {
 	if err := os.WriteFile(source, curatorProgram, 0o600); err != nil {
 		return nil, err
 	}
+
 	return startPeer(ctx, "Curator", exec.Command(java, "-Xmx1g", "-Xss256k", "-XX:+UseSerialGC",
 		"-cp", debianJars+"/slf4j-nop.jar:"+debianJars+"/*", source, e.address, fmt.Sprint(sessionTimeout.Milliseconds())))
 }
@@ -100,19 +104,23 @@ func startPeer(ctx context.Context, name string, cmd *exec.Cmd) (*peer, error) {
 	if p.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
+
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
+
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	go func() {
 		defer close(p.answers)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			p.answers <- lines.Text()
 		}
 	}()
+
 	words, err := p.answer(ctx)
 	if err == nil && (len(words) != 2 || words[0] != "ready") {
 		err = fmt.Errorf("%s is not ready: %s", name, words)
@@ -121,12 +129,13 @@ func startPeer(ctx context.Context, name string, cmd *exec.Cmd) (*peer, error) {
 		p.close()
 		return nil, err
 	}
+
 	p.commands = strings.Fields(words[1])
 	return p, nil
 }
 
-// peerPatience is with what takes seconds.
-const peerPatience = 45 * time.Second
+// peerTimeout bounds what takes seconds.
+const peerTimeout = 45 * time.Second
 
 func (p *peer) answer(ctx context.Context) ([]string, error) {
 	select {
@@ -137,33 +146,37 @@ func (p *peer) answer(ctx context.Context) ([]string, error) {
 		return strings.Split(line, "\t"), nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case <-time.After(peerPatience):
-		return nil, fmt.Errorf("%s has not answered for %v: %s", p.name, peerPatience, p.log)
+	case <-time.After(peerTimeout):
+		return nil, fmt.Errorf("%s has not answered for %v: %s", p.name, peerTimeout, p.log)
 	}
 }
 
-// do gives the peer a command and returns how often it did something, and how long that took.
+// do gives the peer a command. It returns the number of operations done, and the time they took.
 func (p *peer) do(ctx context.Context, command string, args ...any) (ops int, elapsed time.Duration, err error) {
 	line := command
 	for _, a := range args {
 		line += "\t" + fmt.Sprint(a)
 	}
+
 	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
 		return 0, 0, fmt.Errorf("%s: %w: %s", p.name, err, p.log)
 	}
+
 	words, err := p.answer(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
+
 	var nanos int64
 	if len(words) != 3 || words[0] != "ok" {
 		return 0, 0, fmt.Errorf("%s: %s: %s", p.name, command, strings.Join(words[1:], " "))
 	}
+
 	_, err = fmt.Sscan(words[1]+" "+words[2], &ops, &nanos)
 	return ops, time.Duration(nanos), err
 }
 
-// close lets the peer end, or makes it.
+// close asks the peer to end, and kills it after three seconds.
 func (p *peer) close() {
 	p.in.Close()
 	end := time.AfterFunc(3*time.Second, func() { p.cmd.Process.Kill() })
@@ -174,14 +187,14 @@ func (p *peer) close() {
 	p.cmd.Wait()
 }
 
-// dismiss ends a peer that has failed; the work that follows goes on without it.
+// dismiss ends a peer that has failed. The following work goes on without it.
 func (e *env) dismiss(p *peer) {
 	e.peers = slices.DeleteFunc(e.peers, func(q *peer) bool { return p == q })
 	p.cmd.Process.Kill()
 	p.close()
 }
 
-// peersWith are the peers that have a command.
+// peersWith returns a contestant for each peer that has a command.
 func (e *env) peersWith(command string, run func(*peer) func(context.Context, *meter) error) (all []*contestant) {
 	for _, p := range e.peers {
 		if slices.Contains(p.commands, command) {
@@ -191,7 +204,8 @@ func (e *env) peersWith(command string, run func(*peer) func(context.Context, *m
 	return all
 }
 
-// peersFor are the peers that have a command, which they carry out for as long as a round takes.
+// peersFor returns a contestant for each peer that has a command, which it carries out for as long
+// as a round takes.
 func (e *env) peersFor(command string, args func(name string) []any) []*contestant {
 	return e.peersWith(command, func(p *peer) func(context.Context, *meter) error {
 		return func(ctx context.Context, m *meter) error {

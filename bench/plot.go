@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// What a plot looks like, in pixels.
+// The sizes of a plot, in pixels.
 const (
 	plotWidth = 860
 	nameWidth = 170
@@ -18,7 +18,7 @@ const (
 	margin    = 16
 )
 
-// style has the colours of plots, on light and on dark ground.
+// style is the colours of plots, on light and on dark ground.
 const style = `<style>
 svg { font: 13px system-ui, sans-serif; background: #fff }
 text { fill: #1f2328 } .title { font-size: 17px; font-weight: 600 } .group { font-weight: 600 }
@@ -30,17 +30,19 @@ svg { background: #0d1117 } text { fill: #e6edf3 } .small { fill: #9198a1 }
 </style>
 `
 
-// plot writes a bar for each contestant to a file named after the chapter: its median time, with a line from quartile to
-// quartile.
+// plot writes a file named after the chapter. It has a bar for each contestant: the median time,
+// with a line from quartile to quartile.
 func (t *table) plot(dir, where string) error {
 	var b strings.Builder
 	y := margin + 14
 	text := func(x, y int, class, s string) {
 		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" class=\"%s\">%s</text>\n", x, y, class, html.EscapeString(s))
 	}
+
 	text(margin, y, "title", t.title)
 	y += 18
 	text(margin, y, "small", "Shorter is better. Measured on "+where+".")
+
 	for _, g := range t.groups {
 		y += 34
 		text(margin, y, "group", g.title)
@@ -50,7 +52,9 @@ func (t *table) plot(dir, where string) error {
 		for _, r := range g.rows {
 			longest = max(longest, quantile(r.perOp, 0.75))
 		}
+
 		x := func(v float64) float64 { return margin + nameWidth + barWidth*v/longest }
+
 		for _, r := range g.rows {
 			class := "peer"
 			switch {
@@ -59,6 +63,7 @@ func (t *table) plot(dir, where string) error {
 			case strings.HasPrefix(r.name, ours):
 				class = "ours"
 			}
+
 			middle := y + rowHeight/2
 			text(margin+nameWidth-8, middle+4, "end", r.name)
 			fmt.Fprintf(&b, "<rect x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\" class=\"%s\"/>\n",
@@ -69,16 +74,18 @@ func (t *table) plot(dir, where string) error {
 			y += rowHeight
 		}
 	}
+
 	y += margin
 	svg := fmt.Sprintf("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n<title>%s</title>\n%s%s</svg>\n",
 		plotWidth, y, plotWidth, y, html.EscapeString(t.title), style, b.String())
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	return os.WriteFile(filepath.Join(dir, t.name+".svg"), []byte(svg), 0o644)
 }
 
-// label says how long it took, and how that compares.
+// label returns the time of a row, and how it compares.
 func (g group) label(r *row) string {
 	s := microseconds(r.median())
 	if f := g.row(floor); f != nil && f != r {

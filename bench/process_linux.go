@@ -9,20 +9,22 @@ import (
 	"time"
 )
 
-// detach keeps Ctrl-C from a child, which is to be told to end.
+// detach keeps Ctrl-C from a child: the parent tells the child to end.
 func detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
-// cpuTime is what a process has used so far, to within a few hundredths of a second.
+// cpuTime returns the processor time of a process so far, to within a few hundredths of a second.
 func cpuTime(pid int) time.Duration {
 	if pid == 0 {
 		return 0
 	}
+
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
+
 	_, fields, _ := strings.Cut(string(stat), ") ")
 	var user, system int64
 	var skip string
@@ -30,6 +32,7 @@ func cpuTime(pid int) time.Duration {
 	for range 11 {
 		fmt.Fscan(in, &skip)
 	}
+
 	fmt.Fscan(in, &user, &system)
 	const tick = 10 * time.Millisecond
 	return time.Duration(user+system) * tick

@@ -54,7 +54,7 @@ var queueChapter = chapter{"queue", "A queue, entries of 100 bytes", func(*env) 
 		},
 	}, {
 		name: "queue/take-4", title: "Take, four sessions", unit: "entry",
-		slice: 200 * time.Millisecond, // in which they have to find out about each other
+		slice: 200 * time.Millisecond, // the sessions have to find each other in it
 		goals: []goal{timesThe(single, 1), timesBestPeer(3)},
 		enter: fourConsumers,
 	}}
@@ -67,6 +67,7 @@ func offers(ctx context.Context, e *env, workers int) ([]*contestant, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	all := []*contestant{{name: floor, traffic: t, run: func(ctx context.Context, m *meter) error {
 		return e.onNewPath(func(dir string) error {
 			return together(workers, func(context.Context, int, int) error {
@@ -82,6 +83,7 @@ func offers(ctx context.Context, e *env, workers int) ([]*contestant, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, &contestant{name: bare, traffic: t, run: func(ctx context.Context, m *meter) error {
 			return e.onNewPath(func(dir string) error {
 				create := &zk.CreateRequest{Path: dir + "/qn-", Data: payload, Acl: acl, Flags: zk.FlagSequence}
@@ -102,10 +104,11 @@ func offers(ctx context.Context, e *env, workers int) ([]*contestant, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	all = append(all, &contestant{name: ours, traffic: t, run: func(ctx context.Context, m *meter) error {
 		return e.onNewPath(func(dir string) error {
 			q := queue.New(client, dir+"/q")
-			if _, err := q.Offer(ctx, payload); err != nil { // which creates what is missing
+			if _, err := q.Offer(ctx, payload); err != nil { // it creates the missing nodes
 				return err
 			}
 			return together(workers, func(ctx context.Context, _, _ int) error {
@@ -114,6 +117,7 @@ func offers(ctx context.Context, e *env, workers int) ([]*contestant, error) {
 			})(ctx, m)
 		})
 	}})
+
 	return append(all, e.peersWith("offer", func(p *peer) func(context.Context, *meter) error {
 		return func(ctx context.Context, m *meter) error {
 			return e.onNewPath(func(dir string) error {
@@ -123,23 +127,27 @@ func offers(ctx context.Context, e *env, workers int) ([]*contestant, error) {
 	})...), nil
 }
 
-// takes empties queues that were filled before: the floor with that many deletes at once, and we in that many sessions.
+// takes empties queues that were filled before. The floor does that many deletes at once, and we
+// work in that many sessions.
 func takes(ctx context.Context, e *env, deletes, sessions int, take consume, peers string) ([]*contestant, error) {
 	t := new(traffic)
 	conn, err := e.raw(ctx, t)
 	if err != nil {
 		return nil, err
 	}
+
 	all := []*contestant{{name: floor, traffic: t, run: func(ctx context.Context, m *meter) error {
 		return e.onNewPath(func(dir string) error {
 			nodes, err := e.fill(m, dir, "qn-")
 			if err != nil {
 				return err
 			}
+
 			todo := make(chan string, len(nodes))
 			for _, node := range nodes {
 				todo <- node
 			}
+
 			close(todo)
 			m.start()
 			n, err := inParallel(deletes, func(int) (n int, err error) {
@@ -153,67 +161,80 @@ func takes(ctx context.Context, e *env, deletes, sessions int, take consume, pee
 				}
 				return n, nil
 			})
+
 			m.stop(n)
 			return err
 		})
 	}}}
+
 	mine, err := consumers(ctx, e, ours, sessions, take)
 	if err != nil {
 		return nil, err
 	}
+
 	all = append(all, mine)
 	if peers == "" {
 		return all, nil
 	}
+
 	return append(all, e.peerConsumers(sessions)...), nil
 }
 
-// newReceipt is what writes to a node of one's own beside a queue.
+// newReceipt creates a node beside a queue, and returns the write to it that serves as a receipt.
 func newReceipt(conn *zk.Conn, dir string) (*zk.SetDataRequest, error) {
 	node, err := conn.Create(dir+"/receipt-", nil, zk.FlagEphemeralSequential, acl)
 	return &zk.SetDataRequest{Path: node, Data: []byte("1234"), Version: -1}, err
 }
 
-// rawTakes removes entries in so many sessions that never meet, with what we send: each writes to a node of its own in
-// the same transaction, and has read the entry before; and, with readers, those of as many other sessions.
+// rawTakes removes entries with the requests that we send, in sessions that never meet. Each
+// session writes to a node of its own in the same transaction. With one reader it reads its own
+// entries before it removes them. With as many readers as sessions it reads and watches all
+// entries.
 func rawTakes(ctx context.Context, e *env, name string, sessions, readers int) (*contestant, error) {
 	t := new(traffic)
 	conns, err := e.raws(ctx, t, sessions)
 	if err != nil {
 		return nil, err
 	}
+
 	return &contestant{name: name, traffic: t, run: func(ctx context.Context, m *meter) error {
 		return e.onNewPath(func(dir string) error {
 			nodes, err := e.fill(m, dir+"/q", "qn-")
 			if err != nil {
 				return err
 			}
+
 			receipts := make([]*zk.SetDataRequest, sessions)
+
 			for i, c := range conns {
 				if receipts[i], err = newReceipt(c, dir); err != nil {
 					return err
 				}
 			}
+
 			m.start()
 			n, err := inParallel(sessions, func(i int) (int, error) {
 				return rawTake(m, conns[i], receipts[i], nodes, i, sessions, readers)
 			})
+
 			m.stop(n)
 			return err
 		})
 	}}, nil
 }
 
-// rawTake removes every so many of the nodes, from one on.
+// rawTake removes every step-th of the nodes, starting at from.
 func rawTake(m *meter, c *zk.Conn, receipt *zk.SetDataRequest, nodes []string, from, step, readers int) (n int, err error) {
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	read := 0
+
 	for i := from; i < len(nodes) && m.within(); i += step {
 		until := read
 		if readers > 0 && read <= i+ahead/2*step { // many at a time
 			until = min(len(nodes), i+ahead*step)
 		}
+
 		for ; read < until; read++ {
 			if readers < step && read%step != from {
 				continue
@@ -223,15 +244,18 @@ func rawTake(m *meter, c *zk.Conn, receipt *zk.SetDataRequest, nodes []string, f
 				if readers == 1 {
 					c.Get(node)
 				} else {
-					c.GetW(node) // which may be gone
+					c.GetW(node) // it may be gone
 				}
 			})
 		}
+
 		if _, err := c.Multi(&zk.DeleteRequest{Path: nodes[i], Version: -1}, receipt); err != nil {
 			return n, err
 		}
+
 		n++
 	}
+
 	return n, nil
 }
 
@@ -240,11 +264,14 @@ func fourConsumers(ctx context.Context, e *env) (all []*contestant, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	four, err := consumers(ctx, e, ours, 4, takeOne)
 	if err != nil {
 		return nil, err
 	}
+
 	all = append(all, four, one)
+
 	for _, raw := range []struct {
 		name              string
 		sessions, readers int
@@ -255,10 +282,11 @@ func fourConsumers(ctx context.Context, e *env) (all []*contestant, err error) {
 		}
 		all = append(all, c)
 	}
+
 	return append(all, e.peerConsumers(4)...), nil
 }
 
-// consume takes something from a queue and returns how much.
+// consume takes entries from a queue and returns how many.
 type consume func(context.Context, *queue.Queue) (int, error)
 
 func takeOne(ctx context.Context, q *queue.Queue) (int, error) {
@@ -277,6 +305,7 @@ func consumers(ctx context.Context, e *env, name string, sessions int, take cons
 	if err != nil {
 		return nil, err
 	}
+
 	return &contestant{name: name, traffic: t, run: func(ctx context.Context, m *meter) error {
 		return e.onNewPath(func(dir string) error {
 			if _, err := e.fill(m, dir+"/q", "qn-"); err != nil {
@@ -322,7 +351,7 @@ func (e *env) peerConsumers(sessions int) []*contestant {
 	})
 }
 
-// onNewPath does something at a path of its own, and removes what is left there.
+// onNewPath calls do with a path of its own, and removes all that is left there.
 func (e *env) onNewPath(do func(dir string) error) error {
 	dir, err := e.newPath()
 	if err != nil {
@@ -334,13 +363,15 @@ func (e *env) onNewPath(do func(dir string) error) error {
 	return e.removeAll(dir)
 }
 
-// fill creates as many entries as one can expect to be taken in a round.
+// fill creates as many entries as can be expected to be taken in a round.
 func (e *env) fill(m *meter, dir, prefix string) (nodes []string, err error) {
 	if _, err := e.admin.Create(dir, nil, 0, acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		return nil, err
 	}
+
 	n := min(max(int(m.slice.Seconds()*20000), 200), 4000)
 	create := &zk.CreateRequest{Path: dir + "/" + prefix, Data: payload, Acl: acl, Flags: zk.FlagSequence}
+
 	for ops := range slices.Chunk(slices.Repeat([]any{create}, n), 100) {
 		answers, err := e.admin.Multi(ops...)
 		if err != nil {
@@ -350,5 +381,6 @@ func (e *env) fill(m *meter, dir, prefix string) (nodes []string, err error) {
 			nodes = append(nodes, a.String)
 		}
 	}
+
 	return nodes, nil
 }

@@ -20,15 +20,18 @@ func shared(ctx context.Context, e *env, sessions int) ([]*contestant, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	t := new(traffic)
 	clients, err := e.clients(ctx, t, sessions)
 	if err != nil {
 		return nil, err
 	}
+
 	locks := make([]*rwlock.RWMutex, sessions)
 	for i, c := range clients {
 		locks[i] = rwlock.New(c, path+"/"+ours, rwlock.WithData(payload))
 	}
+
 	all := []*contestant{{name: ours, traffic: t, run: together(sessions, func(ctx context.Context, i, n int) error {
 		acquire := locks[i].RLock
 		if writes(i, n) {
@@ -40,8 +43,10 @@ func shared(ctx context.Context, e *env, sessions int) ([]*contestant, error) {
 		}
 		return l.Unlock(context.WithoutCancel(ctx))
 	})}}
+
 	return append(all, e.peersFor("rwloop", func(name string) []any { return []any{path + "/" + name, sessions} })...), nil
 }
 
-// writes tells whether the n-th lease of a session is to write, one in ten, in another turn in each session.
+// writes reports whether the n-th lease of a session is one to write. One lease in ten is, at a
+// different time in each session.
 func writes(session, n int) bool { return (n+session)%10 == 9 }

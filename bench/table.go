@@ -30,7 +30,7 @@ func (g group) row(name string) *row {
 	return nil
 }
 
-// bestPeer is the fastest of the other libraries.
+// bestPeer returns the fastest of the other libraries.
 func (g group) bestPeer() (best *row) {
 	for _, r := range g.rows {
 		if strings.HasPrefix(r.name, floor) || strings.HasPrefix(r.name, ours) {
@@ -43,7 +43,7 @@ func (g group) bestPeer() (best *row) {
 	return best
 }
 
-// A goal bounds our time, as a multiple of somebody's.
+// A goal bounds our time, as a multiple of another contestant's.
 type goal struct {
 	text   string
 	atMost float64
@@ -65,7 +65,7 @@ func timesBestPeer(times float64) goal {
 	return goal{fmt.Sprintf("at least %.3g times the best peer's rate", times), 1 / times, group.bestPeer}
 }
 
-// timesThe asks to be at least that many times as fast as somebody.
+// timesThe asks to be at least that many times as fast as the contestant of that name.
 func timesThe(name string, times float64) goal {
 	return goal{fmt.Sprintf("at least %.3g times the rate of %s", times, name), 1 / times, func(g group) *row { return g.row(name) }}
 }
@@ -88,6 +88,7 @@ func (t *table) print(out io.Writer) {
 	fmt.Fprintf(out, "\n%s\n%s\n", t.title, strings.Repeat("=", len(t.title)))
 	const line = "  %-22s %11s %11s %9s %6s %8s %9s %8s %7s %10s %10s  %s\n"
 	fmt.Fprintf(out, line, "", "time", "quiet", "of floor", "", "of ours", "requests", "kB", "allocs", "client CPU", "server CPU", "")
+
 	for _, g := range t.groups {
 		fmt.Fprintf(out, "%s, per %s (%s)\n", g.title, g.unit, g.name)
 		for _, r := range g.rows {
@@ -104,13 +105,14 @@ func (t *table) print(out io.Writer) {
 				each(float64(f.requests), f.ops), each(float64(f.bytes)/1000, f.ops), each(float64(f.mallocs), f.ops),
 				each(f.client.Seconds()*1e6, f.ops), each(f.server.Seconds()*1e6, f.ops), r.remarks())
 		}
+
 		for _, a := range g.goals {
 			fmt.Fprintf(out, "    to reach: %s\n", g.verdict(a))
 		}
 	}
 }
 
-// remarks are what else there is to say.
+// remarks returns what remains to be said of a row.
 func (r *row) remarks() string {
 	if r.failed != nil {
 		return fmt.Sprintf("failed after %d rounds", len(r.perOp))
@@ -118,7 +120,7 @@ func (r *row) remarks() string {
 	return r.total.breakdown()
 }
 
-// breakdown says of what kinds the requests are.
+// breakdown returns how many requests of each kind an operation takes.
 func (f figures) breakdown() string {
 	sums := make(map[string]int64)
 	for i, n := range f.kinds {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A traffic counts what goes over the connections of a contestant: requests, without pings and handshakes, in all and of
-// each kind, and all bytes of both directions.
+// A traffic counts what goes over the connections of a contestant. It counts requests, in all and
+// of each kind, without pings and handshakes, and the bytes of both directions.
 type traffic struct {
 	requests, bytes atomic.Int64
 	kinds           [len(kinds)]atomic.Int64
@@ -45,7 +45,7 @@ func (t *traffic) dial(network, address string, timeout time.Duration) (net.Conn
 
 const (
 	opPing      = 11
-	headerBytes = 12 // of a frame that tell what it is: length, xid, operation
+	headerBytes = 12 // the head of a frame: length, xid, operation
 )
 
 // A countedConn follows the frames that are written, however they are cut into writes.
@@ -77,16 +77,19 @@ func (c *countedConn) follow(p []byte) {
 			p = p[n:]
 			continue
 		}
+
 		n := min(headerBytes-len(c.head), len(p))
 		c.head = append(c.head, p[:n]...)
 		p = p[n:]
 		if len(c.head) < headerBytes {
 			return
 		}
+
 		c.rest = int(binary.BigEndian.Uint32(c.head)) + 4 - headerBytes
 		if op := binary.BigEndian.Uint32(c.head[8:]); c.shaken && op != opPing {
 			c.traffic.request(op)
 		}
+
 		c.shaken, c.head = true, c.head[:0]
 	}
 }

@@ -15,15 +15,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// An arrival is one call of Enter. It has one node at a time, with the owner's name, in one session after the other.
+// An arrival is one call of Enter. It has one node at a time, in one session after the other.
 type arrival struct {
 	barrier *Barrier
 	session *protocol.Session
-	owner   string
-	node    string // its name; empty while it is not known
-	counted bool   // by a round: there is no way back
-	full    *gate  // of a round without us
-	strange map[string]bool
+	owner   string   // the same for all its nodes
+	nodes   int      // how many it has tried to create
+	node    string   // the name of the present one; empty while it is not known
+	counted bool     // by a round: there is no way back
+	full    *gate    // of a round without us
+	strange []string // members that no gate can count
 
 	asked atomic.Bool // for a node that may be there
 	doubt atomic.Bool // whether a node that was lost with its session had been counted
@@ -36,8 +37,8 @@ type outcome struct {
 }
 
 const (
-	// kind is what comes before the sequence number in a member's name.
-	kind = "member-"
+	// uncounted is the version of a member's node that no gate has counted.
+	uncounted = 0
 
 	// patience is how long Enter goes on after the end of its ctx to find out whether it was counted.
 	patience = 50 * time.Millisecond
@@ -94,7 +95,7 @@ func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
 // abandon leaves on behalf of somebody who has not waited for it.
 func (o outcome) abandon() {
 	if o.entry != nil {
-		protocol.Release(context.Background(), o.entry.Grant) // ends with the session at the latest
+		protocol.Release(context.Background(), o.entry.grant) // ends with the session at the latest
 	}
 }
 
@@ -108,7 +109,7 @@ func (a *arrival) doubted(err error) error {
 
 // enter begins nothing any more once ctx has ended, but finds out under life what has become of what it had begun.
 func (a *arrival) enter(ctx, life context.Context) (*Entry, error) {
-	if err := a.checkSize(); err != nil {
+	if err := a.checkSize(0); err != nil {
 		return nil, err
 	}
 	defer a.session.Engage()()
@@ -132,11 +133,12 @@ func (a *arrival) enter(ctx, life context.Context) (*Entry, error) {
 	}
 }
 
-// checkSize refuses a barrier whose gate would not fit into one request.
-func (a *arrival) checkSize() error {
-	const rest = 100 // of an operation and of the gate's data, apart from the path and the name
+// checkSize refuses a barrier whose gate would not fit into one request, with so many bytes of others.
+func (a *arrival) checkSize(others int) error {
+	const rest = 100 // of an operation, the sequence number and the end of lines
 	b := a.barrier
-	if size := b.n * (len(a.session.Path(b.process())) + len(a.owner) + rest); size > protocol.MaxData {
+	name := len(prefix(a.owner, a.nodes, b.n))
+	if size := b.n*(len(a.session.Path(b.process()))+3*name+rest) + others; size > protocol.MaxData {
 		return fmt.Errorf("%w: %d members take %d bytes in one transaction, at most %d", protocol.ErrTooLarge, b.n, size,
 			protocol.MaxData)
 	}
@@ -165,18 +167,23 @@ func (a *arrival) cross(ctx, life context.Context) (*Entry, error) {
 func (a *arrival) join(ctx, life context.Context) error {
 	b, s := a.barrier, a.session
 	for {
+		a.nodes++
+		name := prefix(a.owner, a.nodes, b.n)
 		node, err := protocol.Settle(life, s, func(c *zk.Conn) (string, error) {
 			again := a.asked.Swap(true)
 			if ctx.Err() != nil {
 				a.asked.Store(again)
 				return "", ctx.Err()
 			}
-			return c.Create(s.Path(b.member(a.owner+"-"+kind)), nil, zk.FlagEphemeralSequential, b.client.ACL())
+			return protocol.Create(c, s.Path(b.member(name)), nil, zk.FlagEphemeralSequential, b.client.ACL())
 		}, a.find)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			a.asked.Store(false)
 			if _, err := s.EnsurePath(ctx, b.process()); err != nil {
+				return err
+			}
+			if err := b.refuseCurator(ctx, s); err != nil {
 				return err
 			}
 		case err != nil:
@@ -203,7 +210,7 @@ func (a *arrival) find(ctx context.Context) (path string, found bool, err error)
 	if err := a.session.Sync(ctx, a.barrier.path); err != nil {
 		return "", false, err
 	}
-	line, err := a.barrier.line(ctx, a.session)
+	line, _, err := a.barrier.line(ctx, a.session)
 	i := slices.IndexFunc(line, a.isOurs)
 	if err != nil || i < 0 {
 		return "", false, err
@@ -211,57 +218,59 @@ func (a *arrival) find(ctx context.Context) (path string, found bool, err error)
 	return a.barrier.member(line[i]), true, nil
 }
 
-func (a *arrival) isOurs(member string) bool { return strings.HasPrefix(member, a.owner+"-"+kind) }
+func (a *arrival) isOurs(member string) bool { return strings.HasPrefix(member, a.owner) }
 
 // await waits until a gate is open that names our node.
 func (a *arrival) await(ctx context.Context) (*gate, error) {
 	b, s := a.barrier, a.session
-	closed := ""
-	for {
-		g, err := b.gate(ctx, s)
+	for woken := false; ; {
+		r, err := b.read(ctx, s)
+		g := r.gate
 		switch {
 		case err != nil:
 			return nil, err
 		case g != nil && slices.Contains(g.members, a.node):
 			return g, nil
+		case woken: // by a gate that is gone though we are its member
+			return nil, errGone
 		case g != nil && slices.ContainsFunc(g.members, a.isOurs):
 			return nil, a.lost()
-		case g != nil && g.id == closed:
-			return nil, fmt.Errorf("somebody has tampered with the gate %s, which must be deleted", b.ready())
 		case g != nil:
-			if left, err := g.remaining(ctx, s); err != nil {
+			left, err := g.remaining(ctx, s)
+			if err != nil {
 				return nil, err
 			} else if len(left) > 0 {
 				a.full = g
 				return nil, ErrFull
 			}
-			if err := g.close(ctx, s); err != nil {
+			if err := a.clear(ctx, r); err != nil && !errors.Is(err, zk.ErrBadVersion) {
 				return nil, err
 			}
-			closed = g.id
 			continue
 		}
-		g, enough, err := a.open(ctx)
+
+		if r, err = a.agree(ctx, r); err == nil {
+			g, err = a.open(ctx, r)
+		}
 		switch {
+		case errors.Is(err, zk.ErrBadVersion):
+			continue // another member has changed the record, or the line
 		case err != nil:
 			return nil, err
 		case g != nil && slices.Contains(g.members, a.node):
 			return g, nil
-		case enough:
+		case g != nil:
 			continue
 		}
+
 		// It has one of the first n places in line, so the next gate counts it.
-		stat, err := s.Until(ctx, b.member(a.node), func(stat *zk.Stat) bool { return stat.Version > 0 })
+		stat, err := s.Until(ctx, b.member(a.node), func(stat *zk.Stat) bool { return stat.Version > uncounted })
 		if err != nil {
 			return nil, err
-		}
-		if g, err = b.gate(ctx, s); err != nil {
-			return nil, err
-		}
-		if stat == nil || g == nil || !slices.Contains(g.members, a.node) {
+		} else if stat == nil {
 			return nil, errGone
 		}
-		return g, nil
+		woken = true
 	}
 }
 
@@ -288,29 +297,29 @@ func (a *arrival) withdraw(life context.Context) (*gate, error) {
 		}
 		a.node = path[strings.LastIndexByte(path, '/')+1:]
 	}
-	failed := a.delete(life, a.node, 0)
+	failed := a.delete(life, a.node, uncounted)
 	if failed == nil {
 		a.gone()
 		return nil, nil
 	} else if !errors.Is(failed, zk.ErrNoNode) && !errors.Is(failed, zk.ErrBadVersion) {
 		return nil, failed
 	}
+
 	if err := s.Sync(life, b.path); err != nil {
 		return nil, err
 	}
-	g, err := b.gate(life, s)
+	r, err := b.read(life, s)
 	if err != nil {
 		return nil, err
 	}
-	counted, there := g != nil && slices.Contains(g.members, a.node), errors.Is(failed, zk.ErrBadVersion)
+	counted, there := r.gate != nil && slices.Contains(r.gate.members, a.node), errors.Is(failed, zk.ErrBadVersion)
 	switch {
 	case counted && there:
-		return g, nil
-	case !counted && !there: // the answer to a first attempt was lost, or somebody has deleted it
+		return r.gate, nil
+	case !counted && !there: // the answer to a first attempt was lost, or another client has deleted it
 		a.gone()
 		return nil, nil
-	}
-	if there {
+	case there:
 		a.delete(life, a.node, -1)
 	}
 	return nil, a.lost()
@@ -338,12 +347,12 @@ func (a *arrival) settle(ctx context.Context) error {
 	if err := s.Sync(ctx, b.path); err != nil {
 		return err
 	}
-	line, err := b.line(ctx, s)
+	line, _, err := b.line(ctx, s)
 	if err != nil {
 		return err
 	}
 	for _, node := range slices.DeleteFunc(line, func(m string) bool { return !a.isOurs(m) }) {
-		err := a.delete(ctx, node, 0)
+		err := a.delete(ctx, node, uncounted)
 		switch {
 		case err == nil:
 			a.doubt.Store(a.doubt.Load() && node != a.node)
@@ -353,11 +362,11 @@ func (a *arrival) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	g, err := b.gate(ctx, s)
+	r, err := b.read(ctx, s)
 	if err != nil {
 		return err
 	}
-	if g != nil && slices.ContainsFunc(g.members, a.isOurs) {
+	if r.gate != nil && slices.ContainsFunc(r.gate.members, a.isOurs) {
 		return a.lost()
 	}
 	a.gone()
@@ -377,6 +386,6 @@ func (a *arrival) admitted(life context.Context, g *gate) (*Entry, error) {
 		a.delete(life, a.node, -1) // unless it has gone with the session
 		return nil, fmt.Errorf("%w: %w", protocol.ErrLost, err)
 	}
-	e.Grant = grant
+	e.grant = grant
 	return e, nil
 }

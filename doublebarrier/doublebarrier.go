@@ -7,13 +7,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 const recipe = "doublebarrier"
 
 // ErrFull is returned by [Barrier.Enter] when it comes to a round that is under way, or when n others came first.
-var ErrFull = errors.New("a round is under way without us")
+var ErrFull = errors.New("barrier is full")
 
 // A Barrier lets n members in together, and out together, round after round. Its members are the calls of
 // [Barrier.Enter], of any number of processes; goroutines that share a Barrier count like processes do. It is safe for
@@ -35,9 +37,10 @@ type Option func(*Barrier)
 // way has ended. Nobody's place is kept meanwhile.
 func WaitForNextRound() Option { return func(b *Barrier) { b.waits = true } }
 
-// New returns the double barrier at path for n members, which all of them have to agree about. The path is a node of its
-// own that is created as needed. New does no I/O and cannot fail: a nil client, a bad path, an n below one, or one that
-// is too large for a transaction with a member in each of its operations, is reported by the first call.
+// New returns the double barrier at path for n members. All of them have to agree about n, and may agree about another one
+// when no member is left. The path is a node of its own that is created as needed. New does no I/O and cannot fail: a nil
+// client, a bad path, an n below one, or one that is too large for a transaction with a member in each of its operations,
+// is reported by the first call.
 func New(c *protocol.Client, path string, n int, opts ...Option) *Barrier {
 	b := &Barrier{client: c, path: path, n: n}
 	for _, o := range opts {
@@ -61,15 +64,21 @@ func New(c *protocol.Client, path string, n int, opts ...Option) *Barrier {
 // [protocol.ErrUncertain], too: the withdrawal goes on in the background, and if the call turns out to be counted, it
 // leaves at once. A process that may have been counted counts as one that has died inside.
 //
-// If the session is lost while it waits, or somebody deletes its node, Enter joins again, in the next session if need be.
-// But if it finds itself counted by a round that is under way, it returns an error that wraps [protocol.ErrLost]: the
-// others know it as a member that has died. If it was counted by a round that has ended since, it cannot know.
+// If the session is lost while it waits, or its node is deleted by hand, Enter joins again, in the next session if need be.
+// If the first in line expects another number of members, Enter withdraws and returns an error that wraps [ErrSize] and
+// says both numbers. Members that agree wait on. It blocks for that only until the server has answered, unless two
+// that disagree come at the same time. Then the first of them deletes the node of the other, which joins again and sees.
+//
+// If Enter joins again and finds itself counted by a round that is under way, it returns an error that wraps
+// [protocol.ErrLost]: the others know it as a member that has died. If it was counted by a round that has ended since, it
+// may not know, and joins the next round under another name.
 //
 // Other errors wrap [protocol.ErrClosed], [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted],
-// [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth]. The entry does not depend on ctx. It is lost
-// with its session.
+// [zk.ErrInvalidPath], [zk.ErrNodeExists] if nodes of another library are at the path, or are the server's own, such as
+// [zk.ErrNoAuth]. The entry does not depend on ctx. It is lost with its session.
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
+// [zk.ErrNodeExists]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNodeExists
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (b *Barrier) Enter(ctx context.Context) (*Entry, error) {
 	if b.n < 1 {
@@ -102,7 +111,7 @@ func (b *Barrier) Do(ctx context.Context, fn func(ctx context.Context) error) (e
 	defer func() {
 		cancel()
 		if !returned {
-			protocol.Release(context.WithoutCancel(ctx), e.Grant)
+			protocol.Release(context.WithoutCancel(ctx), e.grant)
 			return
 		}
 		err = errors.Join(err, e.Leave(ctx))
@@ -112,15 +121,41 @@ func (b *Barrier) Do(ctx context.Context, fn func(ctx context.Context) error) (e
 	return err
 }
 
-// An Entry is a place inside, until it is given back with [Entry.Leave] or lost. Its Done, Err, Context and Check are
-// those of [protocol.Grant]. Its Token is the same for all members of a round, and greater than those of all rounds
-// before; Node is its own name among the members. It is safe for concurrent use.
+// An Entry is a place inside, until it is given back with [Entry.Leave] or lost. It is lost with its session,
+// and when another client deletes its node. It is safe for concurrent use.
 type Entry struct {
-	*protocol.Grant
+	grant   *protocol.Grant
 	session *protocol.Session
 	gate    *gate
 	left    crowd // what the departure saw; valid once the grant was released
 }
+
+// Done returns a channel that is closed when the entry is lost or given back. [Entry.Err] reports which, and may
+// report a loss before Done is closed.
+func (e *Entry) Done() <-chan struct{} { return e.grant.Done() }
+
+// Err returns nil while the entry is held. After a loss its error wraps [protocol.ErrLost] and the cause. After
+// [Entry.Leave] its error wraps [protocol.ErrReleased]. Err computes the answer from the clocks at each call,
+// without I/O: in a process that was paused it reports the loss at once.
+func (e *Entry) Err() error { return e.grant.Err() }
+
+// Context returns a copy of parent that is also cancelled when the entry is lost or given back, with [Entry.Err]
+// as its cause. Its own Err is computed from the clocks at each call. A context derived from it is cancelled when
+// the loss is noticed. Call the cancel function when the work is done.
+func (e *Entry) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	return e.grant.Context(parent)
+}
+
+// Token returns the fencing token, which is the same for all members of a round and greater than those of all
+// rounds before. It is the number of the transaction that opened the gate.
+func (e *Entry) Token() int64 { return e.grant.Token() }
+
+// Check returns an operation to put first into a [zk.Conn] Multi. The whole Multi then fails with [zk.ErrNoNode]
+// once the member's node is gone. The path in it is absolute.
+func (e *Entry) Check() *zk.CheckVersionRequest { return e.grant.Check() }
+
+// Node returns the member's own name among [Entry.Members].
+func (e *Entry) Node() string { return e.grant.Node() }
 
 // Members are the names of the n nodes that crossed together, in the order in which they came: the same for each
 // member of the round. They are still the same after some of them have left or died.
@@ -136,13 +171,13 @@ func (e *Entry) Members() []string { return slices.Clone(e.gate.members) }
 // and concurrently, and waits for the same. Other errors wrap [protocol.ErrClosed], or are the server's own, such as
 // [zk.ErrNoAuth].
 //
-// The last to leave removes the gate, with a transaction that cannot hit another one. Those who wait are woken by that. As
+// The last to leave closes the gate, with a transaction that cannot hit another one. Those who wait are woken by that. As
 // the last may have died, the last few to leave look after those who are left, and everybody looks at one member every
 // third of a session timeout.
 //
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (e *Entry) Leave(ctx context.Context) error {
-	if err := protocol.Release(ctx, e.Grant); err != nil {
+	if err := protocol.Release(ctx, e.grant); err != nil {
 		return err
 	}
 	b := e.gate.barrier

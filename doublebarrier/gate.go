@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -13,230 +13,266 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A gate is what lets a round in: the node "ready", whose data are its members. It has a child with a name that is never
-// used again, so that a removal can say which gate it means.
+// A gate is what lets a round in. It is over when none of its members has a node any more, and what is written of it is
+// then only remains.
+//
+// The transaction that counts the members writes it to two places. The data of process, a container that lasts as long as
+// one of the members, are what members read. The node "ready" is what the documentation's recipe has, for others to see.
+// Beside ready is a seal, whose name is never used again: a removal that names the seal cannot hit a later gate. Ready and
+// the seal are ephemeral nodes of the opener.
+//
+// When the opener's session ends before the round does, nothing but the record is left. It is not removed by those who
+// leave: without a seal they cannot tell it from a later one. The next member to come does that, see clear. If none comes,
+// the server removes the container.
 type gate struct {
 	barrier *Barrier
-	id      string // the child's name
-	token   int64  // its czxid
+	id      string // of the seal
+	token   int64  // the number of the transaction
 	members []string
+	foreign int // children beside the members that were there when the gate opened
+
+	version int32  // of the record; 0 if the gate was read from ready
+	closed  []byte // data of process when the gate is removed
 }
 
-func (b *Barrier) process() string              { return b.path + "/process" }
-func (b *Barrier) member(name string) string    { return b.process() + "/" + name }
-func (b *Barrier) ready() string                { return b.path + "/ready" }
-func (g *gate) data() []byte                    { return []byte(g.id + "\n" + strings.Join(g.members, "\n")) }
-func isMember(name string) bool                 { _, ok := protocol.ParseName(name, kind); return ok }
-func (g *gate) path(s *protocol.Session) string { return s.Path(g.barrier.ready()) }
+// A record is the data of the node above the members.
+type record struct {
+	preamble string // data of others, which are kept
+	n        int    // what the members have agreed on; 0 if nothing
+	gate     *gate  // nil while none is open
+	version  int32
+	children int
+}
 
-// gate reads the gate that is open, if any.
-func (b *Barrier) gate(ctx context.Context, s *protocol.Session) (*gate, error) {
+// recordMark is where our part of the data begins.
+const recordMark = "zkrecipes/doublebarrier n="
+
+func (b *Barrier) process() string           { return b.path + "/process" }
+func (b *Barrier) member(name string) string { return b.process() + "/" + name }
+func (b *Barrier) ready() string             { return b.path + "/ready" }
+func (g *gate) seal() string                 { return g.barrier.ready() + "-" + g.id }
+
+func (g *gate) data() string {
+	return fmt.Sprintf("%s %d\n%s", g.id, g.foreign, strings.Join(g.members, "\n"))
+}
+
+// parseGate reads what data wrote. It returns nil if that is not a gate.
+func (b *Barrier) parseGate(data string, token int64) *gate {
+	head, rest, _ := strings.Cut(data, "\n")
+	id, foreign, _ := strings.Cut(head, " ")
+	g := &gate{barrier: b, id: id, token: token, members: strings.Split(rest, "\n")}
+	g.foreign, _ = strconv.Atoi(foreign) // 0 where the members' names will not do either
+	if slices.ContainsFunc(g.members, func(m string) bool { return !isMember(m) }) {
+		return nil
+	}
+	return g
+}
+
+func (r record) data() []byte {
+	text := fmt.Sprintf("%s%s%d\n", r.preamble, recordMark, r.n)
+	if r.gate != nil {
+		text += r.gate.data()
+	}
+	return []byte(text)
+}
+
+// closed returns the data without the gate. Data of others are as they were found.
+func (r record) closed() []byte {
+	if r.preamble != "" {
+		return []byte(r.preamble)
+	}
+	return record{n: r.n}.data()
+}
+
+// read reads the record, and the gate from ready if the record has none. It is empty if there is neither.
+func (b *Barrier) read(ctx context.Context, s *protocol.Session) (record, error) {
+	for seen := ""; ; {
+		r, err := b.readRecord(ctx, s)
+		if err != nil || r.gate != nil {
+			return r, err
+		}
+		g, err := b.readReady(ctx, s)
+		if err != nil || g == nil {
+			return r, err
+		}
+
+		// It may have opened after the record was read. Only a record that was read after ready is known to be lost.
+		if g.id == seen {
+			r.gate = g
+			return r, nil
+		}
+		seen = g.id
+	}
+}
+
+func (b *Barrier) readRecord(ctx context.Context, s *protocol.Session) (record, error) {
+	return protocol.Do(ctx, s, func(c *zk.Conn) (record, error) {
+		data, stat, err := c.Get(s.Path(b.process()))
+		if errors.Is(err, zk.ErrNoNode) {
+			return record{}, nil
+		} else if err != nil {
+			return record{}, err
+		}
+		preamble, ours, _ := strings.Cut(string(data), recordMark)
+		number, gate, _ := strings.Cut(ours, "\n")
+		r := record{preamble: preamble, version: stat.Version, children: int(stat.NumChildren)}
+		r.n, _ = strconv.Atoi(number) // 0, nothing agreed on, if there is no number
+		if r.gate = b.parseGate(gate, stat.Mzxid); r.gate != nil {
+			r.gate.version, r.gate.closed = r.version, r.closed()
+		}
+		return r, nil
+	})
+}
+
+func (b *Barrier) readReady(ctx context.Context, s *protocol.Session) (*gate, error) {
 	return protocol.Do(ctx, s, func(c *zk.Conn) (*gate, error) {
+		there, _, err := c.Exists(s.Path(b.ready()))
+		if err != nil || !there {
+			return nil, err
+		}
 		data, stat, err := c.Get(s.Path(b.ready()))
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil, nil
 		} else if err != nil {
 			return nil, err
 		}
-		words := strings.Split(string(data), "\n")
-		if len(words) < 2 || !slices.ContainsFunc(words[1:], isMember) {
-			return nil, fmt.Errorf("%w: %s is not a gate of ours", zk.ErrNodeExists, b.ready())
+		g := b.parseGate(string(data), stat.Czxid)
+		if g == nil {
+			err = fmt.Errorf("%w: %s is not a gate of ours", zk.ErrNodeExists, b.ready())
 		}
-		return &gate{b, words[0], stat.Czxid, words[1:]}, nil
+		return g, err
 	})
 }
 
-// line lists the members, first come first. There are none if the node above them does not exist.
-func (b *Barrier) line(ctx context.Context, s *protocol.Session) ([]string, error) {
-	children, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]string, error) {
-		children, _, err := c.Children(s.Path(b.process()))
-		return children, err
-	})
-	if errors.Is(err, zk.ErrNoNode) {
+// open opens the gate for the first n in line. It returns no gate if there are fewer, and [zk.ErrBadVersion] if another
+// member was faster, or one has just gone.
+func (a *arrival) open(ctx context.Context, r record) (*gate, error) {
+	b, s := a.barrier, a.session
+	if r.children < b.n {
 		return nil, nil
 	}
-	children = slices.DeleteFunc(children, func(child string) bool { return !isMember(child) })
-	slices.SortFunc(children, func(x, y string) int {
-		a, _ := protocol.ParseName(x, kind)
-		b, _ := protocol.ParseName(y, kind)
-		return a.Compare(b)
-	})
-	return children, err
-}
-
-// children is how many nodes there are where the members are, strangers included; none if that does not exist.
-func (b *Barrier) children(ctx context.Context, s *protocol.Session) (int, error) {
-	return protocol.Do(ctx, s, func(c *zk.Conn) (int, error) {
-		there, stat, err := c.Exists(s.Path(b.process()))
-		if !there || err != nil {
-			return 0, err
-		}
-		return int(stat.NumChildren), nil
-	})
-}
-
-// open opens the gate for the first n in line. It reports whether there are enough of them; if it returns no gate
-// nevertheless, somebody was faster or has just gone.
-func (a *arrival) open(ctx context.Context) (g *gate, enough bool, err error) {
-	b, s := a.barrier, a.session
-	if count, err := b.children(ctx, s); err != nil || count < b.n {
-		return nil, false, err
-	}
-	line, err := b.line(ctx, s)
+	line, foreign, err := b.line(ctx, s)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	g = &gate{barrier: b, id: s.NewOwner().String(), members: a.first(line)}
+	if line, err = a.agreed(ctx, line); err != nil {
+		return nil, err
+	}
+	g := &gate{
+		barrier: b, id: s.NewOwner().String(), members: a.first(line), foreign: foreign,
+		version: r.version + 1, closed: r.closed(),
+	}
 	if len(g.members) < b.n {
-		return nil, false, nil
+		return nil, nil
 	}
+	if err := a.checkSize(2 * len(r.preamble)); err != nil {
+		return nil, err
+	}
+
 	var ops []any
 	for _, m := range g.members {
-		ops = append(ops, &zk.SetDataRequest{Path: s.Path(b.member(m)), Data: []byte{}, Version: 0})
+		ops = append(ops, &zk.SetDataRequest{Path: s.Path(b.member(m)), Data: []byte{}, Version: uncounted})
 	}
+	r.gate = g
 	ops = append(ops,
-		&zk.CreateRequest{Path: g.path(s), Data: g.data(), Acl: b.client.ACL()},
-		&zk.CreateRequest{Path: g.path(s) + "/" + g.id, Acl: b.client.ACL()})
-	answers, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
+		&zk.SetDataRequest{Path: s.Path(b.process()), Data: r.data(), Version: r.version},
+		&zk.CreateRequest{Path: s.Path(b.ready()), Data: []byte(g.data()), Acl: b.client.ACL(), Flags: zk.FlagEphemeral},
+		&zk.CreateRequest{Path: s.Path(g.seal()), Acl: b.client.ACL(), Flags: zk.FlagEphemeral})
+	answers, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return protocol.Multi(c, ops...) })
 	switch {
 	case err == nil:
 		g.token = answers[0].Stat.Mzxid
-		return g, true, nil
+		return g, nil
 	case errors.Is(err, zk.ErrNodeExists):
-		return nil, true, nil
+		return nil, zk.ErrBadVersion
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
-		a.pass(g.members, answers)
-		return nil, true, nil
+		// A gate has counted a member already if the member's node is there, and there is no record of that any more.
+		for i, answer := range answers {
+			if i < len(g.members) && errors.Is(answer.Error, zk.ErrBadVersion) {
+				a.strange = append(a.strange, g.members[i])
+			}
+		}
+		return nil, zk.ErrBadVersion
 	}
-	return nil, false, err
+	return nil, err
 }
 
-// first returns the first n in line that may be counted, or fewer. Of an owner who has lost a session there may be two.
-func (a *arrival) first(line []string) (members []string) {
+// first returns the first n in line that may be counted, or fewer. Of an owner that has lost a session there may be two.
+func (a *arrival) first(line []string) (first []string) {
 	owners := make(map[string]bool)
 	for _, m := range line {
-		owner := m[:strings.LastIndex(m, kind)]
-		if len(members) < a.barrier.n && !a.strange[m] && !owners[owner] {
+		if owner := ownerOf(m); len(first) < a.barrier.n && !slices.Contains(a.strange, m) && !owners[owner] {
 			owners[owner] = true
-			members = append(members, m)
+			first = append(first, m)
 		}
 	}
-	return members
-}
-
-// pass notes who could not be counted: one that is gone, or that was counted by a gate which somebody has deleted.
-func (a *arrival) pass(members []string, answers []zk.MultiResponse) {
-	for i, m := range members {
-		if i < len(answers) && (errors.Is(answers[i].Error, zk.ErrNoNode) || errors.Is(answers[i].Error, zk.ErrBadVersion)) {
-			if a.strange == nil {
-				a.strange = make(map[string]bool)
-			}
-			a.strange[m] = true
-		}
-	}
+	return first
 }
 
 // remaining returns the members of the round that have not left.
 func (g *gate) remaining(ctx context.Context, s *protocol.Session) ([]string, error) {
-	line, err := g.barrier.line(ctx, s)
+	line, _, err := g.barrier.line(ctx, s)
 	return slices.DeleteFunc(line, func(m string) bool { return !slices.Contains(g.members, m) }), err
 }
 
-// close removes this gate and no other.
+// close removes this gate, which is over, and no other. It does nothing if the gate has no seal any more: then it was
+// removed, or its opener's session has ended.
 func (g *gate) close(ctx context.Context, s *protocol.Session) error {
-	_, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-		return c.Multi(
-			&zk.DeleteRequest{Path: g.path(s) + "/" + g.id, Version: -1},
-			&zk.DeleteRequest{Path: g.path(s), Version: -1})
-	})
+	b := g.barrier
+	ops := []any{
+		&zk.DeleteRequest{Path: s.Path(g.seal()), Version: -1},
+		&zk.DeleteRequest{Path: s.Path(b.ready()), Version: -1},
+	}
+	if g.version > 0 {
+		ops = append(ops, &zk.SetDataRequest{Path: s.Path(b.process()), Data: g.closed, Version: g.version})
+	}
+	_, err := all(ctx, s, 1, ops)
 	if errors.Is(err, zk.ErrNoNode) {
-		return nil
+		err = nil
 	}
 	return err
 }
 
-// A crowd is who is left of a round, once that is known.
-type crowd struct {
-	known   bool
-	over    bool // and the gate is removed
-	members []string
+// clear removes what there is of a gate that is over, seal or not. It returns the errors of write.
+func (a *arrival) clear(ctx context.Context, r record) error {
+	s := a.session
+	_, err := a.write(ctx, r, r.closed(),
+		&zk.DeleteRequest{Path: s.Path(r.gate.seal()), Version: -1},
+		&zk.DeleteRequest{Path: s.Path(a.barrier.ready()), Version: -1})
+	return err
 }
 
-// few is how many children there may be for a leaver to list them, and to wait for each of them.
-const few = 4
-
-// depart deletes the member, and the gate if it was the last.
-func (e *Entry) depart(life context.Context, node string) error {
-	s := e.session
-	err := s.Remove(life, node)
-	if err != nil {
-		return err
-	}
-	e.left, err = e.gate.left(life, s)
-	if err == nil && e.left.known && len(e.left.members) == 0 {
-		e.left.over = e.gate.close(life, s) == nil
-	}
-	return nil
-}
-
-// left tells who is left if those are few.
-func (g *gate) left(ctx context.Context, s *protocol.Session) (crowd, error) {
-	count, err := g.barrier.children(ctx, s)
+// write replaces the data of process, which r was read from, and does the rest together with that. Our own node has to
+// exist. While it does, process cannot have been removed and created anew with the same version, so no gate has opened
+// since r was read. It returns [zk.ErrBadVersion] if the data have changed, and errGone if our node is gone.
+func (a *arrival) write(ctx context.Context, r record, data []byte, rest ...any) (record, error) {
+	b, s := a.barrier, a.session
+	answers, err := all(ctx, s, 2, append([]any{
+		&zk.CheckVersionRequest{Path: s.Path(b.member(a.node)), Version: -1},
+		&zk.SetDataRequest{Path: s.Path(b.process()), Data: data, Version: r.version},
+	}, rest...))
 	switch {
-	case err != nil || count > few:
-		return crowd{}, err
-	case count == 0:
-		return crowd{known: true}, nil
+	case errors.Is(err, zk.ErrNoNode):
+		return r, errGone
+	case err != nil:
+		return r, err
 	}
-	members, err := g.remaining(ctx, s)
-	return crowd{known: err == nil, members: members}, err
+	r.version, r.children = answers[1].Stat.Version, int(answers[1].Stat.NumChildren)
+	return r, nil
 }
 
-// over waits until nobody is left of the round.
-func (g *gate) over(ctx context.Context, s *protocol.Session, left crowd) error {
-	if left.over {
-		return nil
+// all does the operations in one transaction. It leaves out those whose node is not there or has changed, but for the
+// first few, which must succeed.
+func all(ctx context.Context, s *protocol.Session, must int, ops []any) ([]zk.MultiResponse, error) {
+	for {
+		answers, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return protocol.Multi(c, ops...) })
+		if !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion) {
+			return answers, err
+		}
+		failed := slices.IndexFunc(answers, func(r zk.MultiResponse) bool { return r.Error != nil })
+		if failed < must {
+			return answers, err
+		}
+		ops = slices.Delete(ops, failed, failed+1)
 	}
-	defer s.Engage()()
-	someone := g.members[rand.IntN(len(g.members))]
-	for !left.known {
-		ended, err := g.wait(ctx, s)
-		if ended || err != nil {
-			return err
-		}
-		// Whoever was to remove the gate may have died.
-		there, err := protocol.Do(ctx, s, func(c *zk.Conn) (bool, error) {
-			there, _, err := c.Exists(s.Path(g.barrier.member(someone)))
-			return there, err
-		})
-		if err != nil {
-			return err
-		} else if there {
-			continue
-		}
-		members, err := g.remaining(ctx, s)
-		if err != nil {
-			return err
-		}
-		if left = (crowd{known: len(members) <= few, members: members}); !left.known {
-			someone = members[rand.IntN(len(members))]
-		}
-	}
-	for _, m := range left.members {
-		if _, err := s.Until(ctx, g.barrier.member(m), func(*zk.Stat) bool { return false }); err != nil {
-			return err
-		}
-	}
-	return g.close(ctx, s)
-}
-
-// wait waits until this gate is not there any more, a third of a session timeout at most.
-func (g *gate) wait(ctx context.Context, s *protocol.Session) (ended bool, err error) {
-	soon, cancel := context.WithTimeout(ctx, s.Timeout()/3)
-	defer cancel()
-	_, err = s.Until(soon, g.barrier.ready(), func(stat *zk.Stat) bool { return stat.Czxid != g.token })
-	if soon.Err() != nil && ctx.Err() == nil && s.Err() == nil && errors.Is(err, soon.Err()) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -72,6 +72,7 @@ func (e *entering) must(t testing.TB) *doublebarrier.Entry {
 // joined waits until so many members have joined.
 func joined(t testing.TB, c *protocol.Client, path string, n int) {
 	t.Helper()
+	recipetest.CatchUp(t, c)
 	conn := session(t, c).Conn()
 	for ctx := patient(t); ; {
 		children, _, events, err := conn.ChildrenW(path + "/process")

@@ -31,16 +31,18 @@ func TestNextLeadsAfterOneNotificationAndNoListing(t *testing.T) {
 			link := srv.Link(t)
 			links = append(links, link)
 			candidates = append(candidates, stand(t, onlooker, link.Client(t), path, fmt.Sprint(i), i, &wait))
-			<-link.Answered(recipestest.OpGetData, 2) // asleep
+			<-link.Answered(recipestest.OpGetData, 2) // it waits
 			if i > 1 {
 				<-link.Answered(recipestest.OpExists, 1)
 			}
 		}
+
 		for i, link := range links {
-			hears := 2 // of a mark, and of the end of the one ahead
+			hears := 2 // the marker, and the deletion of the predecessor
 			if i == 0 {
 				hears = 1
 			}
+
 			listings, reads := link.Count(recipestest.OpGetChildren), link.Count(recipestest.OpGetData)
 			resign(t, term)
 			term = next(t, candidates[i])
@@ -54,10 +56,12 @@ func TestNextLeadsAfterOneNotificationAndNoListing(t *testing.T) {
 				require.LessOrEqual(t, events, hears+n)
 				require.LessOrEqual(t, listings, 2*n)
 			}
+
 			for _, other := range links[i+1:] {
 				require.Zero(t, other.Events(), "others were woken")
 			}
 		}
+
 		resign(t, term)
 		require.NoError(t, wait.Wait())
 	})
@@ -79,6 +83,7 @@ func TestRunLeadsAgainAfterEachEndOfATerm(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []string{"me"}, values(line), "the last term's node is gone")
 			n++
+
 			switch n {
 			case 1: // steps down
 				return nil
@@ -87,20 +92,24 @@ func TestRunLeadsAgainAfterEachEndOfATerm(t *testing.T) {
 				<-ctx.Done()
 				require.ErrorIs(t, context.Cause(ctx), protocol.ErrReleased)
 				return context.Cause(ctx)
+
 			case 3:
-				require.NoError(t, e.Break(t.Context(), term.Node())) // not ctx: the loss may be heard of before the answer
+				require.NoError(t, e.Break(t.Context(), term.Node())) // not ctx: the loss may be noticed before the reply
 				<-ctx.Done()
 				require.ErrorIs(t, context.Cause(ctx), protocol.ErrLost)
 				return ctx.Err()
+
 			case 4:
 				srv.ExpireSession(recipetest.Session(t, c).ID())
 				<-ctx.Done()
 				require.ErrorIs(t, context.Cause(ctx), protocol.ErrLost)
 				return fmt.Errorf("my work: %w", context.Cause(ctx))
+
 			default:
 				return failure
 			}
 		})
+
 		require.Equal(t, 5, n)
 		require.ErrorIs(t, err, failure)
 		require.NotErrorIs(t, err, protocol.ErrLost)
@@ -108,7 +117,7 @@ func TestRunLeadsAgainAfterEachEndOfATerm(t *testing.T) {
 	})
 }
 
-func TestRunEndsWithItsContextAfterTheWorkIsOver(t *testing.T) {
+func TestRunEndsWithItsContextAfterLeadHasReturned(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/ends"
 		e, other := election.New(srv.Client(t), path), election.New(srv.Client(t), path)
@@ -123,13 +132,14 @@ func TestRunEndsWithItsContextAfterTheWorkIsOver(t *testing.T) {
 			err := e.Run(ctx, nil, func(ctx context.Context, term *election.Term) error {
 				cancel(errors.New("enough"))
 				<-ctx.Done()
-				require.NoError(t, term.Err(), "the work is not over")
+				require.NoError(t, term.Err(), "lead has not returned")
 				line, err := other.Candidates(t.Context())
 				require.NoError(t, err)
-				require.Len(t, line, 1, "nor is the node given up")
+				require.Len(t, line, 1, "the node is still there")
 				over = true
 				return work(ctx)
 			})
+
 			require.True(t, over)
 			require.ErrorIs(t, err, context.Canceled, name)
 			require.ErrorContains(t, err, "election: "+path+": context canceled: enough", name)
@@ -139,28 +149,29 @@ func TestRunEndsWithItsContextAfterTheWorkIsOver(t *testing.T) {
 			} else {
 				require.NotContains(t, err.Error(), "\n", name)
 			}
+
 			recipetest.Await(t, 0, e.Candidates)
 		}
 	})
 }
 
-func TestRunReturnsTheFailureOfItsWorkWithTheLossOfTheTerm(t *testing.T) {
+func TestRunJoinsTheErrorOfLeadWithTheLossOfTheTerm(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		e := election.New(srv.Client(t), srv.Root(t)+"/fails")
 		failure := errors.New("failure")
 		err := e.Run(t.Context(), nil, func(ctx context.Context, term *election.Term) error {
-			require.NoError(t, e.Break(t.Context(), term.Node())) // not ctx: the loss may be heard of before the answer
+			require.NoError(t, e.Break(t.Context(), term.Node())) // not ctx: the loss may be noticed before the reply
 			<-ctx.Done()
 			return failure
 		})
 		require.ErrorIs(t, err, failure)
 		require.ErrorIs(t, err, protocol.ErrLost)
 		err = e.Run(t.Context(), nil, func(context.Context, *election.Term) error { return context.Canceled })
-		require.ErrorIs(t, err, context.Canceled, "of something else, as the term goes on")
+		require.ErrorIs(t, err, context.Canceled, "another context's, as the term goes on")
 	})
 }
 
-func TestRunResignsWhenItsWorkPanics(t *testing.T) {
+func TestRunResignsWhenLeadPanics(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		e := election.New(srv.Client(t), srv.Root(t)+"/panic")
 		require.PanicsWithValue(t, "oops", func() {
@@ -182,8 +193,9 @@ func TestRunEndsWhenTheClientIsClosed(t *testing.T) {
 	})
 }
 
-// A function that returns at once has others come first, and does not make Run spin.
-func TestRunIsPacedAndTakesTurns(t *testing.T) {
+// A function that returns at once lets other candidates lead in between, and does not make Run
+// spin.
+func TestRunIsPacedAndLetsOthersLead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory())
@@ -205,11 +217,13 @@ func TestRunIsPacedAndTakesTurns(t *testing.T) {
 				return nil
 			})
 		}
+
 		require.NoError(t, wait.Wait())
 		for _, n := range terms {
 			require.Greater(t, n, 30)
 			require.Less(t, n, 150)
 		}
+
 		stop := func() backoff.BackOff { return &backoff.StopBackOff{} }
 		err := election.New(srv.Client(t), path, election.WithBackOff(stop)).Run(t.Context(), nil,
 			func(context.Context, *election.Term) error { return nil })
@@ -217,7 +231,8 @@ func TestRunIsPacedAndTakesTurns(t *testing.T) {
 	})
 }
 
-// A leader whose connection breaks leads on if it comes back in time; one that does not is told before the next leads.
+// A leader whose connection breaks leads on if it comes back in time. Otherwise it learns of its
+// loss before the next one leads.
 func TestSuspendedLeaderKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -227,10 +242,11 @@ func TestSuspendedLeaderKeepsItsPlace(t *testing.T) {
 		leader := campaign(t, link.Client(t), path, "leader")
 		var wait recipetest.Group
 		won := stand(t, srv.Client(t), srv.Client(t), path, "next", 1, &wait)
+
 		for _, fault := range []func(){link.Cut, link.Stall} {
 			for range 3 {
 				fault()
-				time.Sleep(4 * time.Second) // of ten
+				time.Sleep(4 * time.Second) // of the ten seconds of the session timeout
 				require.NoError(t, leader.Err())
 				link.Heal()
 				time.Sleep(4 * time.Second)
@@ -238,13 +254,14 @@ func TestSuspendedLeaderKeepsItsPlace(t *testing.T) {
 				require.Empty(t, won)
 			}
 		}
+
 		link.Stall()
 		cut := time.Now()
 		<-leader.Done()
 		lost := time.Now()
 		require.ErrorIs(t, leader.Err(), protocol.ErrLost)
 		term := next(t, won)
-		require.Greater(t, time.Since(lost), time.Second, "the old one knew before")
+		require.Greater(t, time.Since(lost), time.Second, "the old leader knew before")
 		require.Less(t, time.Since(cut), 11*time.Second, "a timeout, a tick and a little")
 		resign(t, term)
 		require.NoError(t, wait.Wait())
@@ -258,6 +275,7 @@ func TestProclaimChangesTheValue(t *testing.T) {
 		c := link.Client(t)
 		e := election.New(srv.Client(t), path)
 		term := campaign(t, c, path, "one")
+
 		for _, value := range []string{"two", "", "two", "two"} {
 			require.NoError(t, term.Proclaim(t.Context(), []byte(value)))
 			l, err := e.Leader(t.Context())
@@ -265,6 +283,7 @@ func TestProclaimChangesTheValue(t *testing.T) {
 			require.Equal(t, value, string(l.Value))
 			require.Equal(t, term.Token(), l.Token)
 		}
+
 		link.LoseReply(recipestest.OpSetData, 2)
 		require.NoError(t, term.Proclaim(t.Context(), []byte("three")))
 		l, err := e.Leader(t.Context())
@@ -286,8 +305,9 @@ func TestProclaimChangesTheValue(t *testing.T) {
 	})
 }
 
-// A Proclaim that was given up is on its way still when the next one is made: it must not undo that.
-func TestProclaimThatWasGivenUpDoesNotUndoALaterOne(t *testing.T) {
+// A Proclaim whose caller gave up is still on its way when the next one is made. It must not undo
+// the next one.
+func TestAbandonedProclaimDoesNotUndoALaterOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory())
@@ -297,6 +317,7 @@ func TestProclaimThatWasGivenUpDoesNotUndoALaterOne(t *testing.T) {
 		e := election.New(srv.Client(t), path)
 		time.Sleep(time.Second)
 		link.Delay(100 * time.Millisecond)
+
 		for range 20 {
 			short, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond) // the second request is on its way
 			require.ErrorIs(t, term.Proclaim(short, []byte("given up")), context.DeadlineExceeded)
@@ -307,7 +328,68 @@ func TestProclaimThatWasGivenUpDoesNotUndoALaterOne(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "wanted", string(l.Value))
 		}
+
 		link.Delay(0)
+		resign(t, term)
+	})
+}
+
+// The reply to the first Proclaim is lost. Another one follows before the first has settled its
+// outcome.
+func TestProclaimTakesEffectOnce(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		for _, lostSyncs := range []int{0, 1, 2} {
+			path, link := fmt.Sprintf("%s/once-%d", srv.Root(t), lostSyncs), srv.Link(t)
+			c := link.Client(t, protocol.WithBackOff(func() backoff.BackOff {
+				return backoff.NewConstantBackOff(200 * time.Millisecond)
+			}))
+
+			term := campaign(t, c, path, "v0")
+			connects := link.Count(recipestest.OpConnect)
+			link.LoseReply(recipestest.OpSetData, 1)
+			first := make(chan error, 1)
+			go func() { first <- term.Proclaim(t.Context(), []byte("v1")) }()
+			require.Eventually(t, func() bool { return link.Count(recipestest.OpConnect) > connects },
+				recipetest.Patience, time.Millisecond)
+			link.LoseReply(recipestest.OpSync, lostSyncs)
+
+			second := recipetest.Must(t, func(ctx context.Context) (error, error) {
+				return nil, term.Proclaim(ctx, []byte("v2"))
+			})
+
+			require.NoError(t, second)
+			require.NoError(t, <-first)
+			s := recipetest.Must(t, c.Session)
+			data, stat, err := s.Conn().Get(s.Path(path) + "/" + term.Node())
+			require.NoError(t, err)
+			require.Equal(t, "v2", string(data))
+			require.EqualValues(t, 2, stat.Version, "each was written once")
+			resign(t, term)
+		}
+	})
+}
+
+// The value is written exactly once, whether the server received the first request or not.
+func TestProclaimWithTheConnectionCutAtAnyPacket(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/any", srv.Link(t)
+		c := link.Client(t)
+		term := campaign(t, c, path, "v0")
+
+		for step := 1; step <= 6; step++ {
+			stop := link.At(step, func() { link.Cut(); link.Heal() })
+			value := fmt.Sprintf("v%d", step)
+
+			require.NoError(t, term.Proclaim(t.Context(), []byte(value)))
+
+			stop()
+			s := recipetest.Must(t, c.Session)
+			data, stat, err := s.Conn().Get(s.Path(path) + "/" + term.Node())
+			require.NoError(t, err)
+			require.Equal(t, value, string(data))
+			require.EqualValues(t, step, stat.Version)
+		}
+
 		resign(t, term)
 	})
 }
@@ -324,36 +406,40 @@ func TestResignToAChosenCandidate(t *testing.T) {
 			links[i] = srv.Link(t)
 			won[i] = stand(t, onlooker, links[i].Client(t), path, fmt.Sprint(i), i, &wait)
 		}
+
 		leader := next(t, won[0])
 		line := recipetest.Await(t, 5, e.Candidates)
-		<-links[3].Answered(recipestest.OpGetData, 2) // asleep
+		<-links[3].Answered(recipestest.OpGetData, 2) // it waits
 		<-links[3].Answered(recipestest.OpExists, 1)
 		listings := links[3].Count(recipestest.OpGetChildren)
 		require.NoError(t, leader.ResignTo(t.Context(), line[3].Node))
 		require.ErrorIs(t, leader.Err(), protocol.ErrReleased)
 		term := next(t, won[3])
 		require.Greater(t, term.Token(), leader.Token())
-		<-links[3].Answered(recipestest.OpEvent, 2) // of a mark, and of the end of the one ahead; or after a reconnect
+		<-links[3].Answered(recipestest.OpEvent, 2) // the marker and the predecessor's deletion, or after a reconnect
 		events, listings := links[3].Events(), links[3].Count(recipestest.OpGetChildren)-listings
 		if n := again(links[3]); n == 0 {
 			require.Equal(t, 2, events, "one notification")
-			require.Zero(t, listings, "which tells enough")
+			require.Zero(t, listings, "the notification suffices")
 		} else {
 			require.LessOrEqual(t, events, 2+n)
 			require.LessOrEqual(t, listings, 1+2*n)
 		}
-		require.Zero(t, links[4].Events(), "who is behind the chosen one is not concerned")
+
+		require.Zero(t, links[4].Events(), "candidates behind the chosen one are not woken")
 
 		require.Eventually(t, func() bool {
 			line, err := e.Candidates(t.Context())
 			return err == nil && len(line) == 4
-		}, recipetest.Patience, time.Millisecond, "those who were passed over are back")
+		}, recipetest.Patience, time.Millisecond, "the candidates passed over are back")
+
 		line = recipetest.Await(t, 4, e.Candidates)
 		require.Equal(t, []string{"3", "4"}, values(line[:2]))
 		require.ElementsMatch(t, []string{"1", "2"}, values(line[2:]))
 
 		require.NoError(t, term.ResignTo(t.Context(), line[1].Node), "the next one")
 		last := term.Token()
+
 		for _, c := range line[1:] {
 			var i int
 			fmt.Sscan(string(c.Value), &i)
@@ -362,11 +448,12 @@ func TestResignToAChosenCandidate(t *testing.T) {
 			last = term.Token()
 			resign(t, term)
 		}
+
 		require.NoError(t, wait.Wait())
 	})
 }
 
-func TestResignToSomebodyWhoCannotLeadChangesNothing(t *testing.T) {
+func TestResignToAnUnfitCandidateChangesNothing(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/refused"
 		c := srv.Client(t)
@@ -379,9 +466,10 @@ func TestResignToSomebodyWhoCannotLeadChangesNothing(t *testing.T) {
 		won := stand(t, c, srv.Client(t), path, "b", 2, &wait)
 		line := recipetest.Await(t, 3, e.Candidates)
 
-		for _, node := range []string{"", "nobody", term.Node()} {
+		for _, node := range []string{"", "unknown", term.Node()} {
 			require.ErrorIs(t, term.ResignTo(t.Context(), node), protocol.ErrNotInLine)
 		}
+
 		err = term.ResignTo(t.Context(), line[2].Node)
 		require.ErrorIs(t, err, protocol.ErrStranger)
 		require.ErrorContains(t, err, "election: "+path)
@@ -391,7 +479,7 @@ func TestResignToSomebodyWhoCannotLeadChangesNothing(t *testing.T) {
 		require.NoError(t, term.Err())
 		require.Equal(t, line, recipetest.Await(t, 3, e.Candidates))
 
-		require.NoError(t, term.ResignTo(t.Context(), line[1].Node), "a stranger may lead")
+		require.NoError(t, term.ResignTo(t.Context(), line[1].Node), "a foreign contender may lead")
 		require.ErrorIs(t, term.ResignTo(t.Context(), line[2].Node), protocol.ErrReleased)
 		require.Empty(t, won)
 		require.NoError(t, conn.Delete(strange, -1))
@@ -412,10 +500,10 @@ func TestResignBeatsResignTo(t *testing.T) {
 		one := stand(t, onlooker, srv.Client(t), path, "1", 1, &wait)
 		two := stand(t, onlooker, srv.Client(t), path, "2", 2, &wait)
 		line := recipetest.Await(t, 3, election.New(onlooker, path).Candidates)
-		<-link.Answered(recipestest.OpGetData, 1) // the leader's node is watched
+		<-link.Answered(recipestest.OpGetData, 1) // the leader watches its node
 		dead, cancel := context.WithCancel(t.Context())
 		cancel()
-		stop := link.At(3, func() { leader.Resign(dead) }) // while ResignTo looks at the line
+		stop := link.At(3, func() { leader.Resign(dead) }) // while ResignTo lists the line
 		require.ErrorIs(t, leader.ResignTo(t.Context(), line[2].Node), protocol.ErrReleased)
 		require.False(t, stop())
 		resign(t, next(t, one))
@@ -424,20 +512,21 @@ func TestResignBeatsResignTo(t *testing.T) {
 	})
 }
 
-// The chosen candidate, or one that is to be passed over, may leave before the transaction is made.
+// The chosen candidate, or one that is to be passed over, may leave before the transaction is sent.
 func TestResignToWhileTheLineChanges(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for leaver := 1; leaver <= 3; leaver++ {
 			for !leavesInTime(t, srv, leaver) {
-				t.Logf("%d has left before the line was listed: once more", leaver)
+				t.Logf("%d left before the line was listed: trying again", leaver)
 			}
 		}
 	})
 }
 
-// leavesInTime has a candidate leave while the leader resigns in favour of the last, between the look at the line and the
-// transaction. It returns false if the candidate had left before: the keeper of the leader's session, and the guard of
-// its term, have packets in the same network, and any of them may be the one that sets it off.
+// leavesInTime makes a candidate leave while the leader resigns in favour of the last, between the
+// listing and the transaction. It returns false if the candidate left too early. That happens
+// because the packets that keep the session and watch the term share the network: any of them may
+// trigger the departure.
 func leavesInTime(t *testing.T, srv *recipestest.Server, leaver int) bool {
 	t.Helper()
 	path := fmt.Sprintf("%s/leaves-%d", srv.Root(t), leaver)
@@ -450,15 +539,18 @@ func leavesInTime(t *testing.T, srv *recipestest.Server, leaver int) bool {
 	for i := 1; i <= 3; i++ {
 		won = append(won, stand(t, onlooker, srv.Client(t), path, fmt.Sprint(i), i, &wait))
 	}
+
 	line := recipetest.Await(t, 4, e.Candidates)
 	listings := link.Count(recipestest.OpGetChildren)
-	<-link.Answered(recipestest.OpGetData, 1) // the leader's node is watched
+	<-link.Answered(recipestest.OpGetData, 1) // the leader watches its node
 	var listed atomic.Bool
-	// The request to list the line passes, and its answer is held up until the leaver has gone.
+
+	// The request to list the line passes. Its reply is held up until the leaver has gone.
 	stop := link.At(4, func() {
 		listed.Store(link.Count(recipestest.OpGetChildren) > listings)
 		e.Break(t.Context(), line[leaver].Node)
 	})
+
 	err := leader.ResignTo(t.Context(), line[3].Node)
 	require.False(t, stop())
 	first, nothing := won[2], false
@@ -471,20 +563,23 @@ func leavesInTime(t *testing.T, srv *recipestest.Server, leaver int) bool {
 	} else {
 		require.NoError(t, err)
 	}
+
 	require.Error(t, leader.Err())
 	term := next(t, first)
 	require.Greater(t, term.Token(), leader.Token())
 	resign(t, term)
+
 	for _, w := range won {
 		if w != first {
 			wait.Go(func() error { return next(t, w).Resign(t.Context()) })
 		}
 	}
+
 	require.NoError(t, wait.Wait())
 	return listed.Load() && !nothing
 }
 
-// A lost reply at any step of a hand-over leaves one leader, and nobody out of line.
+// A fault at any step of a hand-over leaves one leader, and every candidate in line.
 func TestFaultAtEachStepOfAHandOver(t *testing.T) {
 	for _, f := range append(recipetest.QuickFaults, recipetest.SlowFaults(10*time.Second)...) {
 		t.Run(f.Name, func(t *testing.T) {
@@ -502,8 +597,8 @@ func TestFaultAtEachStepOfAHandOver(t *testing.T) {
 	}
 }
 
-// handOverThrough has the first of three candidates resign in favour of the last, and the others take turns then. One
-// of them meets the fault.
+// handOverThrough makes the first of three candidates resign in favour of the last, and the others
+// lead in turn. One of them meets the fault.
 func handOverThrough(t *testing.T, srv *recipestest.Server, path string, f recipetest.Fault, victim, step int) (met bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -524,25 +619,32 @@ func handOverThrough(t *testing.T, srv *recipestest.Server, path string, f recip
 			if err != nil {
 				return err
 			}
+
 			if err := book.won(term, betrayed(i)); err != nil {
 				return err
 			}
+
 			if err := term.Proclaim(ctx, fmt.Append(nil, "leader ", i)); err != nil && !errors.Is(err, protocol.ErrLost) {
 				return err
 			}
+
 			if err := term.Resign(ctx); err != nil && !errors.Is(err, protocol.ErrLost) {
 				return err
 			}
+
 			return nil
 		})
+
 		recipetest.Await(t, i+1, e.Candidates)
 	}
+
 	line, err := e.Candidates(ctx)
 	require.NoError(t, err)
 	stop := link.At(step, func() { f.Do(srv, link, session) })
 	err = leader.ResignTo(ctx, line[2].Node)
+
 	switch {
-	case errors.Is(err, protocol.ErrNotInLine): // it may have met its fault
+	case errors.Is(err, protocol.ErrNotInLine): // the chosen one met its fault
 		require.NotZero(t, victim)
 		if leader.Err() == nil {
 			resign(t, leader)
@@ -553,6 +655,7 @@ func handOverThrough(t *testing.T, srv *recipestest.Server, path string, f recip
 	default:
 		require.NoError(t, err)
 	}
+
 	require.NoError(t, wait.Wait(), "victim %d, step %d", victim, step)
 	met = !stop()
 	link.Heal()
@@ -588,11 +691,13 @@ func BenchmarkHandOver(b *testing.B) {
 			}
 		})
 	}
-	for b.Loop() { // from one's resignation until the next one is told
+
+	for b.Loop() { // from a resignation until the next leader knows
 		if err := (<-terms).Resign(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}
+
 	close(stop)
 	if err := wait.Wait(); err != nil {
 		b.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// Run is what a replicated service calls. The others watch who leads.
+// A replicated service calls Run. The others observe the leader.
 func Example() {
 	server, err := embedded.Start(embedded.Config{})
 	if err != nil {
@@ -38,6 +38,7 @@ func Example() {
 		}
 		return done
 	})
+
 	fmt.Println(errors.Is(err, done))
 	_, err = e.Leader(ctx)
 	fmt.Println(errors.Is(err, election.ErrNoLeader))

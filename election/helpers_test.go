@@ -30,8 +30,9 @@ func campaign(t *testing.T, c *protocol.Client, path, value string) *election.Te
 	})
 }
 
-// stand has a candidate of this name campaign, and returns when an onlooker sees it in line, behind n others. The onlooker
-// has a client of its own, so that c's requests are those of the candidate alone.
+// stand makes a candidate of this name campaign, and returns when an onlooker sees it in line
+// behind n others. The onlooker has a client of its own, so that c sends the requests of the
+// candidate alone.
 func stand(t *testing.T, onlooker, c *protocol.Client, path, name string, n int, wait *recipetest.Group) <-chan *election.Term {
 	t.Helper()
 	won := make(chan *election.Term, 1)
@@ -44,12 +45,13 @@ func stand(t *testing.T, onlooker, c *protocol.Client, path, name string, n int,
 		won <- term
 		return nil
 	})
+
 	recipetest.Await(t, n+1, election.New(onlooker, path).Candidates)
 	return won
 }
 
-// again is how often the client behind link has connected once more. What the broken connection took along it asks for
-// again, notifications come again, and it looks at the line again.
+// again returns how often the client behind link has reconnected. Each time the client repeats the
+// requests that the broken connection lost, receives notifications again, and lists the line again.
 func again(link *recipestest.Link) int { return link.Count(recipestest.OpConnect) - 1 }
 
 func resign(t *testing.T, term *election.Term) {
@@ -58,7 +60,7 @@ func resign(t *testing.T, term *election.Term) {
 	require.NoError(t, term.Resign(t.Context()))
 }
 
-// values are what the candidates campaign with, in order.
+// values returns what the candidates campaign with, in order.
 func values(line []election.Candidate) (all []string) {
 	for _, c := range line {
 		all = append(all, string(c.Value))
@@ -66,7 +68,7 @@ func values(line []election.Candidate) (all []string) {
 	return all
 }
 
-// observed runs Observe, whose changes it sends, until ctx ends or the test does.
+// observed runs Observe and sends its changes, until ctx or the test ends.
 func observed(t *testing.T, ctx context.Context, e *election.Election) <-chan string {
 	ctx, cancel := context.WithCancel(ctx)
 	changes := make(chan string, 1000)
@@ -84,36 +86,39 @@ func observed(t *testing.T, ctx context.Context, e *election.Election) <-chan st
 			}
 		}
 	})
+
 	t.Cleanup(func() { cancel(); wait.Wait() })
 	return changes
 }
 
-// next is what comes out of a channel in the end.
+// next returns the next value of a channel, and fails the test if none comes.
 func next[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-from:
 		return v
 	case <-time.After(recipetest.Patience):
-		require.FailNow(t, "nothing has come")
+		require.FailNow(t, "no value came")
 		panic("unreachable")
 	}
 }
 
-// A ledger has the terms of one election, in the order in which they were won.
+// A ledger records the terms of one election, in the order in which they were won.
 type ledger struct {
 	mu    sync.Mutex
 	terms []*election.Term
 }
 
-// won enters a new term. All earlier ones must be over, as their own leaders see it. A term whose session is ended in
-// its back (which a server would not do before it has to) is told too late, and is not entered.
+// won records a new term. All earlier ones must be over, as their own leaders see it. A term whose
+// session is ended behind its back, earlier than a server would, learns of it too late and is not
+// recorded.
 func (b *ledger) won(term *election.Term, betrayed bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if term.Err() != nil {
-		return nil // it was over before it could be entered
+		return nil // it was over before it could be recorded
 	}
+
 	for _, earlier := range b.terms {
 		if earlier.Err() == nil && term.Err() == nil {
 			return fmt.Errorf("two leaders: %s and %s", earlier.Node(), term.Node())
@@ -122,8 +127,10 @@ func (b *ledger) won(term *election.Term, betrayed bool) error {
 			return fmt.Errorf("token %d after %d", term.Token(), earlier.Token())
 		}
 	}
+
 	if !betrayed {
 		b.terms = append(b.terms, term)
 	}
+
 	return nil
 }

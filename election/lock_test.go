@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,28 +14,35 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A leadership is a term as if it were a lease.
+// A leadership is a term in the shape of a lease.
 type leadership struct{ *election.Term }
 
 func (l leadership) Unlock(ctx context.Context) error { return l.Resign(ctx) }
 
-// asLock is an election at the place of a lock. What an election has no verb for is done by a lock at the same path.
+// asLock returns an election as a locker of the common suite. A lock at the same path provides the
+// verbs that an election lacks.
 func asLock(c *protocol.Client, path string) recipetest.Locker {
 	e, m := election.New(c, path), lock.New(c, path)
 	campaign := recipetest.Leases(func(ctx context.Context) (leadership, error) {
 		t, err := e.Campaign(ctx, nil)
 		return leadership{t}, err
 	})
+
 	return recipetest.Locker{
 		Lock:    campaign,
 		Block:   recipetest.Leases(m.Lock),
 		TryLock: recipetest.Leases(m.TryLock),
-		Do: func(ctx context.Context, fn func(context.Context, recipetest.Lease) error) error {
+		Do: func(ctx context.Context, fn func(context.Context, recipetest.Lease) error) (err error) {
 			t, err := e.Campaign(ctx, nil)
 			if err != nil {
 				return err
 			}
-			return protocol.Scope(ctx, t.Grant, func(ctx context.Context) error { return fn(ctx, leadership{t}) })
+			held, cancel := t.Context(ctx)
+			defer func() {
+				cancel()
+				err = errors.Join(err, t.Resign(context.WithoutCancel(ctx)))
+			}()
+			return fn(held, leadership{t})
 		},
 		Contenders: func(ctx context.Context) (nodes []string, err error) {
 			line, err := e.Candidates(ctx)
@@ -47,7 +55,7 @@ func asLock(c *protocol.Client, path string) recipetest.Locker {
 	}
 }
 
-func TestElectionKeepsThePromisesOfALock(t *testing.T) {
+func TestElectionIsAFairLock(t *testing.T) {
 	recipetest.Conform(t, map[string]recipetest.NewLocker{"Campaign": asLock}, lock.ErrLocked)
 }
 
@@ -65,6 +73,7 @@ func TestElectionAndLockOnOnePathAreTheSameThing(t *testing.T) {
 			locked <- l
 			return err
 		})
+
 		recipetest.Await(t, 2, m.Contenders)
 		last := stand(t, c, srv.Client(t), path, "last", 2, &wait)
 		require.Equal(t, []string{"leader", "lock", "last"}, values(recipetest.Await(t, 3, e.Candidates)))

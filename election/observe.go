@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// ErrNoLeader is returned by [Election.Leader] when nobody leads.
+// ErrNoLeader is returned by [Election.Leader] when there is no leader.
 var ErrNoLeader = errors.New("no leader")
 
-// A Leader is what others know of the leader.
+// A Leader describes the leader to others.
 type Leader struct {
 	Value []byte // what it campaigned with, or proclaimed last
 	Token int64  // its fencing token; 0 if there is no leader
 }
 
-// Vacant tells whether there is no leader.
+// Vacant reports whether there is no leader.
 func (l Leader) Vacant() bool { return l.Token == 0 }
 
-// A Candidate is one node in line for an election: the leader's, or that of somebody who waits.
+// A Candidate is one node in line for an election, the leader's or a waiter's.
 type Candidate struct {
 	Node    string    // its name below the election's path
 	Session int64     // its owner
@@ -28,11 +28,14 @@ type Candidate struct {
 	Since   time.Time // its creation, by the server's clock
 }
 
-// Leader returns the leader as of a moment after the call began: who was elected before that is not passed over in favour
-// of one who led earlier. That is who stands first in line; it may not have noticed yet, or, if it has died, not have
-// expired yet. Leader blocks until the server has answered three times, and waits for the next session if it has to.
-// It returns an error that wraps [ErrNoLeader] if nobody leads, ctx's error, [protocol.ErrClosed], [zk.ErrInvalidPath],
-// or what the server said. It is safe for concurrent use.
+// Leader returns the leader as of a moment after the call began: never an earlier leader than the
+// one elected by then. The leader is the first candidate in line. It may not have noticed yet, or
+// it may have died without having expired yet.
+//
+// Leader blocks until the server has answered three times, or ctx ends, and waits for the next
+// session if it has to. Its error wraps [ErrNoLeader] if there is no leader, ctx's error,
+// [protocol.ErrClosed] or [zk.ErrInvalidPath], or is the server's own. It is safe for concurrent
+// use.
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
@@ -49,15 +52,19 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{first.Data, first.Token}, nil
 }
 
-// Observe yields the leader, as [Election.Leader] returns it, or a vacant Leader if there is none, and then every change:
-// another leader, another value, or a vacancy. What lasts for less than a message takes is passed over, and so is
-// what comes and goes while there is no connection; what is yielded last is what lasts. One who is slow to ask for the
+// Observe yields the leader, as [Election.Leader] returns it, or a vacant Leader if there is none.
+// Then it yields every change: another leader, another value, or a vacancy. Changes that last for
+// less than a message takes are passed over, and so are those that come and go while there is no
+// connection. The last Leader yielded is the one that lasts. A loop that is slow to ask for the
 // next change gets the newest.
 //
-// It blocks between changes, also while the session is suspended, and goes on in the next session if that is lost. It
-// ends when the loop does, or with an error, which is yielded last with a vacant Leader: ctx's, if ctx ends, one that
-// wraps [protocol.ErrClosed] or [zk.ErrInvalidPath], or what the server said. What it yields may be kept but not changed. It may be ranged over
-// several times, and concurrently; all loops of a client share one watch on the leader's node.
+// Observe blocks between changes, also while the session is suspended, and goes on in the next
+// session if that is lost. It ends when the loop does, or with an error, which is yielded last with
+// a vacant Leader. The error is ctx's, wraps [protocol.ErrClosed] or [zk.ErrInvalidPath], or is the
+// server's own.
+//
+// The caller may keep but not change what is yielded. The sequence may be ranged over several
+// times, and concurrently: all loops of a client share one watch on the leader's node.
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
@@ -74,9 +81,10 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// Candidates returns everybody who stands for election, the leader first, as of a moment after the call began. An
-// election without candidates has none. It blocks until the server has answered, with one request for each of
-// them, or ctx ends. It returns ctx's error, an error that wraps [protocol.ErrLost] if the session ends, or what the server said.
+// Candidates returns the candidates in line, the leader first, as of a moment after the call began.
+// An election without candidates has none. It blocks until the server has answered, with one
+// request for each of them, or ctx ends. Its error is ctx's, wraps [protocol.ErrLost] if the
+// session ends, or is the server's own.
 func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 	if e.err != nil {
 		return nil, e.wrap(e.err)
@@ -92,10 +100,13 @@ func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 	return all, nil
 }
 
-// Break deletes the node of a candidate, by its name in [Election.Candidates]: an operator's way to move the leadership.
-// A leader's term is lost then, and it is told, but it may be about to act as the leader all the same: let its token guard
-// what it does. One who waits goes to the end of the line. Break blocks until the server has answered or ctx ends. It
-// returns an error that wraps [zk.ErrNoNode] if there is no such node.
+// Break deletes the node of a candidate, given its name in [Election.Candidates]: an operator's way
+// to move the leadership. A leader then loses its term, and learns of it. It may still be about to
+// act as the leader: guard what it does with its token. A waiting candidate goes to the end of the
+// line.
+//
+// Break blocks until the server has answered or ctx ends. Its error wraps [zk.ErrNoNode] if there
+// is no such node.
 //
 // [zk.ErrNoNode]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoNode
 func (e *Election) Break(ctx context.Context, node string) error {

@@ -35,6 +35,7 @@ func TestObserveYieldsThePresentAndEveryChange(t *testing.T) {
 			require.Equal(t, want, next(t, early))
 			require.Equal(t, want, next(t, late))
 		}
+
 		require.NoError(t, a.Proclaim(t.Context(), []byte("a, ready")))
 		both("a, ready")
 		wonB := stand(t, onlooker, srv.Client(t), path, "b", 1, &wait)
@@ -57,14 +58,15 @@ func TestObserveSeesTheLineComeAndGo(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/reaped"
 		changes := observed(t, t.Context(), election.New(srv.Client(t), path))
-		require.Equal(t, "vacant", next(t, changes), "of a path that does not exist")
+		require.Equal(t, "vacant", next(t, changes), "the path does not exist")
+
 		for i := range 3 {
 			term := campaign(t, c, path, fmt.Sprint(i))
 			require.Equal(t, fmt.Sprint(i), next(t, changes))
 			resign(t, term)
 			require.Equal(t, "vacant", next(t, changes))
 			err := recipetest.Session(t, c).Conn().Delete(path, -1)
-			if !errors.Is(err, zk.ErrNoNode) { // the server may have been faster: it is a container
+			if !errors.Is(err, zk.ErrNoNode) { // the server may have removed the container first
 				require.NoError(t, err)
 			}
 		}
@@ -80,9 +82,11 @@ func TestObserverCostsOneReadForEachLeaderAndNoListing(t *testing.T) {
 		for i := range n {
 			won = append(won, stand(t, onlooker, srv.Client(t), path, fmt.Sprint(i), i, &wait))
 		}
+
 		link := srv.Link(t)
 		e := election.New(link.Client(t), path)
 		changes := []<-chan string{observed(t, t.Context(), e), observed(t, t.Context(), e), observed(t, t.Context(), e)}
+
 		for i := range n - 1 {
 			for _, c := range changes {
 				require.Equal(t, fmt.Sprint(i), next(t, c))
@@ -94,11 +98,13 @@ func TestObserverCostsOneReadForEachLeaderAndNoListing(t *testing.T) {
 			require.LessOrEqual(t, reads, i+1+len(changes)*again(link), "three observers of one client share it")
 			resign(t, next(t, won[i]))
 		}
+
 		for _, c := range changes {
 			require.Equal(t, fmt.Sprint(n-1), next(t, c))
 		}
+
 		listings, events := link.Count(recipestest.OpGetChildren), link.Events()
-		require.LessOrEqual(t, listings, len(changes)*(1+again(link)), "the line was listed in the beginning only")
+		require.LessOrEqual(t, listings, len(changes)*(1+again(link)), "the line was listed only at the beginning")
 		require.LessOrEqual(t, events, n-1+again(link))
 		resign(t, next(t, won[n-1]))
 		require.NoError(t, wait.Wait())
@@ -119,7 +125,7 @@ func TestObserveSurvivesSessionLossAndEndsWithItsContext(t *testing.T) {
 		srv.ExpireSession(old.ID())
 		<-old.Done()
 		resign(t, a)
-		require.Equal(t, "vacant", next(t, changes), "and a was not told twice")
+		require.Equal(t, "vacant", next(t, changes), "and a was not yielded twice")
 		b := campaign(t, srv.Client(t), path, "b")
 		require.Equal(t, "b", next(t, changes))
 		cancel(errors.New("enough"))
@@ -144,7 +150,9 @@ func TestLoopMayEndAtAnyChange(t *testing.T) {
 			require.True(t, l.Vacant())
 			break
 		}
+
 		term := campaign(t, srv.Client(t), path, "a")
+
 		for range 100 {
 			for l, err := range e.Observe(t.Context()) {
 				require.NoError(t, err)
@@ -152,6 +160,7 @@ func TestLoopMayEndAtAnyChange(t *testing.T) {
 				break
 			}
 		}
+
 		resign(t, term)
 	})
 }
@@ -164,6 +173,7 @@ func TestLeaderIsNoOlderThanTheCall(t *testing.T) {
 		_, err := e.Leader(t.Context())
 		require.ErrorIs(t, err, election.ErrNoLeader)
 		c := srv.Client(t)
+
 		for i := range 5 {
 			term := campaign(t, c, path, fmt.Sprint(i))
 			syncs := link.Count(recipestest.OpSync)
@@ -178,8 +188,8 @@ func TestLeaderIsNoOlderThanTheCall(t *testing.T) {
 	})
 }
 
-// A fault at any step of an observation, of any length, only delays what is yielded.
-func TestObserveEndsOnTheNewestWhateverFaults(t *testing.T) {
+// A fault of any length, at any step of an observation, only delays what is yielded.
+func TestObserveEndsOnTheNewestDespiteFaults(t *testing.T) {
 	for _, f := range append(recipetest.QuickFaults, recipetest.SlowFaults(10*time.Second)...) {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
@@ -213,13 +223,15 @@ func observeThrough(t *testing.T, srv *recipestest.Server, path string, f recipe
 			}
 		}
 	}
+
 	settle("vacant")
 	term := campaign(t, leader, path, "a")
 	time.Sleep(time.Second)
 	require.NoError(t, term.Proclaim(t.Context(), []byte("b")))
 	if step%2 == 0 {
-		settle("b") // or else it may be passed over
+		settle("b") // otherwise it may be passed over
 	}
+
 	resign(t, term)
 	settle("vacant")
 	term = campaign(t, leader, path, "c")
@@ -240,6 +252,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	c := link.Client(t)
 	before := link.Packets()
 	lead := func(context.Context, *election.Term) error { return errors.New("led") }
+
 	for name, bad := range map[string]struct {
 		election *election.Election
 		want     error
@@ -259,6 +272,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 		for _, observe = range bad.election.Observe(t.Context()) {
 		}
 		run := bad.election.Run(t.Context(), nil, lead)
+
 		for verb, err := range map[string]error{
 			"Campaign": campaign, "Leader": leader, "Candidates": candidates, "Observe": observe, "Run": run,
 			"Break": bad.election.Break(t.Context(), "x"),
@@ -269,16 +283,17 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 			}
 		}
 	}
+
 	_, err := election.New(c, "/a").Campaign(t.Context(), make([]byte, protocol.MaxData))
 	require.ErrorIs(t, err, protocol.ErrTooLarge)
 	require.ErrorContains(t, election.New(c, "/a", nil).Run(t.Context(), nil, nil), "nil function")
 	require.Equal(t, before, link.Packets())
 }
 
-// A server that is told of the same watches again after a reconnect takes what the client has seen in the meantime for
-// known, and does not report it: requests that were waiting go out first, and if the connection breaks again before the
-// watches are set, the event is lost for good.
-func TestObserverIsToldWhatItsServerForgetsToReport(t *testing.T) {
+// After a reconnect the client sets the same watches again. The server takes what the client has
+// seen in the meantime for known, and does not report it. Waiting requests go out before the
+// watches are set: if the connection breaks in between, the event is lost for good.
+func TestObserverLearnsWhatItsServerForgetsToReport(t *testing.T) {
 	for _, vacant := range []bool{false, true} {
 		t.Run(fmt.Sprintf("vacant=%t", vacant), func(t *testing.T) {
 			t.Parallel()
@@ -286,6 +301,7 @@ func TestObserverIsToldWhatItsServerForgetsToReport(t *testing.T) {
 				srv := recipestest.Start(t, recipestest.InMemory())
 				leader := srv.Client(t)
 				root := srv.Root(t)
+
 				for step := range 40 {
 					path := fmt.Sprintf("%s/%d", root, step)
 					link := srv.Link(t)
@@ -294,6 +310,7 @@ func TestObserverIsToldWhatItsServerForgetsToReport(t *testing.T) {
 					if vacant {
 						resign(t, term)
 					}
+
 					changes := observed(t, t.Context(), election.New(c, path))
 					next(t, changes)
 					conn := recipetest.Session(t, c).Conn()
@@ -304,6 +321,7 @@ func TestObserverIsToldWhatItsServerForgetsToReport(t *testing.T) {
 					} else {
 						require.NoError(t, term.Proclaim(t.Context(), []byte("b")))
 					}
+
 					var waiting recipetest.Group
 					for range 10 {
 						waiting.Go(func() error {
@@ -311,15 +329,18 @@ func TestObserverIsToldWhatItsServerForgetsToReport(t *testing.T) {
 							return nil
 						})
 					}
+
 					link.At(step+1, func() { link.Cut(); link.Heal() })
 					link.Heal()
 					require.NoError(t, waiting.Wait())
+
 					select {
 					case change := <-changes:
 						require.Equal(t, "b", change)
 					case <-time.After(20 * time.Second):
 						require.FailNow(t, "the change was missed", "step %d", step)
 					}
+
 					resign(t, term)
 					require.NoError(t, c.Close())
 				}
@@ -328,13 +349,15 @@ func TestObserverIsToldWhatItsServerForgetsToReport(t *testing.T) {
 	}
 }
 
-// What an observer finds out about a watch after a reconnect, a candidate of the same client has to hear, too.
+// What an observer finds out about a watch after a reconnect must reach a candidate of the same
+// client, too.
 func TestObserverDoesNotTakeACandidatesWatchAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory())
 		leader := srv.Client(t)
 		root := srv.Root(t)
+
 		for round := range 400 {
 			path := fmt.Sprintf("%s/%d", root, round)
 			link := srv.Link(t)

@@ -28,7 +28,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// candidatesEnv has the test binary be a process of candidates, as its value says.
+// candidatesEnv, if set, makes the test binary run the candidates that its value describes.
 const candidatesEnv = "ZKRECIPES_ELECTION_CANDIDATES"
 
 type candidates struct {
@@ -37,29 +37,32 @@ type candidates struct {
 	Timeout       time.Duration
 }
 
-// A sighting is a moment, between two readings of the clock that all processes share, at which a term had no error.
+// A sighting is a moment at which a term had no error. It lies between two readings of the clock
+// that all processes share.
 type sighting struct {
 	Name        string
 	Token       int64
 	From, Until int64
 }
 
-// runCandidates runs candidates until the standard input ends, which it does when the parent dies, too.
+// runCandidates runs candidates until standard input ends, which also happens when the parent dies.
 func runCandidates(config string) (status int) {
 	var c candidates
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
+
 	client, err := protocol.Connect(ctx, c.Servers, protocol.WithSessionTimeout(c.Timeout))
 	if err != nil && ctx.Err() != nil {
-		return 0 // told to end before it had begun
+		return 0 // the input ended before the session had begun
 	} else if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -77,34 +80,40 @@ func runCandidates(config string) (status int) {
 					if t.Err() != nil {
 						return nil
 					}
+
 					until := time.Now()
 					mu.Lock()
 					out.Encode(sighting{name, t.Token(), from.UnixNano(), until.UnixNano()})
 					mu.Unlock()
+
 					select {
 					case <-time.After(3 * time.Millisecond):
 					case <-stop:
 						return nil
-					case <-ctx.Done(): // or else it would not rest any more
+					case <-ctx.Done(): // otherwise it would never pause again
 						return nil
 					case <-held.Done():
 					}
 				}
 			})
+
 			if !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("%s: %w", name, err)
 			}
+
 			return nil
 		})
 	}
+
 	if err := wait.Wait(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	return 0
 }
 
-// A fleet is some processes of candidates, each with a network of its own.
+// A fleet is a set of processes with candidates, each process with a network of its own.
 type fleet struct {
 	t         *testing.T
 	srv       *recipestest.Server
@@ -120,21 +129,21 @@ type fleet struct {
 	progress chan struct{} // closed by the next sighting
 }
 
-// A span is what was seen of a term.
+// A span is the time in which a term was seen.
 type span struct {
 	name        string
-	first, last int64 // the earliest moment by which it had begun, the latest at which it was not over for sure
+	first, last int64 // the earliest moment by which it had begun, the latest at which it certainly lasted
 }
 
 type process struct {
 	fleet  *fleet
 	names  []string
-	server string // the only one that it knows
+	server string // the only one that the process knows
 	net    *proxy
 	cmd    *exec.Cmd
 	stdin  io.Closer
-	wait   sync.WaitGroup // for what it prints
-	absent bool           // in no state to lead
+	wait   sync.WaitGroup // for the reader of its output
+	absent bool           // unable to lead
 }
 
 func newFleet(t *testing.T, srv *recipestest.Server, timeout time.Duration, servers ...string) *fleet {
@@ -142,18 +151,21 @@ func newFleet(t *testing.T, srv *recipestest.Server, timeout time.Duration, serv
 		t: t, srv: srv, path: srv.Root(t) + "/fleet", timeout: timeout,
 		terms: make(map[int64]*span), progress: make(chan struct{}), began: time.Now(),
 	}
+
 	for i, names := range [][]string{{"a", "b"}, {"c", "d"}, {"e", "f"}, {"g"}} {
 		server := servers[i%len(servers)]
 		p := &process{fleet: f, names: names, server: server, net: newProxy(t, srv, server)}
 		f.processes = append(f.processes, p)
 		p.start()
 	}
+
 	t.Cleanup(func() {
 		for _, p := range f.processes {
 			p.cmd.Process.Kill()
 			p.cmd.Wait()
 		}
 	})
+
 	return f
 }
 
@@ -173,7 +185,7 @@ func (p *process) start() {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
 			var s sighting
-			if json.Unmarshal(lines.Bytes(), &s) == nil { // or else it was killed while it wrote
+			if json.Unmarshal(lines.Bytes(), &s) == nil { // otherwise it was killed while writing
 				f.seen(s)
 			}
 		}
@@ -188,21 +200,23 @@ func (f *fleet) seen(s sighting) {
 		t = &span{name: s.Name, first: s.Until}
 		f.terms[s.Token] = t
 	}
+
 	t.first, t.last = min(t.first, s.Until), max(t.last, s.From)
 	if s.From > f.newest.From {
 		f.newest = s
 	}
+
 	close(f.progress)
 	f.progress = make(chan struct{})
 }
 
-// of is the process of a candidate.
+// of returns the process of a candidate.
 func (f *fleet) of(name string) *process {
 	return f.processes[slices.IndexFunc(f.processes, func(p *process) bool { return slices.Contains(p.names, name) })]
 }
 
-// leads waits until a candidate of a sound process leads at a moment after since, in another term than this one, and
-// tells how much later that is.
+// leads waits until a candidate of a sound process leads at a moment after since, in another term
+// than but. It returns that process, and how much later the moment was.
 func (f *fleet) leads(since time.Time, but int64) (*process, time.Duration) {
 	f.t.Helper()
 	late := time.After(2 * recipetest.Patience)
@@ -216,45 +230,48 @@ func (f *fleet) leads(since time.Time, but int64) (*process, time.Duration) {
 		select {
 		case <-progress:
 		case <-late:
-			require.FailNow(f.t, "nobody leads")
+			require.FailNow(f.t, "no candidate leads")
 		}
 	}
 }
 
-// check looks for two leaders at one time.
+// check fails the test if two leaders led at one time.
 func (f *fleet) check() {
 	f.t.Helper()
 	tokens := make([]int64, 0, len(f.terms))
 	for token := range f.terms {
 		tokens = append(tokens, token)
 	}
+
 	slices.Sort(tokens)
+
 	for i, token := range tokens {
 		for _, earlier := range tokens[:i] {
 			now, before := f.terms[token], f.terms[earlier]
 			overlap := time.Duration(before.last - now.first)
-			if overlap >= 0 && f.violent(earlier, before) { // it is told within one message, or, if that is lost, in time
+			if overlap >= 0 && f.violent(earlier, before) { // it learns of it within one message, or, if that is lost, in time
 				overlap -= f.timeout
 			}
 			require.Negative(f.t, overlap, "%s led before %s had ended: %v and %v", now.name, before.name, f.seenOf(now), f.seenOf(before))
 		}
 	}
+
 	f.t.Logf("%d terms of %d candidates", len(tokens), 7)
 }
 
-// seenOf tells when a term was seen first and last, by the clock of the log.
+// seenOf describes when a term was first and last seen, by the clock of the log.
 func (f *fleet) seenOf(t *span) string {
 	at := func(ns int64) time.Duration { return time.Unix(0, ns).Sub(f.began).Round(time.Millisecond) }
 	return fmt.Sprintf("%s from %v to %v", t.name, at(t.first), at(t.last))
 }
 
-// logf tells what happens, and when.
+// logf logs an event and its time.
 func (f *fleet) logf(format string, args ...any) {
 	f.t.Helper()
 	f.t.Logf("%8v  "+format, append([]any{time.Since(f.began).Round(time.Millisecond)}, args...)...)
 }
 
-// A trouble befalls the process that leads, and is over when the function that it returns was called.
+// A trouble is a fault of the leading process. It lasts until the returned function is called.
 type trouble struct {
 	name string
 	do   func(f *fleet, leader *process) (mend func())
@@ -327,33 +344,34 @@ func (f *fleet) operator() *election.Election { return election.New(f.client(), 
 // An outrage is a time in which terms were ended by force.
 type outrage struct {
 	first, last int64
-	token       int64 // of all who stood in line then, and of nobody later
+	token       int64 // greater than those of all candidates then in line, and of no later one
 }
 
-// byForce notes when something was done that ends terms by force.
+// byForce calls do, which ends terms by force, and records when.
 func (f *fleet) byForce(do func()) {
 	o := outrage{first: time.Now().UnixNano()}
 	do()
 	conn := recipetest.Session(f.t, f.client()).Conn()
-	// Not below the root, which the server may remove when there is nothing in it.
-	mark, err := conn.Create(path.Dir(f.path)+"-mark-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	// Not below the root, which the server may remove when it is empty.
+	marker, err := conn.Create(path.Dir(f.path)+"-marker-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	require.NoError(f.t, err)
-	_, stat, err := conn.Exists(mark)
+	_, stat, err := conn.Exists(marker)
 	require.NoError(f.t, err)
-	require.NoError(f.t, conn.Delete(mark, -1))
+	require.NoError(f.t, conn.Delete(marker, -1))
 	o.token, o.last = stat.Czxid, time.Now().UnixNano()
 	f.force = append(f.force, o)
 }
 
-// violent tells whether a term may have been ended by force. It may have begun later than that, too: what a candidate
-// hears of the one ahead of it is as old as what it hears of itself.
+// violent reports whether a term may have been ended by force. The term may also have begun later
+// than the force: a candidate's knowledge of its predecessor is as old as that of itself.
 func (f *fleet) violent(token int64, t *span) bool {
 	return slices.ContainsFunc(f.force, func(o outrage) bool {
 		return token < o.token && o.first <= t.last && t.last <= o.last+int64(f.timeout)
 	})
 }
 
-// trouble has a trouble befall the leader, has it last for long, and returns when another one, or the same, leads.
+// trouble makes the leader meet a trouble for as long as lasts says, and returns when a candidate
+// leads again, the same or another.
 func (f *fleet) trouble(x trouble, lasts time.Duration) {
 	f.t.Helper()
 	leader, _ := f.leads(time.Now(), 0)
@@ -367,17 +385,19 @@ func (f *fleet) trouble(x trouble, lasts time.Duration) {
 		victim = f.newest.Token
 		f.mu.Unlock()
 	}
+
 	_, after := f.leads(began, victim)
-	f.logf("%-20s %v: somebody leads after %v", x.name, lasts, after.Round(time.Millisecond))
+	f.logf("%-20s %v: a candidate leads after %v", x.name, lasts, after.Round(time.Millisecond))
 	if rest := lasts - time.Since(began); rest > 0 {
 		time.Sleep(rest)
 	}
+
 	mend()
 	leader.absent = false
 	f.leads(time.Now(), 0)
 }
 
-// end ends all processes, each of which must have nothing to complain of.
+// end ends all processes. Each must exit without an error.
 func (f *fleet) end() {
 	f.t.Helper()
 	for _, p := range f.processes {
@@ -419,21 +439,25 @@ func TestSevenCandidatesOnThreeMembers(t *testing.T) {
 	for _, m := range cluster.Members() {
 		servers = append(servers, m.ConnectString())
 	}
+
 	f := newFleet(t, cluster.Server(t), 4*time.Second, servers...)
 	f.meetTroubles()
 	for _, rank := range []string{"follower", "leader"} {
 		f.isolate(cluster, rank)
 	}
+
 	f.trouble(trouble{"member killed", func(*fleet, *process) func() {
 		m := cluster.Leader()
 		m.Stop()
 		return m.Start
 	}}, 0)
+
 	cluster.WaitHealthy()
 	f.end()
 }
 
-// isolate cuts the member of this rank off from the others while one of its clients leads, which goes on being answered.
+// isolate cuts the member of this rank off from the others while one of its clients leads. The
+// member goes on answering that client.
 func (f *fleet) isolate(cluster *ensemble.Cluster, rank string) {
 	f.t.Helper()
 	var m *ensemble.Member
@@ -446,19 +470,22 @@ func (f *fleet) isolate(cluster *ensemble.Cluster, rank string) {
 			m = at
 		}
 	}
+
 	absent := func(yes bool) {
 		for _, p := range f.processes {
 			p.absent = yes && p.server == m.ConnectString()
 		}
 	}
+
 	absent(true)
 	began := time.Now()
 	m.Isolate()
 	_, after := f.leads(began, 0)
-	f.logf("%-20s somebody else leads after %v", rank+" isolated", after.Round(time.Millisecond))
+	f.logf("%-20s another candidate leads after %v", rank+" isolated", after.Round(time.Millisecond))
 	if rest := 2*f.timeout - time.Since(began); rest > 0 {
 		time.Sleep(rest)
 	}
+
 	m.Rejoin()
 	cluster.WaitHealthy()
 	absent(false)
@@ -480,7 +507,7 @@ type condition int
 const (
 	sound condition = iota
 	broken
-	silent // what is sent gets lost, and so does the connection when that is over
+	silent // bytes get lost, and the connections are cut when the condition ends
 )
 
 func newProxy(t *testing.T, srv *recipestest.Server, target string) *proxy {
@@ -491,6 +518,7 @@ func newProxy(t *testing.T, srv *recipestest.Server, target string) *proxy {
 		dial:     func() (net.Conn, error) { return srv.Dial("tcp", target, time.Second) },
 		conns:    make(map[net.Conn]struct{}),
 	}
+
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		for {
@@ -501,17 +529,19 @@ func newProxy(t *testing.T, srv *recipestest.Server, target string) *proxy {
 			wait.Go(func() { p.serve(c) })
 		}
 	})
+
 	t.Cleanup(func() {
 		l.Close()
 		p.set(broken)
 		wait.Wait()
 	})
+
 	return p
 }
 
 func (p *proxy) address() string { return p.listener.Addr().String() }
 
-// set changes the condition, and cuts all connections unless they are to be silent.
+// set changes the condition. It cuts all connections unless they are to be silent.
 func (p *proxy) set(c condition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -523,7 +553,7 @@ func (p *proxy) set(c condition) {
 	}
 }
 
-// keep tells whether c may be used, and has it closed when that is over.
+// keep registers c, to be closed when the condition changes, and reports whether c may be used.
 func (p *proxy) keep(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -541,11 +571,13 @@ func (p *proxy) serve(client net.Conn) {
 	if !p.keep(client) || !p.keep(server) {
 		return
 	}
+
 	var wait sync.WaitGroup
 	carry := func(to, from net.Conn) {
 		defer to.Close()
 		defer from.Close()
 		b := make([]byte, 1<<14)
+
 		for {
 			n, err := from.Read(b)
 			p.mu.Lock()
@@ -559,6 +591,7 @@ func (p *proxy) serve(client net.Conn) {
 			}
 		}
 	}
+
 	wait.Go(func() { carry(server, client) })
 	wait.Go(func() { carry(client, server) })
 	wait.Wait()

@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// BenchmarkUncontended compares a lock that nobody else wants with the least that one could cost: creating a node
-// and deleting it.
+// BenchmarkUncontended compares a lock without contention with the least that one could cost:
+// creating a node and deleting it.
 func BenchmarkUncontended(b *testing.B) {
 	srv := recipestest.Start(b)
 	c, root := srv.Client(b), srv.Root(b)
@@ -19,9 +19,11 @@ func BenchmarkUncontended(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	if _, err := s.EnsurePath(b.Context(), root); err != nil {
 		b.Fatal(err)
 	}
+
 	b.Run("floor", func(b *testing.B) {
 		conn := s.Conn()
 		for b.Loop() {
@@ -34,6 +36,7 @@ func BenchmarkUncontended(b *testing.B) {
 			}
 		}
 	})
+
 	for name, newLock := range kinds {
 		b.Run(name, func(b *testing.B) {
 			m := newLock(c, root+"/"+name)
@@ -48,6 +51,7 @@ func BenchmarkUncontended(b *testing.B) {
 			}
 		})
 	}
+
 	b.Run("zk.Lock", func(b *testing.B) {
 		l := zk.NewLock(s.Conn(), root+"/zk", zk.WorldACL(zk.PermAll))
 		for b.Loop() {
@@ -61,12 +65,13 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// BenchmarkHandOff measures from one holder's Unlock to the next one's Lock, in another session.
+// BenchmarkHandOff measures the time from one holder's Unlock to the return of Lock in another
+// session.
 func BenchmarkHandOff(b *testing.B) {
 	srv := recipestest.Start(b)
 	path := srv.Root(b) + "/hand-off"
 	const players = 2
-	turns := make(chan *lock.Lease)
+	leases := make(chan *lock.Lease)
 	stop := make(chan struct{})
 	var wait recipetest.Group
 	for range players {
@@ -78,18 +83,20 @@ func BenchmarkHandOff(b *testing.B) {
 					return err
 				}
 				select {
-				case turns <- l:
+				case leases <- l:
 				case <-stop:
 					return l.Unlock(b.Context())
 				}
 			}
 		})
 	}
+
 	for b.Loop() {
-		if err := (<-turns).Unlock(b.Context()); err != nil {
+		if err := (<-leases).Unlock(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}
+
 	close(stop)
 	if err := wait.Wait(); err != nil {
 		b.Fatal(err)

@@ -1,4 +1,4 @@
-// Package lock has exclusive locks: [Mutex], which is fair, and [Simple], which is cheap.
+// Package lock provides exclusive locks: [Mutex], which is fair, and [Simple], which is cheap.
 //
 //	m := lock.New(client, "/locks/report")
 //	lease, err := m.Lock(ctx)
@@ -9,32 +9,43 @@
 //	work, cancel := lease.Context(ctx) // cancelled if the lock is lost
 //	defer cancel()
 //
-// or, which is most often what is wanted, [Mutex.Do] around a function that gets such a context.
+// Most callers want [Mutex.Do] instead: it calls a function with such a context.
 //
 // # Guarantees
 //
-//   - At most one [Lease] of a lock has an Err of nil at any time: a holder that is cut off, expired or broken knows of
-//     it before the next one gets the lock. (Broken by an operator it is told within one message.)
-//   - A Mutex is granted in order of arrival, which is the order in which the ensemble created the contenders'
-//     nodes. A release wakes one waiter.
+//   - At most one [Lease] of a lock has an Err of nil at any time. A holder that is cut off or
+//     expired learns of it before the lock goes to the next contender. A holder whose node an
+//     operator deletes learns of it within one message.
+//   - A Mutex is granted in order of arrival, which is the order in which the ensemble created the
+//     contenders' nodes. A release wakes one waiter.
 //   - Tokens increase from holder to holder.
-//   - A waiter whose node is deleted by somebody goes to the end of the line; it never holds without one.
-//   - A call whose ctx is done fails, and leaves no node behind, even if the lock was granted at that moment.
+//   - A waiter whose node another client deletes goes to the end of the line. It never holds
+//     without a node.
+//   - A call whose ctx is done fails, and leaves no node behind, even if the lock was granted at
+//     that moment.
 //
-// A Mutex costs two round trips while nobody else uses it, one to lock and one to unlock; three if somebody else has
-// had it in between; and some more the first time. A waiter costs five when it comes, two of them at the same time, and
-// none when it is woken: a holder that leaves says, in the transaction that deletes its node, that nobody is ahead any
-// more, by creating and deleting another node that the next in line watches for. Whoever else leaves does not, and then
-// the line is listed. See package protocol for why that is sound.
+// # Costs
 //
-// Contenders of go-zookeeper's zk.Lock, of Apache Curator's InterProcessMutex and of kazoo's
-// Lock(extra_lock_patterns=["-lock-"]) at the same path stand in the same line as those of a Mutex. Curator and kazoo
-// do not respect each other.
+// A Mutex without contention costs two round trips, one to lock and one to unlock. Locking takes
+// one more if another contender has held the lock in between, and some more the first time. A
+// contender that has to wait sends five requests when it joins the line, two of them concurrently.
+// Being granted the lock takes none: the next contender watches for a release marker, which the
+// holder's release transaction creates and deletes. The marker proves that no contender is ahead. A
+// contender that leaves without having held the lock leaves no marker, and the next one lists the
+// line. Package protocol explains why this is sound.
+//
+// # Other libraries
+//
+// A Mutex shares its line with contenders of go-zookeeper's zk.Lock, of Apache Curator's
+// InterProcessMutex and of kazoo's Lock(extra_lock_patterns=["-lock-"]) at the same path. Curator
+// and kazoo do not respect each other.
 //
 // # Failure
 //
-// A process that is paused after it has looked at its lease, and writes when it runs again, writes without the lock. Pass
-// [protocol.Grant.Token] along with what you write to whoever can refuse an older one, or, if you write to ZooKeeper,
-// put [protocol.Grant.Check] in front. A lease is not re-entrant and cannot be upgraded. Waiters that come back after
-// their session was lost stand at the end of the line.
+// A process may be paused between checking its lease and writing. When it resumes, it writes
+// without the lock. Pass [Lease.Token] with each write to a resource that refuses older tokens. In
+// a write to ZooKeeper, put [Lease.Check] first.
+//
+// A lease is not re-entrant and cannot be upgraded. A waiter whose session is lost joins again at
+// the end of the line.
 package lock

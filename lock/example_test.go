@@ -22,8 +22,6 @@ func startZooKeeper() (servers string, stop func() error) {
 	return s.ConnectString(), s.Close
 }
 
-// This is the example of the README.
-
 func nightly(ctx context.Context, servers string) error {
 	client, err := protocol.Connect(ctx, servers) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
@@ -33,8 +31,8 @@ func nightly(ctx context.Context, servers string) error {
 
 	report := lock.New(client, "/locks/nightly-report")
 	return report.Do(ctx, func(ctx context.Context, lease *lock.Lease) error {
-		// Of all processes that call nightly, one at a time gets here.
-		// Its ctx is cancelled if it loses the lock.
+		// Of all processes that call nightly, one at a time gets here. Its ctx is cancelled if it
+		// loses the lock.
 		return writeReport(ctx, lease.Token())
 	})
 }
@@ -70,6 +68,7 @@ func ExampleMutex_Lock() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	work, cancel := lease.Context(ctx) // ends when the lease does
 	defer cancel()
 	fmt.Println("at work:", work.Err())
@@ -77,6 +76,7 @@ func ExampleMutex_Lock() {
 	if err := lease.Unlock(ctx); err != nil {
 		log.Fatal(err) // it was lost before
 	}
+
 	fmt.Println("given back:", errors.Is(lease.Err(), protocol.ErrReleased))
 	<-work.Done()
 	fmt.Println(context.Cause(work))
@@ -86,7 +86,8 @@ func ExampleMutex_Lock() {
 	// lock: /locks/migration: released
 }
 
-// The function that is given to Do gets a context that ends if the lock is lost, here because an operator breaks it.
+// Do calls its function with a context that is cancelled if the lock is lost, here because an
+// operator breaks it.
 func ExampleMutex_Do() {
 	servers, stop := startZooKeeper()
 	defer stop()
@@ -105,6 +106,7 @@ func ExampleMutex_Do() {
 		<-ctx.Done()
 		return errors.New("half-way through")
 	})
+
 	fmt.Println("lost:", errors.Is(err, protocol.ErrLost))
 	fmt.Println("fn's own error is there too:", err.Error()[:16])
 	// Output:
@@ -127,18 +129,21 @@ func ExampleMutex_TryLock() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	_, err = mutex.TryLock(ctx)
+
 	switch {
 	case errors.Is(err, lock.ErrLocked):
-		fmt.Println("somebody is at it already:", err)
+		fmt.Println("another process holds it:", err)
 	case err != nil:
 		log.Fatal(err)
 	}
+
 	if err := lease.Unlock(ctx); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
-	// somebody is at it already: lock: /locks/cleanup: locked
+	// another process holds it: lock: /locks/cleanup: locked
 }
 
 func ExampleMutex_Contenders() {
@@ -162,6 +167,7 @@ func ExampleMutex_Contenders() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	for _, c := range line {
 		fmt.Printf("%s, holds it: %t\n", c.Data, c.Token == lease.Token())
 	}
@@ -169,8 +175,8 @@ func ExampleMutex_Contenders() {
 	// build 42 on ci-3, holds it: true
 }
 
-// A store is something outside of ZooKeeper that a lock protects, and that takes part in it: it refuses
-// whoever has an older token than it has seen.
+// A store is a resource outside of ZooKeeper that a lock protects. It refuses writes with a token
+// older than the newest it has seen.
 type store struct {
 	newest int64
 	data   string
@@ -184,7 +190,8 @@ func (s *store) Write(token int64, data string) error {
 	return nil
 }
 
-// A holder may be stopped for a minute between looking at its lease and writing. Only what it writes to can tell.
+// A holder may be paused for a minute between checking its lease and writing. Only the resource
+// that it writes to can detect that.
 func ExampleLease_Token() {
 	servers, stop := startZooKeeper()
 	defer stop()
@@ -201,10 +208,12 @@ func ExampleLease_Token() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// While slow is stopped, its lock is taken away and goes to the next.
+
+	// While slow is paused, its lock is taken away and goes to the next holder.
 	if err := mutex.Break(ctx, slow.Node()); err != nil {
 		log.Fatal(err)
 	}
+
 	next, err := mutex.Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
@@ -220,7 +229,7 @@ func ExampleLease_Token() {
 	// data: new
 }
 
-// Where the data is in ZooKeeper itself, ZooKeeper can refuse what a former holder writes.
+// ZooKeeper itself can refuse the writes of a former holder, where the data is in ZooKeeper.
 func ExampleLease_Check() {
 	servers, stop := startZooKeeper()
 	defer stop()
@@ -234,14 +243,17 @@ func ExampleLease_Check() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	if _, err := session.EnsurePath(ctx, "/config"); err != nil {
 		log.Fatal(err)
 	}
+
 	mutex := lock.New(client, "/locks/config")
 	lease, err := mutex.Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	write := func(data string) error {
 		_, err := session.Conn().Multi(lease.Check(), // all of it, or nothing
 			&zk.SetDataRequest{Path: session.Path("/config"), Data: []byte(data), Version: -1})
@@ -252,6 +264,7 @@ func ExampleLease_Check() {
 	if err := mutex.Break(ctx, lease.Node()); err != nil {
 		log.Fatal(err)
 	}
+
 	fmt.Println("after it was lost:", write("late"))
 	// Output:
 	// while it is held: <nil>

@@ -17,7 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A fault at any step of waiting, holding and releasing never yields two holders, a stuck line or a leftover node.
+// A fault at any step of waiting, holding and releasing never yields two holders, a stuck line or a
+// leftover node.
 func TestFaultAtEachStep(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
 		root := srv.Root(t)
@@ -50,7 +51,8 @@ func sweep(t *testing.T, srv *recipestest.Server, root string, newLock newFunc, 
 	})
 }
 
-// meetFault has three contenders take turns, the second of which meets the fault. It tells whether that came about.
+// meetFault makes three contenders take the lock in turn. The second one meets the fault. It
+// reports whether the fault came about.
 func meetFault(t *testing.T, srv *recipestest.Server, path string, newLock newFunc, f recipetest.Fault, step int) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -66,7 +68,7 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, newLock newFu
 
 	over := recipetest.At(link, step, func() { f.Do(srv, link, session) })
 	var wait recipetest.Group
-	turn := func(c *protocol.Client) {
+	contend := func(c *protocol.Client) {
 		wait.Go(func() error {
 			l, err := newLock(c, path).Lock(ctx)
 			if err != nil {
@@ -81,15 +83,17 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, newLock newFu
 			return nil
 		})
 	}
-	turn(victim)
-	turn(last)
-	if err := l.Unlock(ctx); !errors.Is(err, protocol.ErrLost) { // the fault may come to the others only
+
+	contend(victim)
+	contend(last)
+	if err := l.Unlock(ctx); !errors.Is(err, protocol.ErrLost) { // the fault may hit only the others
 		require.NoError(t, err)
 	}
+
 	require.NoError(t, wait.Wait(), "step %d", step)
 	met := over()
 
-	// Whatever the victim left goes away, and the lock is free for all.
+	// The nodes that the victim left go away, and the lock is free.
 	link.Heal()
 	final := newLock(last, path)
 	l, err = final.Lock(ctx)
@@ -101,21 +105,23 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, newLock newFu
 	return met
 }
 
-// A ledger has the leases of one lock, in the order of their grants.
+// A ledger records the leases of one lock, in the order of their grants.
 type ledger struct {
-	// forced says that the servers end a session before its time: then the next one may come before a holder is told.
+	// forced says that the server ends a session before its time. Then the next grant may come
+	// before the holder learns of its loss.
 	forced bool
 	mu     sync.Mutex
 	leases []*lock.Lease
 }
 
-// granted enters a new lease. All earlier ones must be over, as their own holders see it.
+// granted records a new lease. All earlier ones must be over, as their own holders see it.
 func (b *ledger) granted(l *lock.Lease) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l.Err() != nil {
-		return nil // it was over before it could be entered
+		return nil // it was over before it could be recorded
 	}
+
 	for _, earlier := range b.leases {
 		switch {
 		case b.forced:
@@ -128,11 +134,12 @@ func (b *ledger) granted(l *lock.Lease) error {
 			return fmt.Errorf("token %d after %d", l.Token(), earlier.Token())
 		}
 	}
+
 	b.leases = append(b.leases, l)
 	return nil
 }
 
-// awaitEither waits until the holder who came first is told.
+// awaitEither waits until the earlier of two holders learns of its loss.
 func awaitEither(a, b *lock.Lease) error {
 	first := a
 	if b.Token() < a.Token() {
@@ -142,6 +149,6 @@ func awaitEither(a, b *lock.Lease) error {
 	case <-first.Done():
 		return nil
 	case <-time.After(recipetest.Patience):
-		return fmt.Errorf("%s was never told", first.Node())
+		return fmt.Errorf("%s never learnt of its loss", first.Node())
 	}
 }

@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { recipetest.Main(m) }
 
 var tooMuch = lock.WithData(make([]byte, protocol.MaxData))
 
-// A locker is what Mutex and Simple have in common.
+// A locker has the methods that Mutex and Simple share.
 type locker interface {
 	Lock(context.Context) (*lock.Lease, error)
 	TryLock(context.Context) (*lock.Lease, error)
@@ -44,7 +44,7 @@ func eachKind(t *testing.T, test func(*testing.T, *recipestest.Server, newFunc))
 	})
 }
 
-// ways are some of the kinds as what all locks have in common.
+// ways returns the named kinds as the lockers of the common suite.
 func ways(names ...string) map[string]recipetest.NewLocker {
 	all := make(map[string]recipetest.NewLocker)
 	for _, name := range names {
@@ -69,5 +69,6 @@ func ways(names ...string) map[string]recipetest.NewLocker {
 			}
 		}
 	}
+
 	return all
 }

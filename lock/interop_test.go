@@ -15,7 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// A newcomer makes one contender of some library for the lock at path; lock blocks until it has the lock.
+// A newcomer makes one contender of some library for the lock at path. The first function blocks
+// until it has the lock.
 type newcomer func(t *testing.T, srv *recipestest.Server, path string) (lock, unlock func(context.Context) error)
 
 func ours(t *testing.T, srv *recipestest.Server, path string) (func(context.Context) error, func(context.Context) error) {
@@ -33,7 +34,7 @@ func goZooKeeper(t *testing.T, srv *recipestest.Server, path string) (func(conte
 	return func(context.Context) error { return l.Lock() }, func(context.Context) error { return l.Unlock() }
 }
 
-// peer makes contenders of one process of another language.
+// peer makes contenders in one process of another language.
 func peer(p *interop.Peer) newcomer {
 	contender := recipetest.Peer(p)
 	return func(_ *testing.T, _ *recipestest.Server, path string) (func(context.Context) error, func(context.Context) error) {
@@ -48,22 +49,25 @@ func TestOtherLibrariesOnTheSamePathAreExcludedInOrder(t *testing.T) {
 		t.Parallel()
 		takeTurns(t, srv, ours, goZooKeeper)
 	})
+
 	t.Run("Curator", func(t *testing.T) {
 		t.Parallel()
 		takeTurns(t, srv, ours, peer(interop.Curator(t, srv.ConnectString())))
 	})
+
 	t.Run("kazoo", func(t *testing.T) {
 		t.Parallel()
 		takeTurns(t, srv, ours, peer(interop.Kazoo(t, srv.ConnectString())))
 	})
+
 	t.Run("zk.Lock and Curator", func(t *testing.T) {
 		t.Parallel()
 		takeTurns(t, srv, ours, goZooKeeper, peer(interop.Curator(t, srv.ConnectString())))
 	})
 }
 
-// takeTurns has contenders of each library, alternately, come to one lock, one after the other, and be granted it in
-// that order.
+// takeTurns makes contenders of each library, alternately, join the line of one lock. They must be
+// granted it in that order.
 func takeTurns(t *testing.T, srv *recipestest.Server, libraries ...newcomer) {
 	path := srv.Root(t) + "/fleet"
 	const rounds = 3

@@ -5,28 +5,63 @@ import (
 	"errors"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// ErrLocked is returned by TryLock when somebody else holds the lock, or stands in line for it.
+// ErrLocked is returned by TryLock when another contender holds the lock or waits for it.
 var ErrLocked = errors.New("locked")
 
-// A Lease is a lock that is held, until it is given back with [Lease.Unlock] or lost. Its Done, Err, Context, Token
-// and Check are those of [protocol.Grant]. It is safe for concurrent use.
+// A Lease is a lock that is held until it is given back with [Lease.Unlock] or lost. It is lost
+// with its session, and when another client deletes its node. It is safe for concurrent use.
 type Lease struct {
-	*protocol.Grant
+	grant *protocol.Grant
 }
 
-// Unlock gives the lock back. It blocks until the lock's node is deleted, ctx ends or the session is over. The lease
-// ends at once, and the node is deleted in any case: if ctx ends first, Unlock returns ctx's error and the client
-// goes on in the background.
-//
-// Unlock returns an error that wraps [protocol.ErrLost] if the lease was lost before, or if the session ended before
-// the deletion was confirmed; either way it is held no longer. It may be called again, and concurrently, and then
-// waits for the same deletion.
-func (l *Lease) Unlock(ctx context.Context) error { return protocol.Release(ctx, l.Grant) }
+// Done returns a channel that is closed when the lease is lost or given back. [Lease.Err] reports
+// which of the two, and may report a loss before Done is closed. Like all methods, it is safe for
+// concurrent use.
+func (l *Lease) Done() <-chan struct{} { return l.grant.Done() }
 
-// A Contender is one node in line for a lock: the holder's, or that of somebody who waits.
+// Err returns nil while the lease is held. After a loss its error wraps [protocol.ErrLost] and the
+// cause. After [Lease.Unlock] its error wraps [protocol.ErrReleased]. Err computes the answer from
+// the clocks at each call, without I/O: in a process that was paused it reports the loss at once.
+func (l *Lease) Err() error { return l.grant.Err() }
+
+// Context returns a copy of parent that is also cancelled when the lease is lost or given back,
+// with [Lease.Err] as its cause. Its own Err is computed from the clocks at each call. A context
+// derived from it is cancelled when the loss is noticed. Call the cancel function when the work is
+// done.
+func (l *Lease) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	return l.grant.Context(parent)
+}
+
+// Token returns the fencing token, a number greater than that of every earlier holder. That holds
+// across sessions, deletions of the path and restarts of the ensemble, unless the ensemble loses
+// its data.
+//
+// A resource that refuses tokens smaller than the largest it has seen is safe from a holder that
+// was paused between check and write. The token is the czxid of the node.
+func (l *Lease) Token() int64 { return l.grant.Token() }
+
+// Check returns an operation to put first into a [zk.Conn] Multi. The whole Multi then fails with
+// [zk.ErrNoNode] once the lease's node is gone. The path in it is absolute.
+func (l *Lease) Check() *zk.CheckVersionRequest { return l.grant.Check() }
+
+// Node returns the name of the lease's node below the path.
+func (l *Lease) Node() string { return l.grant.Node() }
+
+// Unlock gives the lock back. It blocks until the lock's node is deleted, ctx ends or the session
+// is over. The lease ends at once, and the node is deleted in any case. If ctx ends first, Unlock
+// returns ctx's error and the client completes the deletion in the background.
+//
+// Unlock returns an error that wraps [protocol.ErrLost] if the lease was lost before, or if the
+// session ended before the deletion was confirmed. Either way the lease is no longer held. Unlock
+// may be called again, and concurrently: each call waits for the same deletion.
+func (l *Lease) Unlock(ctx context.Context) error { return protocol.Release(ctx, l.grant) }
+
+// A Contender is one node in line for a lock, the holder's or a waiter's.
 type Contender struct {
 	Node    string    // its name below the lock's path
 	Session int64     // its owner
@@ -38,16 +73,19 @@ type Contender struct {
 // An Option shapes a lock; give it to [New] or [NewSimple].
 type Option func(*Mutex)
 
-// WithData stores data in the node of each contender, for [Mutex.Contenders] to show. With the path it may have
-// [protocol.MaxData] bytes; an acquisition with more returns [protocol.ErrTooLarge]. The slice must not be changed
-// afterwards.
+// WithData stores data in the node of each contender, for [Mutex.Contenders] to show. Data and path
+// together may have [protocol.MaxData] bytes; an acquisition with more returns
+// [protocol.ErrTooLarge]. The caller must not change the slice afterwards.
 func WithData(data []byte) Option { return func(m *Mutex) { m.bid.Data = data } }
 
-// WithTurns is for a lock that many goroutines of a process share: they wait for each other in the process, first come,
-// first served, and have one node in line at most. Once one of them has unlocked the next one goes to the end of the
-// line. So other processes get the lock in between, and a process gets it as often as any other, however many
-// goroutines it has; and if there is no other process, the lock goes from goroutine to goroutine with each round trip. TryLock
-// returns [ErrLocked] without asking the server while another goroutine has its turn. All else is as without it.
+// WithTurns is for a lock that many goroutines of a process share. They wait for each other inside
+// the process, first come, first served, and have at most one node in line.
 //
-// Turns are those of one Mutex or Simple: share that, and not only its path.
+// After one of them has unlocked, the next one goes to the end of the line. So other processes get
+// the lock in between, and a process gets it as often as any other, whatever its number of
+// goroutines. If there is no other process, the lock passes from goroutine to goroutine in one
+// round trip each. TryLock returns [ErrLocked] without asking the server while another goroutine
+// has its turn. Everything else is as without the option.
+//
+// Turns belong to one Mutex or Simple: share the value, not only its path.
 func WithTurns() Option { return func(m *Mutex) { m.bid.Turns = protocol.NewTurns() } }

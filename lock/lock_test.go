@@ -46,6 +46,7 @@ func TestLockIsGrantedInOrderOfArrival(t *testing.T) {
 			})
 			recipetest.Await(t, i+2, first.Contenders)
 		}
+
 		require.NoError(t, held.Unlock(t.Context()))
 		require.NoError(t, wait.Wait())
 		for i := range n {
@@ -54,8 +55,8 @@ func TestLockIsGrantedInOrderOfArrival(t *testing.T) {
 	})
 }
 
-// The story that the toolkit began with: three contenders, the first leads, its session dies, the second takes over
-// without the third waking, and the list of contenders shows it at each step.
+// Three contenders join. The first one leads, its session dies, and the second takes over without
+// the third waking. The list of contenders shows each step.
 func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/story"
@@ -79,14 +80,16 @@ func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
 			})
 			recipetest.Await(t, i+1, watcher.Contenders)
 		}
-		<-links[1].Answered(recipestest.OpGetData, 2) // its own node is watched, and the first one's
+
+		<-links[1].Answered(recipestest.OpGetData, 2) // it watches its own node and the first one's
 		<-links[2].Answered(recipestest.OpGetData, 2)
-		<-links[2].Answered(recipestest.OpExists, 1) // and that one's mark, as there are two ahead
+		<-links[2].Answered(recipestest.OpExists, 1) // and the release marker, as two are ahead
 		line := recipetest.Await(t, 3, watcher.Contenders)
 		for i, c := range line {
 			require.Equal(t, sessions[i], c.Session)
 			require.Equal(t, fmt.Sprintf("contender %d", i+1), string(c.Data))
 		}
+
 		one := <-leases[0]
 		require.Equal(t, one.Token(), line[0].Token)
 
@@ -107,8 +110,8 @@ func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
 		require.Greater(t, three.Token(), two.Token())
 		<-links[2].Answered(recipestest.OpEvent, 2)
 		recipetest.CatchUp(t, clients[2])
-		require.Equal(t, 2, links[2].Events(), "one wake-up for one release, with the mark and the node's end")
-		require.Equal(t, 1, links[2].Count(recipestest.OpGetChildren), "the mark tells that it is next")
+		require.Equal(t, 2, links[2].Events(), "one wake-up for one release: the marker and the node's deletion")
+		require.Equal(t, 1, links[2].Count(recipestest.OpGetChildren), "the marker says that it is next")
 		require.Len(t, recipetest.Await(t, 1, watcher.Contenders), 1)
 		require.ErrorIs(t, one.Unlock(t.Context()), protocol.ErrLost)
 		require.NoError(t, three.Unlock(t.Context()))
@@ -128,26 +131,28 @@ func TestGoroutinesOfOneClientExcludeEachOther(t *testing.T) {
 			}
 			wait.Go(func() error {
 				return m.Do(t.Context(), func(context.Context, *lock.Lease) error {
-					inside++ // the race detector would see two of us
+					inside++ // the race detector would see two holders
 					return nil
 				})
 			})
 		}
+
 		require.NoError(t, wait.Wait())
 		require.Equal(t, 10, inside)
 	})
 }
 
-// Whichever comes first, the grant or the end of ctx: a call whose ctx is done has failed.
+// A call whose ctx is done has failed, whether the grant or the end of ctx came first.
 func TestContextThatEndsAtAnyStepFails(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
 		link, path := srv.Link(t), srv.Root(t)+"/ends"
 		c := link.Client(t)
 		m, watcher := newLock(c, path), newLock(srv.Client(t), path)
+
 		for range 5 {
 			again := 0
 			for step, met := 1, true; met; step++ {
-				// What goes on in the background must not count as a step.
+				// Work in the background must not count as a step.
 				recipetest.Await(t, 0, watcher.Contenders)
 				_, _, err := recipetest.Session(t, c).Conn().Exists("/")
 				require.NoError(t, err)
@@ -156,14 +161,15 @@ func TestContextThatEndsAtAnyStepFails(t *testing.T) {
 				over := recipetest.At(link, step, func() { ctx.ended.Store(true) })
 				l, err := m.Lock(ctx)
 				met = over()
+
 				switch {
 				case err != nil:
 					require.True(t, met)
 					require.ErrorIs(t, err, context.Canceled, "step %d", step)
 					again = 0
 				case met:
-					// The packet was one of the holder's, and came when Lock was about to return, or has returned. One
-					// that Lock waits for would be met every time.
+					// The packet belonged to the holder, and came when Lock was about to return or
+					// had returned. A packet that Lock waits for would be met every time.
 					require.Less(t, again, 10, "step %d", step)
 					again++
 					step--
@@ -173,11 +179,12 @@ func TestContextThatEndsAtAnyStepFails(t *testing.T) {
 				}
 			}
 		}
+
 		recipetest.Await(t, 0, watcher.Contenders)
 	})
 }
 
-// A quietContext ends without telling those who wait for its Done, as a context may for a moment.
+// A quietContext ends without closing its Done channel, as a context may for a moment.
 type quietContext struct {
 	context.Context
 	ended atomic.Bool
@@ -190,7 +197,7 @@ func (c *quietContext) Err() error {
 	return c.Context.Err()
 }
 
-func TestUnlockWhoseAnswerIsLostHasUnlocked(t *testing.T) {
+func TestUnlockSucceedsThoughItsReplyIsLost(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
 		link, path := srv.Link(t), srv.Root(t)+"/answer"
 		m := newLock(link.Client(t), path)
@@ -212,13 +219,15 @@ func TestNumbersNearTheCountersEndAreRefused(t *testing.T) {
 	l := recipetest.Must(t, m.Lock)
 	require.True(t, strings.HasSuffix(l.Node(), "lock-"+strconv.Itoa(end-1)), l.Node())
 	recipetest.Unlock(t, l)
+
 	for range 2 {
 		_, err := m.Lock(t.Context())
 		require.ErrorIs(t, err, protocol.ErrSequenceExhausted)
 		recipetest.Await(t, 0, m.Contenders)
 	}
+
 	require.NoError(t, recipetest.Session(t, c).Conn().Delete(path, -1))
-	recipetest.Unlock(t, recipetest.Must(t, m.Lock)) // which is the way out
+	recipetest.Unlock(t, recipetest.Must(t, m.Lock)) // deleting the path is the way out
 }
 
 func TestNodesOfOtherRecipesAreIgnored(t *testing.T) {
@@ -244,6 +253,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	link := srv.Link(t)
 	c := link.Client(t)
 	before := link.Packets()
+
 	for name, bad := range map[string]struct {
 		locks []locker
 		want  error
@@ -264,6 +274,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 			if bad.want != nil {
 				require.ErrorIs(t, err, bad.want, name)
 			}
+
 			_, err = m.TryLock(t.Context())
 			require.Error(t, err, name)
 			require.Error(t, m.Do(t.Context(), nil), name)
@@ -274,5 +285,6 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 			}
 		}
 	}
+
 	require.Equal(t, before, link.Packets())
 }

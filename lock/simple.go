@@ -6,22 +6,24 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A Simple is an unfair lock, of one ephemeral node: its holder's. Who waits has none and stands in no line; a release
-// wakes everybody who waits, and any one of them, or a newcomer, gets the lock. It is meant for locks that are tried
-// more often than waited for. It is safe for concurrent use. A Simple and a [Mutex] at one path are the same lock: the
-// Simple gets it when nobody is in line.
+// A Simple is an unfair lock of one ephemeral node, its holder's. Waiters have no node and no
+// order: a release wakes all of them, and any of them, or a newcomer, gets the lock. It is meant
+// for locks that are tried more often than waited for. It is safe for concurrent use.
+//
+// A Simple and a [Mutex] at one path are the same lock: the Simple gets it when the line is empty.
 type Simple struct{ mutex Mutex }
 
-// NewSimple returns the simple lock at path, which is a node of its own that is created as needed. NewSimple does no
-// I/O and cannot fail: a nil client or a bad path is reported by the first call.
+// NewSimple returns the simple lock at path, a node of its own that is created as needed. NewSimple
+// does no I/O and cannot fail: the first call reports a nil client or a bad path.
 func NewSimple(c *protocol.Client, path string, opts ...Option) *Simple {
 	m := New(c, path, opts...)
 	m.acquire = m.line.Claim
 	return &Simple{*m}
 }
 
-// Lock waits until nobody holds the lock or stands in line for it, and takes it. It blocks, and returns errors, as
-// [Mutex.Lock] does; after the loss of a session it waits on in the next one.
+// Lock waits until no contender holds the lock or is in line for it, and takes it. It blocks, and
+// returns errors, as [Mutex.Lock] does. After the loss of a session it goes on waiting in the next
+// one.
 func (s *Simple) Lock(ctx context.Context) (*Lease, error) { return s.mutex.Lock(ctx) }
 
 // TryLock is [Mutex.TryLock].
@@ -32,7 +34,8 @@ func (s *Simple) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) 
 	return s.mutex.Do(ctx, fn)
 }
 
-// Contenders returns the holder, if there is one, as [Mutex.Contenders] does. Who waits leaves no trace.
+// Contenders returns the holder, if there is one, as [Mutex.Contenders] does. Waiters of a Simple
+// have no node to show.
 func (s *Simple) Contenders(ctx context.Context) ([]Contender, error) { return s.mutex.Contenders(ctx) }
 
 // Break deletes the holder's node, as [Mutex.Break] does.

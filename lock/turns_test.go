@@ -42,11 +42,12 @@ func TestGoroutinesThatTakeTurnsHaveOneNode(t *testing.T) {
 				})
 			})
 		}
+
 		require.NoError(t, wait.Wait())
 	})
 }
 
-func TestTurnsLeaveOthersTheirs(t *testing.T) {
+func TestTurnsLetOtherProcessesIn(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/others"
 		crowd := lock.New(srv.Client(t), path, lock.WithTurns())
@@ -62,6 +63,7 @@ func TestTurnsLeaveOthersTheirs(t *testing.T) {
 				})
 			})
 		}
+
 		var before int64
 		wait.Go(func() error {
 			return other.Do(t.Context(), func(context.Context, *lock.Lease) error {
@@ -69,14 +71,15 @@ func TestTurnsLeaveOthersTheirs(t *testing.T) {
 				return nil
 			})
 		})
+
 		recipetest.Await(t, 2, other.Contenders)
 		require.NoError(t, held.Unlock(t.Context()))
 		require.NoError(t, wait.Wait())
-		require.Zero(t, before, "turns of the crowd that came before one who was in line already")
+		require.Zero(t, before, "goroutines of the crowd that overtook a contender in line")
 	})
 }
 
-func TestTryLockAsksNobodyWhileItIsNotItsTurn(t *testing.T) {
+func TestTryLockOutOfTurnAsksNoServer(t *testing.T) {
 	eachWithTurns(t, func(t *testing.T, _ *recipestest.Server, link *recipestest.Link, m locker) {
 		held := recipetest.Must(t, m.Lock)
 		link.Cut()
@@ -88,7 +91,7 @@ func TestTryLockAsksNobodyWhileItIsNotItsTurn(t *testing.T) {
 	})
 }
 
-func TestWhoGivesUpBeforeItsTurnHoldsUpNobody(t *testing.T) {
+func TestCancelledLocalWaiterDoesNotBlockOthers(t *testing.T) {
 	eachWithTurns(t, func(t *testing.T, _ *recipestest.Server, _ *recipestest.Link, m locker) {
 		held := recipetest.Must(t, m.Lock)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -97,7 +100,7 @@ func TestWhoGivesUpBeforeItsTurnHoldsUpNobody(t *testing.T) {
 			quitters.Go(func() error {
 				_, err := m.Lock(ctx)
 				if err == nil {
-					err = fmt.Errorf("granted to one who had given up")
+					err = fmt.Errorf("granted to a caller that had given up")
 				}
 				if ctx.Err() == nil {
 					return err
@@ -105,6 +108,7 @@ func TestWhoGivesUpBeforeItsTurnHoldsUpNobody(t *testing.T) {
 				return nil
 			})
 		}
+
 		cancel()
 		require.NoError(t, quitters.Wait())
 		require.NoError(t, held.Err())
@@ -130,7 +134,7 @@ func TestTurnsGoOnInTheNextSession(t *testing.T) {
 	})
 }
 
-func TestTurnOfWhoFailsIsOver(t *testing.T) {
+func TestFailedCallEndsItsTurn(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/fails"
 		m, other := lock.New(srv.Client(t), path, lock.WithTurns()), lock.New(srv.Client(t), path)
@@ -143,6 +147,7 @@ func TestTurnOfWhoFailsIsOver(t *testing.T) {
 			_, err := m.Lock(ctx)
 			failed <- err
 		}()
+
 		recipetest.Await(t, 2, other.Contenders)
 		cancel()
 		require.ErrorIs(t, <-failed, context.Canceled)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/cenkalti/backoff/v4"
 )
 
 // ErrBusy is returned to those who do not want to wait and would have to. Recipes have errors of their own for that.
@@ -33,17 +35,24 @@ func (c *Client) acquire(ctx context.Context, recipe, path string, data []byte, 
 	return g, err
 }
 
+// persist calls attempt under one session after the other, paced by the client's back-off, until it has an outcome.
 func persist[T any](ctx context.Context, c *Client, attempt func(*Session) (T, error)) (v T, err error) {
-	pause := c.newBackOff()
+	var pause backoff.BackOff
 	for {
 		s, err := c.Session(ctx)
 		if err != nil {
 			return v, err
 		}
+		began := time.Now()
 		v, err := attempt(s)
 		again := errors.Is(err, errGone) || s.Err() != nil && !errors.Is(err, ErrClosed)
 		if err == nil || !again || ctx.Err() != nil {
 			return v, err
+		}
+
+		// A session that has lasted was of use: what ends it is a failure of its own.
+		if pause == nil || time.Since(began) > s.Timeout() {
+			pause = c.newBackOff()
 		}
 		if err := c.pause(ctx, c.closing.Done(), pause.NextBackOff(), err); err != nil {
 			return v, err

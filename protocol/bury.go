@@ -4,25 +4,36 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 )
 
 // bury closes a session at the servers, which may still know it although we have given it up: its nodes would
-// stand in everybody's way until they expire it, and without a quorum they never do (a session's time runs only
-// under a leader). It tries until the session is known to be gone or ctx ends. It speaks for itself, as zk.Conn
-// can neither take over a session nor find out what became of its own.
+// block others until they expire it, and without a quorum they never do (a session's time runs only under a
+// leader). It tries until the session is known to be gone or ctx ends. It speaks for itself, as zk.Conn can neither
+// take over a session nor find out what became of its own.
 func (c *Client) bury(ctx context.Context, session int64, password []byte, timeout time.Duration) error {
+	way := newRoute(c.sessions)
 	for attempt := 1; ; attempt++ {
-		server := c.servers[attempt%len(c.servers)]
-		err := c.buryAt(ctx, server, session, password, timeout)
+		prolonged, err := c.buryAt(ctx, way.next(ctx, timeout), session, password, timeout)
 		if err == nil {
 			return nil
 		}
+		pause, closing := redialAfter(attempt, way.len(), timeout), (<-chan struct{})(nil)
+		if prolonged && c.closing.Err() == nil {
+			// Its time has begun anew. It has to be let alone until that is over, as servers end sessions: at the
+			// next tick, of which there are two or more to a timeout. Or attempts that fail would keep it alive.
+			// Close does not wait for that, and cannot keep it alive for long.
+			c.log.Warn("lost session not closed", "session", session, "error", err)
+			pause, closing = timeout+timeout/2, c.closing.Done()
+		}
 		select {
-		case <-time.After(redialAfter(attempt, len(c.servers), timeout)):
+		case <-time.After(pause):
+		case <-closing:
 		case <-ctx.Done():
 			return fmt.Errorf("session %#x could not be closed, its nodes stay until it expires: %w: %w",
 				session, context.Cause(ctx), err)
@@ -30,20 +41,23 @@ func (c *Client) bury(ctx context.Context, session int64, password []byte, timeo
 	}
 }
 
-func (c *Client) buryAt(ctx context.Context, server string, session int64, password []byte, timeout time.Duration) error {
+// buryAt closes a session at one server. If that fails it tells whether the server may have prolonged the session's
+// life, as it does when it resumes it.
+func (c *Client) buryAt(ctx context.Context, server string, session int64, password []byte, timeout time.Duration) (prolonged bool, err error) {
 	patience := max(timeout/3, time.Second)
 	conn, err := c.dial(ctx, "tcp", server, min(patience, time.Second))
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return err
+		return false, err
 	}
 	in := bufio.NewReaderSize(conn, 256)
 
-	// Connect request: protocol version, last zxid seen, timeout, session, password.
+	// Connect request: protocol version, last zxid seen, timeout, session, password. It claims to have seen nothing,
+	// as it is going to look at nothing: any server will do, also one that has lost its data.
 	b := binary.BigEndian.AppendUint32(nil, 0)
 	b = binary.BigEndian.AppendUint64(b, 0)
 	b = binary.BigEndian.AppendUint32(b, uint32(timeout.Milliseconds()))
@@ -52,26 +66,48 @@ func (c *Client) buryAt(ctx context.Context, server string, session int64, passw
 	b = append(b, password...)
 	answer, err := exchange(conn, in, b)
 	if err != nil {
-		return err
+		// A server that does not serve hangs up. One that stays silent may have resumed the session.
+		return errors.Is(err, os.ErrDeadlineExceeded), err
 	}
 	if len(answer) < 16 {
-		return io.ErrUnexpectedEOF
+		return false, io.ErrUnexpectedEOF
 	}
 	if int64(binary.BigEndian.Uint64(answer[8:])) != session {
-		return nil // expired, and gone
+		return false, nil // expired, and gone
 	}
-	closeSession := int32(opCloseSession)
-	b = binary.BigEndian.AppendUint32(nil, 1) // xid
-	b = binary.BigEndian.AppendUint32(b, uint32(closeSession))
-	answer, err = exchange(conn, in, b)
-	if err != nil {
+
+	// A server that demands credentials closes no session for a stranger.
+	for _, a := range c.auth {
+		b = binary.BigEndian.AppendUint32(nil, 0) // type
+		for _, field := range []string{a.scheme, string(a.auth)} {
+			b = binary.BigEndian.AppendUint32(b, uint32(len(field)))
+			b = append(b, field...)
+		}
+		if err := request(conn, in, xidAuth, opSetAuth, b); err != nil {
+			return true, fmt.Errorf("auth %s: %w", a.scheme, err)
+		}
+	}
+	if err := request(conn, in, 1, opCloseSession, nil); err != nil {
+		return true, fmt.Errorf("closing session %#x: %w", session, err)
+	}
+	return false, nil
+}
+
+const xidAuth = -4
+
+// request makes a request whose answer has no body.
+func request(conn net.Conn, in *bufio.Reader, xid, op int32, body []byte) error {
+	b := binary.BigEndian.AppendUint32(nil, uint32(xid))
+	b = binary.BigEndian.AppendUint32(b, uint32(op))
+	answer, err := exchange(conn, in, append(b, body...))
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(answer) < 16 {
+	case len(answer) < 16:
 		return io.ErrUnexpectedEOF
 	}
 	if code := int32(binary.BigEndian.Uint32(answer[12:])); code != 0 {
-		return fmt.Errorf("closing session %#x: error %d", session, code)
+		return fmt.Errorf("error %d", code)
 	}
 	return nil
 }

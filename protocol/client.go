@@ -32,6 +32,8 @@ type Client struct {
 	log        *slog.Logger
 	observer   Observer
 	err        error // a bad option of With, which the first operation reports
+
+	bound *Session // the current session as this view sees it; protected by mu
 }
 
 // sessions is the part of a client that its views have in common.
@@ -40,6 +42,7 @@ type sessions struct {
 	chroot    string
 	timeout   time.Duration
 	dial      func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error)
+	lookup    func(ctx context.Context, host string) ([]string, error) // nil if names are left to dial
 	auth      []credential
 	listeners []func(State)
 
@@ -52,10 +55,11 @@ type sessions struct {
 	endErr  error         // what Close returns; set before ended is closed
 
 	mu      sync.Mutex // protects what follows; nothing blocks while it is held
-	current *Session   // nil while there is none
-	dialing *Session   // the one that is to become current
+	current *session   // nil while there is none
+	dialing *session   // the one that is to become current
 	changed chan struct{}
 	failed  error // why there is no session and never will be one
+	refused error // why the last attempt to open one failed, if the servers refused a credential
 	state   State
 	stopped bool // no goroutine may be started any more
 	running sync.WaitGroup
@@ -74,6 +78,7 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 		sessions: &sessions{
 			timeout: 10 * time.Second,
 			dial:    dialNet,
+			lookup:  net.DefaultResolver.LookupHost,
 			changed: make(chan struct{}),
 			ended:   make(chan struct{}),
 		},
@@ -110,15 +115,15 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 // With returns a client that shares this one's sessions and differs by the options. Closing either closes both.
 // It does no I/O. A bad option is reported by the first operation.
 func (c *Client) With(opts ...Option) *Client {
-	view := *c
+	view := &Client{sessions: c.sessions, acl: c.acl, newBackOff: c.newBackOff, log: c.log, observer: c.observer, err: c.err}
 	for _, o := range opts {
 		if o == nil {
 			view.err = errors.Join(view.err, errors.New("nil option"))
-		} else if err := o.apply(&view); err != nil {
+		} else if err := o.apply(view); err != nil {
 			view.err = errors.Join(view.err, err)
 		}
 	}
-	return &view
+	return view
 }
 
 // Session returns the current session. It blocks until there is one, ctx ends or the client is closed, in which
@@ -140,7 +145,7 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 		case failed != nil:
 			return nil, failed
 		case s != nil && s.Err() == nil:
-			return s, nil
+			return c.bind(s), nil
 		}
 		select {
 		case <-changed:
@@ -151,11 +156,24 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	}
 }
 
+// bind returns s as this view sees it, the same value as long as s is the current session.
+func (c *Client) bind(s *session) *Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bound == nil || c.bound.session != s {
+		c.bound = &Session{s, c}
+	}
+	return c.bound
+}
+
 // noSession is the error of somebody who waited for a session in vain.
 func (c *Client) noSession(ctx context.Context) error {
 	c.mu.Lock()
-	s := c.dialing
+	s, refused := c.dialing, c.refused
 	c.mu.Unlock()
+	if refused != nil {
+		return fmt.Errorf("%w: no session: %w", contextError(ctx), refused)
+	}
 	if s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -219,22 +237,9 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// join is spawn for those who have nothing to do until f returns: it runs f in their goroutine.
-func (c *Client) join(f func()) bool {
-	c.mu.Lock()
-	if c.stopped {
-		c.mu.Unlock()
-		return false
-	}
-	c.running.Add(1)
-	c.mu.Unlock()
-	defer c.running.Done()
-	f()
-	return true
-}
-
 // run opens sessions, one after the other.
 func (c *Client) run() {
+	connected := false
 	for short := 0; c.closing.Err() == nil; short++ {
 		// A session that ends as soon as it has begun must not make us spin.
 		select {
@@ -245,13 +250,30 @@ func (c *Client) run() {
 		s := newSession(c)
 		if err := c.open(s); err != nil {
 			s.finish(err)
+			refused := errors.Is(err, zk.ErrAuthFailed)
+			if refused {
+				// Nothing was done under it, and to close it may take a credential, too.
+				s.mu.Lock()
+				s.expired = true
+				s.mu.Unlock()
+			}
 			s.dispose(c.work)
-			if errors.Is(err, zk.ErrAuthFailed) {
+			if !refused {
+				continue
+			}
+			if !connected {
 				c.fail(err)
 				return
 			}
+			// What the servers refuse now they may accept in a while, as they have before.
+			c.refuse(err)
+			select {
+			case <-time.After(c.timeout):
+			case <-c.closing.Done():
+			}
 			continue
 		}
+		connected = true
 		began := time.Now()
 		s.keep()
 		if time.Since(began) > s.Timeout() {
@@ -264,12 +286,12 @@ func (c *Client) run() {
 }
 
 // open makes s the current session as soon as the ensemble grants it.
-func (c *Client) open(s *Session) error {
-	way := &dialler{session: s, servers: shuffled(c.servers)}
-	conn, events, err := zk.Connect(way.servers, c.timeout,
+func (c *Client) open(s *session) error {
+	way := &dialler{session: s, route: newRoute(c.sessions)}
+	conn, events, err := zk.Connect(c.servers, c.timeout,
 		zk.WithDialer(way.dial),
 		zk.WithHostProvider(way),
-		zk.WithEventCallback(s.watches.notify),
+		zk.WithEventCallback(s.event),
 		zk.WithMaxConnBufferSize(sendBuffer),
 		zk.WithLogger(logger{s}),
 		zk.WithLogInfo(false))
@@ -301,7 +323,7 @@ func (c *Client) open(s *Session) error {
 	if c.stopped {
 		return ErrClosed
 	}
-	c.current = s
+	c.current, c.refused = s, nil
 	c.announce()
 	c.setState(Connected)
 	c.reviewLocked(s)
@@ -316,10 +338,18 @@ func (c *Client) fail(err error) {
 	c.announce()
 }
 
+// refuse notes that a credential was refused by which sessions were opened before.
+func (c *Client) refuse(err error) {
+	c.log.Warn("no session", "error", err, "next attempt after", c.timeout)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = err
+}
+
 // authenticate sends the credentials, which zk.Conn then repeats on every connection of the session.
-func (c *Client) authenticate(s *Session) error {
+func (c *Client) authenticate(s *session) error {
 	for _, a := range c.auth {
-		_, err := Do(s.life, s, func(conn *zk.Conn) (struct{}, error) {
+		_, err := Do(s.life, s.base, func(conn *zk.Conn) (struct{}, error) {
 			return struct{}{}, conn.AddAuth(a.scheme, a.auth)
 		})
 		if err != nil {
@@ -331,7 +361,7 @@ func (c *Client) authenticate(s *Session) error {
 
 // retire takes a session that is over out of use, and sees to it that nothing of it stays. It returns false if
 // Close does that.
-func (c *Client) retire(s *Session) bool {
+func (c *Client) retire(s *session) bool {
 	c.mu.Lock()
 	mine := !c.stopped
 	if mine {
@@ -364,13 +394,13 @@ func (c *Client) announce() {
 }
 
 // review looks what has become of the connection of the current session.
-func (c *Client) review(s *Session) {
+func (c *Client) review(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reviewLocked(s)
 }
 
-func (c *Client) reviewLocked(s *Session) {
+func (c *Client) reviewLocked(s *session) {
 	s.mu.Lock()
 	connected, over := s.wire != nil, s.err != nil
 	s.mu.Unlock()

@@ -244,6 +244,36 @@ func TestRefusedCredentialFailsConnect(t *testing.T) {
 	})
 }
 
+// TestCredentialRefusedLaterIsTriedAgain has the servers refuse it for a while, in which the session ends.
+func TestCredentialRefusedLaterIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		var refused atomic.Bool
+		var attempts atomic.Int32
+		seen := make(states, 9)
+		c := srv.Client(t, alice, seen.option(), protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			conn, err := srv.Dial(network, address, timeout)
+			if refused.Load() {
+				attempts.Add(1)
+				conn = misspelling{conn}
+			}
+			return conn, err
+		}))
+		seen.require(t, protocol.Connected)
+		refused.Store(true)
+		srv.ExpireSession(session(t, c).ID())
+		seen.require(t, protocol.Suspended, protocol.Lost)
+		_, err := c.Session(within(t, time.Minute))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, zk.ErrAuthFailed)
+		require.Less(t, attempts.Load(), int32(30), "attempts in a minute, at intervals of ten seconds")
+		refused.Store(false)
+		begin := time.Now()
+		s := session(t, c)
+		require.LessOrEqual(t, time.Since(begin), s.Timeout()+time.Second)
+		seen.require(t, protocol.Connected)
+	})
+}
+
 // TestCredentialsAreSentAgainOverAConnectionThatFailsToWrite is what blocks zk.Conn for ever, if it gets to see it.
 func TestCredentialsAreSentAgainOverAConnectionThatFailsToWrite(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -413,7 +443,8 @@ func TestWithSharesTheSessionsAndTheirEnd(t *testing.T) {
 		c := srv.Client(t)
 		view := c.With(protocol.WithACL(zk.WorldACL(zk.PermRead)), protocol.WithLogger(slog.New(slog.DiscardHandler)),
 			protocol.WithBackOff(func() backoff.BackOff { return backoff.NewConstantBackOff(time.Second) }))
-		require.Same(t, session(t, c), session(t, view))
+		require.Equal(t, session(t, c).ID(), session(t, view).ID())
+		require.Same(t, session(t, view), session(t, view))
 		require.NoError(t, view.Close())
 		_, err := c.Session(t.Context())
 		require.ErrorIs(t, err, protocol.ErrClosed)

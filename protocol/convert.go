@@ -56,12 +56,11 @@ func (l *Line) tryConvert(ctx context.Context, g *Grant, kind string, data []byt
 		return nil, err
 	}
 	began := time.Now()
-	next, err := finishing(ctx, g.session, func(life context.Context) (*Grant, error) { return c.run(ctx, life) },
-		func(late *Grant) { c.end(ctx, late) })
+	next, err := finishing(ctx, g.session, c.run, func(late *Grant) { c.end(ctx, late) })
 	switch {
 	case err == nil:
 		next, err = c.end(ctx, next)
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, errors.Is(err, errGivenUp):
 		Release(ctx, g)
 	}
 	g.client.observe(Event{Waited, g.recipe, g.path, g.session.ID(), g.token, time.Since(began), err})
@@ -79,7 +78,7 @@ type conversion struct {
 }
 
 // run puts the node there and makes a grant of it. Only if it fails is the conversion over.
-func (c *conversion) run(ctx, life context.Context) (next *Grant, err error) {
+func (c *conversion) run(life *detached) (next *Grant, err error) {
 	l, g, s := c.line, c.from, c.from.session
 	defer func() {
 		if err != nil {
@@ -87,10 +86,10 @@ func (c *conversion) run(ctx, life context.Context) (next *Grant, err error) {
 		}
 	}()
 	_, err = Settle(life, s, func(conn *zk.Conn) (struct{}, error) {
-		if ctx.Err() != nil {
-			return struct{}{}, contextError(ctx)
+		if err := life.unwanted(); err != nil {
+			return struct{}{}, err
 		}
-		_, err := conn.Multi(
+		_, err := Multi(conn,
 			// Who waits for the node's end hears of this instead, and looks again.
 			&zk.SetDataRequest{Path: g.node, Version: -1},
 			&zk.CreateRequest{Path: c.node, Data: c.data, Acl: l.client.acl, Flags: zk.FlagEphemeral},

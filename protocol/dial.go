@@ -10,24 +10,82 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
+// A route leads to the servers, one address after the other. Each round begins with the names of the connect string,
+// resolved anew, and has every address of every name: which of them accept connections and then do not serve is not
+// known before. It is not safe for concurrent use.
+type route struct {
+	client *sessions
+	names  []string
+	round  []string // what is left of it
+	size   int
+	known  map[string][]string // what each name was last resolved to, for when names cannot be
+}
+
+func newRoute(c *sessions) *route {
+	return &route{client: c, names: shuffled(c.servers), size: len(c.servers), known: make(map[string][]string)}
+}
+
+// len returns how many addresses a round has.
+func (r *route) len() int { return r.size }
+
+// next returns the next address. It blocks while names are resolved, timeout at most.
+func (r *route) next(ctx context.Context, timeout time.Duration) string {
+	if len(r.round) == 0 {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		for _, name := range r.names {
+			r.round = append(r.round, r.addresses(ctx, name)...)
+		}
+		r.size = len(r.round)
+	}
+	address := r.round[0]
+	r.round = r.round[1:]
+	return address
+}
+
+// addresses returns the addresses of a server. A dialer of the user's gets the name itself: it may need that, to
+// check a certificate for example. Where names cannot be resolved for a while, servers are sought where they were.
+func (r *route) addresses(ctx context.Context, server string) []string {
+	host, port, err := net.SplitHostPort(server)
+	if err != nil || r.client.lookup == nil || net.ParseIP(host) != nil {
+		return []string{server}
+	}
+	hosts, err := r.client.lookup(ctx, host)
+	if err != nil || len(hosts) == 0 {
+		if known := r.known[server]; known != nil {
+			return known
+		}
+		return []string{server} // to dial it fails with an error that says why
+	}
+	for i, host := range hosts {
+		hosts[i] = net.JoinHostPort(host, port)
+	}
+	r.known[server] = hosts
+	return hosts
+}
+
 // dialler is a session's way to the servers: zk.Conn asks it for the next address as a [zk.HostProvider], and for
-// a connection as a [zk.Dialer]. It tries the servers in turn, resolves their names anew each time, waits
-// longer after each round that failed, and leads nowhere any more once the session is over.
+// a connection as a [zk.Dialer]. It waits longer after each round that failed, and leads nowhere any more once the
+// session is over.
 type dialler struct {
-	session *Session
-	servers []string
-	next    int
+	session *session
+	route   *route
 }
 
 func (d *dialler) Init([]string) error { return nil }
-func (d *dialler) Len() int            { return len(d.servers) }
+func (d *dialler) Len() int            { return d.route.len() }
 func (d *dialler) Connected()          {}
 
 // Next never tells zk.Conn that all servers were tried: it would sleep for a second then.
 func (d *dialler) Next() (server string, retryStart bool) {
-	server = d.servers[d.next%len(d.servers)]
-	d.next++
-	return server, false
+	s := d.session
+	s.mu.Lock()
+	timeout := s.client.timeout
+	if s.id != 0 {
+		timeout = s.trust.timeout
+	}
+	s.mu.Unlock()
+	return d.route.next(s.life, share(timeout, silenceShare)), false
 }
 
 func (d *dialler) dial(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -35,7 +93,7 @@ func (d *dialler) dial(network, address string, timeout time.Duration) (net.Conn
 	s.mu.Lock()
 	failures := s.failures
 	known := s.id != 0
-	granted := s.trust.timeout
+	granted, welcomed := s.trust.timeout, s.welcomed[0]
 	s.mu.Unlock()
 
 	// A session that is to be resumed has to find a server that works before trust runs out; a new one has
@@ -45,8 +103,11 @@ func (d *dialler) dial(network, address string, timeout time.Duration) (net.Conn
 		pace, patience = granted, share(granted, silenceShare)
 		timeout = min(timeout, patience)
 	}
+	// Servers that welcome us and hang up are not dialled without a pause either, though they answer. The pause is short,
+	// as it may be a blip after a blip, and there is none after the first.
+	pause := max(redialAfter(failures, d.route.len(), pace), time.Until(welcomed.Add(share(granted, redialShare))))
 	select {
-	case <-time.After(redialAfter(failures, len(d.servers), pace)):
+	case <-time.After(pause):
 	case <-s.Done():
 	}
 	if s.life.Err() != nil {
@@ -97,7 +158,7 @@ func dialWith(ctx context.Context, d zk.Dialer, network, address string, timeout
 // farewell is a connection to nobody, for the zk.Conn of a session that is over. It ends only on an answer to its
 // request to close the session, and has a second's patience for that, or more. Here it is told what it wants to
 // hear, and nothing else that it has queued goes anywhere.
-func (s *Session) farewell() net.Conn {
+func (s *session) farewell() net.Conn {
 	s.mu.Lock()
 	id, timeout := s.id, s.client.timeout
 	s.mu.Unlock()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -22,8 +24,9 @@ var (
 	// held, once [Client.Close] was called.
 	ErrClosed = errors.New("client closed")
 
-	// ErrTooLarge is returned, before anything is sent, for data that a server would refuse by cutting the
-	// connection of everybody who shares it.
+	// ErrTooLarge is returned for data that a server would refuse by ending the connection, which all users of the
+	// session share: before anything is sent if no server with the default jute.maxbuffer would take it, and after
+	// two connections if this one turns out to take less.
 	ErrTooLarge = errors.New("data too large")
 
 	// ErrUncertain is wrapped by the error of an operation of which nobody can tell any more whether it happened.
@@ -80,12 +83,24 @@ func outcomeOf(err error) outcome {
 	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired):
 		return notSent
 	}
-	// zk.Conn has no values for these codes of the server.
-	switch err.Error() {
-	case "unknown error: -127": // throttled
+	switch serverCode(err) {
+	case -127: // throttled
 		return notSent
-	case "unknown error: -4", "unknown error: -7": // connection loss and time-out between the servers
+	case -4, -7: // connection loss and time-out between the servers
 		return unknown
 	}
 	return definite
+}
+
+// serverCode is the code of an answer for which zk.Conn has no error value, or 0.
+func serverCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	number, unknown := strings.CutPrefix(err.Error(), "unknown error: ")
+	code, err := strconv.Atoi(number)
+	if !unknown || err != nil {
+		return 0
+	}
+	return code
 }

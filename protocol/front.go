@@ -123,7 +123,7 @@ func (f *firsts) follow(ctx context.Context, s *Session) error {
 // incumbent shows the one who is first, until that may have changed. It returns [zk.ErrNoNode] once it is gone.
 func (f *firsts) incumbent(ctx context.Context, s *Session, name Name) error {
 	node := s.Path(f.line.path) + "/" + name.Node
-	v := view{session: s, key: node, watch: s.watches.on(node)}
+	v := view{session: s, key: node, watch: s.watches.on(s, node)}
 	v.holds = func() (bool, error) {
 		return Do(ctx, s, func(c *zk.Conn) (bool, error) {
 			there, stat, err := c.Exists(node)
@@ -153,7 +153,7 @@ func (f *firsts) incumbent(ctx context.Context, s *Session, name Name) error {
 // vacancy shows that nobody is there, until there may be somebody.
 func (f *firsts) vacancy(ctx context.Context, s *Session) error {
 	dir := s.Path(f.line.path)
-	v := view{session: s, key: dir + childrenMark, watch: s.watches.below(dir)}
+	v := view{session: s, key: dir + childrenMark, watch: s.watches.below(s, dir)}
 	v.holds = func() (bool, error) {
 		line, err := f.line.names(ctx, s)
 		return len(line) == 0, err

@@ -31,7 +31,8 @@ type Grant struct {
 	guard      *time.Timer
 	converting chan struct{} // not nil while Convert is at work; closed when it is done
 
-	removed chan struct{} // closed when a grant that was given back has no node any more
+	removal *detached     // in which a grant that was given back loses its node
+	removed chan struct{} // closed when it has none any more
 	outcome error         // of that; valid once removed is closed
 }
 
@@ -45,6 +46,7 @@ func (c *Client) grant(s *Session, recipe, path, node string, token int64, remov
 		recipe: recipe, path: path, node: node, token: token,
 		since:   time.Now(),
 		remove:  remove,
+		removal: detach(context.Background(), s.session),
 		removed: make(chan struct{}),
 	}
 	g.life, g.end = context.WithCancelCause(context.Background())
@@ -57,26 +59,66 @@ func (c *Client) grant(s *Session, recipe, path, node string, token int64, remov
 	return g, nil
 }
 
-// watch tells the holder when somebody deletes the node.
+// watch tells the holder when its node is deleted.
 func (g *Grant) watch() {
+	warned := false
 	for g.life.Err() == nil {
-		w := g.session.watches.on(g.node)
-		if _, err := w.stand(g.life); errors.Is(err, zk.ErrNoNode) {
-			g.unconverted()
-			g.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, path.Base(g.node)))
-			return
-		} else if err != nil {
-			if g.life.Err() != nil || g.session.Err() != nil {
-				return
+		w := g.session.watches.on(g.session, g.node)
+		_, err := w.stand(g.life)
+		if err == nil {
+			select {
+			case <-w.fired:
+			case <-g.life.Done():
 			}
-			g.client.log.Warn("node of a grant not watched", "node", g.node, "error", err)
-			return
+			continue
+		}
+
+		// A node that may not be read has no watch. But whether there is one, every client may ask.
+		if g.life.Err() == nil && !errors.Is(err, zk.ErrNoNode) {
+			if !warned {
+				g.client.log.Warn("node of a grant not watched", "node", g.node, "error", err)
+				warned = true
+			}
+			_, err = g.stat(g.life)
+		}
+		if errors.Is(err, zk.ErrNoNode) {
+			g.unconverted()
+			if gone, err := g.missing(g.life); gone {
+				return
+			} else if err == nil {
+				continue
+			}
 		}
 		select {
-		case <-w.fired:
+		case <-time.After(g.session.Timeout()):
 		case <-g.life.Done():
 		}
 	}
+}
+
+// missing finds out whether the node is gone, which a server that lags may have said too early, and ends the grant if
+// so. The node is deleted all the same: what is believed to be gone must not stand in line for the rest of the session.
+func (g *Grant) missing(ctx context.Context) (gone bool, err error) {
+	if err := g.session.sync(ctx, g.node); err != nil {
+		return false, err
+	}
+	if _, err := g.stat(ctx); !errors.Is(err, zk.ErrNoNode) {
+		return false, err
+	}
+	g.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node()))
+	g.client.spawn(func() { g.session.remove(g.session.life, g.node) })
+	return true, nil
+}
+
+// stat returns the Stat of the grant's node. It needs no permission.
+func (g *Grant) stat(ctx context.Context) (*zk.Stat, error) {
+	return Do(ctx, g.session, func(c *zk.Conn) (*zk.Stat, error) {
+		there, stat, err := c.Exists(g.node)
+		if err == nil && !there {
+			err = zk.ErrNoNode
+		}
+		return stat, err
+	})
 }
 
 // Done is closed when the grant is lost or given back. [Grant.Err] then tells which, and may tell of a loss
@@ -97,8 +139,9 @@ func (g *Grant) Err() error {
 }
 
 // Context returns a context with parent's values and deadline that is also cancelled when the grant is over, with
-// [Grant.Err] as its cause. Like that its Err is computed from the clocks. The function that comes with it releases
-// what it holds, and should be called when the work that it bounds is done.
+// [Grant.Err] as its cause. Like that its Err is computed from the clocks. The Err of contexts that are derived from it is
+// not: in a process that was stopped those end a moment later. The function that comes with it releases what it
+// holds, and should be called when the work that it bounds is done.
 func (g *Grant) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(g.life, func() { cancel(context.Cause(g.life)) })
@@ -164,40 +207,44 @@ func (g *Grant) finish(err error) bool {
 }
 
 // Release gives a grant back. It blocks until the node is deleted, ctx ends or the session is over. The grant ends at
-// once, and the node is deleted in any case, in the background if ctx ends first, when Release returns ctx's error.
+// once, and the node is deleted in any case. If ctx ends first, Release returns ctx's error. If the client's back-off
+// ends first, or the server refuses to delete the node, it returns that error. The client then goes on in the
+// background until the node is gone or the session is over.
+//
 // It returns an error that wraps [ErrLost] if the grant was lost before, or if the session ended before the
 // deletion was confirmed. A further call waits for the same deletion and returns the same. Release is what the
 // recipes' own verbs are made of; it is safe for concurrent use.
 func Release(ctx context.Context, g *Grant) error {
 	if g.Err() == nil && g.finish(Wrap(g.recipe, g.path, ErrReleased)) {
 		g.client.observe(g.event(Held, nil))
-		run := g.client.spawn
-		if ctx.Done() == nil {
-			run = g.client.join
-		}
-		if !run(g.dispose) {
+		if !g.client.spawn(g.dispose) {
 			g.dispose() // the client was closed, and so the session is over
 		}
 	}
 	if err := g.Err(); errors.Is(err, ErrLost) {
 		return err
 	}
-	select {
-	case <-g.removed:
-		return Wrap(g.recipe, g.path, g.outcome)
-	case <-ctx.Done():
-		if context.Cause(ctx) == g.Err() { // a context of g's own, which this very call has ended
-			<-g.removed
+	done := ctx.Done()
+	for {
+		select {
+		case <-g.removed:
 			return Wrap(g.recipe, g.path, g.outcome)
+		case <-g.removal.gaveUp:
+			return Wrap(g.recipe, g.path, g.removal.err)
+		case <-done:
+			if context.Cause(ctx) == g.Err() { // a context of g's own, which this very call has ended
+				done = nil
+				continue
+			}
+			return Wrap(g.recipe, g.path, g.removal.contextError(ctx))
 		}
-		return Wrap(g.recipe, g.path, contextError(ctx))
 	}
 }
 
 // dispose deletes the node of a grant that was given back.
 func (g *Grant) dispose() {
 	defer close(g.removed)
-	g.outcome = g.remove(g.session.life)
+	g.outcome = g.remove(g.removal)
 	if errors.Is(g.outcome, zk.ErrNoNode) {
 		g.outcome = fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node())
 	}

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,10 +12,13 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// SetData replaces the data of g's node, which others see in the line. It blocks until the server has answered twice.
-// It returns g's own error if g is over before, [ErrTooLarge], what the server said, or ctx's error: then nobody can
-// tell whether the data was replaced. Once g's node is gone it has no effect any more, and it never undoes a later
-// SetData that has returned. It is safe for concurrent use; one of several at the same time is the last.
+// SetData replaces the data of g's node, which others see in the line, and does so once. It blocks until the server has
+// answered twice, or four times if an answer was lost. Once g's node is gone it has no effect any more, and it never
+// undoes a later SetData that has returned. It is safe for concurrent use; one of several at the same time is the last.
+//
+// It returns g's own error if g is over before, [ErrTooLarge], or what the server said. If it returns ctx's error, or
+// that of a back-off that has ended, the data may have been replaced or not. Likewise [ErrUncertain], where an answer
+// was lost and the ACL of g's node does not allow to read it.
 func (l *Line) SetData(ctx context.Context, g *Grant, data []byte) error {
 	if err := validate(l.client, l.path, data); err != nil {
 		return Wrap(l.recipe, l.path, err)
@@ -22,8 +26,12 @@ func (l *Line) SetData(ctx context.Context, g *Grant, data []byte) error {
 	g.session.engage()
 	defer g.session.disengage()
 	err := g.setData(ctx, data)
-	if errors.Is(err, zk.ErrNoNode) {
-		g.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node()))
+	for errors.Is(err, zk.ErrNoNode) {
+		if gone, failed := g.missing(ctx); gone {
+			return g.Err()
+		} else if err = failed; err == nil {
+			err = g.setData(ctx, data)
+		}
 	}
 	if over := g.Err(); err != nil && over != nil && ctx.Err() == nil {
 		return over
@@ -39,24 +47,43 @@ func (g *Grant) setData(ctx context.Context, data []byte) error {
 		if err := g.Err(); err != nil {
 			return err
 		}
-		stat, err := Do(ctx, g.session, func(c *zk.Conn) (*zk.Stat, error) {
-			there, stat, err := c.Exists(g.node)
-			if err == nil && !there {
-				err = zk.ErrNoNode
-			}
-			return stat, err
-		})
+		stat, err := g.stat(ctx)
 		if err != nil {
 			return err
 		}
 		// A write to the version that was read fails, and is tried anew, if an earlier one comes in between that was
-		// on its way still when its caller had given up; and once it has succeeded, that other one fails. If it is
-		// repeated because its reply was lost, it fails and is tried anew, too, which does no harm.
-		_, err = Do(ctx, g.session, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(g.node, data, stat.Version) })
+		// on its way still when its caller had given up; and once it has succeeded, that other one fails.
+		_, err = Settle(ctx, g.session, func(c *zk.Conn) (struct{}, error) {
+			_, err := Set(c, g.node, data, stat.Version)
+			return struct{}{}, err
+		}, func(ctx context.Context) (_ struct{}, done bool, err error) {
+			done, err = g.wasSet(ctx, data, stat.Version)
+			return struct{}{}, done, err
+		})
 		if !errors.Is(err, zk.ErrBadVersion) {
 			return err
 		}
 	}
+}
+
+// wasSet reports whether a write of this data to this version was executed. It returns [zk.ErrBadVersion] if it never
+// will be, because another came first.
+func (g *Grant) wasSet(ctx context.Context, data []byte, version int32) (bool, error) {
+	if err := g.session.sync(ctx, g.node); err != nil {
+		return false, err
+	}
+	now, err := g.session.standing(ctx, g.node, Name{})
+	switch {
+	case errors.Is(err, zk.ErrNoAuth):
+		return false, fmt.Errorf("%w: %w", ErrUncertain, err)
+	case err != nil || now.version == version:
+		return false, err
+	case now.version == version+1 && !bytes.Equal(now.Data, data):
+		return false, zk.ErrBadVersion
+	}
+	// With more than one version in between it may have been another's, and ours not executed. Then ours counts as
+	// executed just before the last of those, which came while our call lasted: nothing tells the two apart.
+	return true, nil
 }
 
 // ReleaseTo gives g back so that the contender whose node is called to is granted next, and not the one that has
@@ -162,13 +189,21 @@ func (h *handover) remove(ctx context.Context) error {
 			ops = append(ops, removal(node)...)
 		}
 		ops = append(ops, removal(g.node)...)
-		answers, err := Settle(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) }, h.find)
+		answers, err := Settle(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return Multi(c, ops...) }, h.find)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) && outcomeOf(err) == definite && marked {
 			// We may not create the marks, or somebody has.
 			removal, marked = func(node string) []any { return []any{&zk.DeleteRequest{Path: node, Version: -1}} }, false
 			continue
 		}
+		if err == nil || s.Err() != nil {
+			return err
+		}
 		if !errors.Is(err, zk.ErrNoNode) {
+			// The caller hears of it, and the grant has been given back: its own node has to go.
+			detachedFrom(ctx).giveUp(err)
+			if failed := h.line.pass(ctx, s, g.node); failed != nil {
+				return failed
+			}
 			return err
 		}
 		missing := slices.IndexFunc(answers, func(a zk.MultiResponse) bool { return errors.Is(a.Error, zk.ErrNoNode) })

@@ -17,7 +17,7 @@ import (
 // look who is ahead, watch that one node, look again. Where nothing is known to stand in the way, creating the node
 // and setting the line's own data, to nothing as it was, in one transaction saves the look: its answer tells how many
 // children there are, and the number of the transaction, which is the token. And who is woken need not look again if
-// only one was ahead, or if that one was a holder with nobody ahead, which the watch for its mark tells.
+// only one was ahead, or if that one was a holder, whose release marker tells that nothing is ahead of it.
 type Line struct {
 	client *Client
 	recipe string
@@ -104,7 +104,8 @@ func (l *Line) Claim(ctx context.Context, b Bid) (*Grant, error) {
 			return nil, err
 		}
 		defer func() { b.Turns.endWith(g) }()
-		_, _, free := l.sign.known()
+		_, _, own, quiet := l.sign.known()
+		free := own && quiet
 		for {
 			ahead := ""
 			if !free || !wait {
@@ -123,7 +124,7 @@ func (l *Line) Claim(ctx context.Context, b Bid) (*Grant, error) {
 			if !wait {
 				return nil, ErrBusy
 			}
-			next := s.watches.on(s.Path(l.path) + "/" + ahead)
+			next := s.watches.on(s, s.Path(l.path)+"/"+ahead)
 			if _, err := next.stand(ctx); errors.Is(err, zk.ErrNoNode) {
 				continue
 			} else if err != nil {
@@ -155,8 +156,11 @@ func (l *Line) children(ctx context.Context, s *Session) ([]string, error) {
 	dir := s.Path(l.path)
 	return Do(ctx, s, func(c *zk.Conn) ([]string, error) {
 		children, stat, err := c.Children(dir)
-		if err == nil {
+		switch {
+		case err == nil:
 			l.sign.look(stat)
+		case errors.Is(err, zk.ErrNoNode):
+			l.sign.forget()
 		}
 		return children, err
 	})
@@ -182,13 +186,13 @@ type place struct {
 func (l *Line) contend(ctx context.Context, s *Session, b Bid) (*Grant, error) {
 	c := &contender{line: l, session: s, bid: b, owner: s.newOwner()}
 	c.session.engage()
-	p, err := finishing(ctx, c.session, func(life context.Context) (place, error) {
-		p, err := c.stepIn(ctx, life)
+	p, err := finishing(ctx, c.session, func(life *detached) (place, error) {
+		p, err := c.stepIn(life)
 		if err != nil {
 			c.session.disengage()
 		}
 		return p, err
-	}, c.leave)
+	}, func(p place) { c.leave(s.life, p) })
 	if err != nil {
 		return nil, err
 	}
@@ -196,26 +200,30 @@ func (l *Line) contend(ctx context.Context, s *Session, b Bid) (*Grant, error) {
 	if failed == nil {
 		return g, nil
 	}
-	return finishing(ctx, c.session, func(context.Context) (*Grant, error) {
-		c.leave(p)
-		return nil, failed
+	_, err = finishing(ctx, c.session, func(life *detached) (struct{}, error) {
+		c.leave(life, p)
+		return struct{}{}, nil
 	}, nil)
+	if ctx.Err() != nil && err != nil {
+		return nil, err
+	}
+	return nil, failed
 }
 
-// stepIn takes a place at the end of the line. It begins nothing any more once ctx has ended, but finds out under
-// life what became of what it had begun.
-func (c *contender) stepIn(ctx, life context.Context) (place, error) {
+// stepIn takes a place at the end of the line. Once that is unwanted it creates nothing any more, but finds out what
+// became of what it had created.
+func (c *contender) stepIn(life *detached) (place, error) {
 	l, s := c.line, c.session
 	for {
 		p, err := Settle(life, s, func(conn *zk.Conn) (place, error) {
-			if ctx.Err() != nil {
-				return place{}, contextError(ctx)
+			if err := life.unwanted(); err != nil {
+				return place{}, err
 			}
 			return c.create(conn)
-		}, c.find)
+		}, c.settle)
 		switch {
 		case err == nil:
-			return p, c.checkSequence(p)
+			return p, c.checkSequence(life, p)
 		case errors.Is(err, zk.ErrNoNode):
 			l.sign.forget()
 			created, err := s.ensure(life, s.Path(l.path), l.client.acl)
@@ -226,6 +234,7 @@ func (c *contender) stepIn(ctx, life context.Context) (place, error) {
 				l.sign.set(&zk.Stat{})
 			}
 		default:
+			l.sign.forget() // if the node is ours, it may be another one when the next contender comes
 			return p, err
 		}
 	}
@@ -235,15 +244,13 @@ func (c *contender) create(conn *zk.Conn) (place, error) {
 	l := c.line
 	dir := c.session.Path(l.path)
 	prefix := dir + "/" + c.owner.String() + "-" + c.bid.Kind
-	version, empty, short := l.sign.known()
-	if c.bid.claim && empty {
-		short = true // as of the last look; if that is out of date, somebody else was faster
-	}
-	if !short {
-		node, err := conn.Create(prefix, c.bid.Data, zk.FlagEphemeralSequential, l.client.acl)
+	version, empty, own, quiet := l.sign.known()
+	// A claim has looked right now. If that is out of date already, another one was faster.
+	if short := own && quiet || c.bid.claim && empty; !short {
+		node, err := Create(conn, prefix, c.bid.Data, zk.FlagEphemeralSequential, l.client.acl)
 		return place{node: node}, err
 	}
-	answers, err := conn.Multi(
+	answers, err := Multi(conn,
 		&zk.CreateRequest{Path: prefix, Data: c.bid.Data, Acl: l.client.acl, Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: dir, Version: version})
 	switch {
@@ -263,6 +270,15 @@ func (c *contender) create(conn *zk.Conn) (place, error) {
 	l.sign.set(stat)
 	// The node of the line was changed last by this transaction, which created ours.
 	return place{node: answers[0].String, token: stat.Mzxid, alone: stat.NumChildren == 1}, nil
+}
+
+// settle is find until there is an answer: what may stand in line must not be left there.
+func (c *contender) settle(ctx context.Context) (p place, found bool, err error) {
+	err = c.session.insist(ctx, c.session.Path(c.line.path), func() (err error) {
+		p, found, err = c.find(ctx)
+		return err
+	})
+	return p, found, err
 }
 
 // find looks for what an attempt to create may have left: the lowest of the nodes that bear our name.
@@ -286,12 +302,12 @@ func (c *contender) find(ctx context.Context) (p place, found bool, err error) {
 }
 
 // checkSequence refuses a place whose number is too close to the counter's end.
-func (c *contender) checkSequence(p place) error {
+func (c *contender) checkSequence(ctx context.Context, p place) error {
 	n, ok := ParseName(p.node[strings.LastIndexByte(p.node, '/')+1:], c.line.kinds...)
 	if ok && n.Sequence >= 0 && n.Sequence < maxSequence {
 		return nil
 	}
-	c.drop(p.node)
+	c.drop(ctx, p.node)
 	return fmt.Errorf("%w: number %d, and %d is the end; delete the path while nobody uses it", ErrSequenceExhausted,
 		n.Sequence, maxSequence)
 }
@@ -309,7 +325,7 @@ func (c *contender) self(line []Name) int {
 	self := slices.IndexFunc(line, isOurs)
 	for i := self + 1; self >= 0 && i < len(line); i++ {
 		if isOurs(line[i]) {
-			c.session.client.spawn(func() { c.drop(c.pathOf(line[i])) })
+			c.session.client.spawn(func() { c.drop(c.session.life, c.pathOf(line[i])) })
 		}
 	}
 	return self
@@ -328,7 +344,7 @@ func (c *contender) advance(ctx context.Context, p *place) (*Grant, error) {
 			p.alone = false // look again, after the confirmation
 		}
 		// Our own node is read, and watched, while the listing is on its way.
-		own := s.watches.on(p.node)
+		own := s.watches.on(s, p.node)
 		line, err := c.look(ctx)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil, errGone
@@ -379,47 +395,63 @@ func (c *contender) advance(ctx context.Context, p *place) (*Grant, error) {
 }
 
 // await waits for the last of those who are ahead, or until our own node has changed. It tells whether all of them are
-// known to be gone: because there was one only, or because of its mark.
+// known to be gone: because there was one only, or because its release marker said so.
 func (c *contender) await(ctx context.Context, ahead []Name, own *watch) (passed bool, err error) {
 	s, last := c.session, ahead[len(ahead)-1]
 	node := c.pathOf(last)
-	next := s.watches.on(node)
+	next := s.watches.on(s, node)
 	if _, err := next.stand(ctx); errors.Is(err, zk.ErrNoNode) {
 		return len(ahead) == 1 && c.bid.Judge == nil, nil // others may have been converted
 	} else if err != nil {
 		return false, err
 	}
-	var mark *watch
 	if len(ahead) > 1 && last.Owner != (Owner{}) && c.bid.first(last.Kind) {
-		mark = s.watches.passed(node, next)
+		s.watches.expect(node, next)
 	}
 	if err := next.wait(ctx, s, own.fired); err != nil {
 		return false, err
 	}
-	// The mark is heard of first. After a reconnect an end that is heard of may be made up, for a node that was converted.
+	// After a reconnect an end that is heard of may be made up, for a node that was converted.
 	known := next.hasFired() && next.deleted && next.certain()
-	return known && (len(ahead) == 1 || mark != nil && mark.hasFired() && mark.passed), nil
+	return known && (len(ahead) == 1 || next.passed), nil
 }
 
 func (c *contender) granted(p *place, token int64) (*Grant, error) {
 	l, s, node := c.line, c.session, p.node
-	remove := s.remove
-	if c.company && c.bid.first(c.bid.Kind) {
-		remove = func(ctx context.Context, node string) error { return l.pass(ctx, s, node) }
-	}
 	return l.client.grant(s, l.recipe, l.path, node, token, func(ctx context.Context) error {
-		return remove(ctx, node)
+		if c.company && c.bid.first(c.bid.Kind) {
+			return l.pass(ctx, s, node)
+		}
+		if version, empty, own, quiet := l.sign.known(); empty && quiet && !own {
+			return s.removeWith(ctx, node, func(conn *zk.Conn) error { return l.adopt(conn, node, version) })
+		}
+		return s.remove(ctx, node)
 	})
 }
 
-// leave takes the contender out of line. It blocks until that is done, or the session over.
-func (c *contender) leave(p place) {
-	defer c.session.disengage()
-	c.drop(p.node)
+// adopt deletes a node and sets the data of the line's own node, which is empty at this version, so that the next
+// contender can be fast. While the released node is there, so is the line's node that was looked at.
+func (l *Line) adopt(conn *zk.Conn, node string, version int32) error {
+	answers, err := Multi(conn,
+		&zk.DeleteRequest{Path: node, Version: -1},
+		&zk.SetDataRequest{Path: parentOf(node), Version: version})
+	switch {
+	case err == nil:
+		l.sign.set(answers[1].Stat)
+	case errors.Is(err, zk.ErrNoAuth):
+		l.sign.close()
+	}
+	return err
 }
 
-func (c *contender) drop(node string) {
-	err := c.session.remove(c.session.life, node)
+// leave takes the contender out of line. It blocks until that is done, or the session over.
+func (c *contender) leave(ctx context.Context, p place) {
+	defer c.session.disengage()
+	c.drop(ctx, p.node)
+}
+
+func (c *contender) drop(ctx context.Context, node string) {
+	err := c.session.remove(ctx, node)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) && c.session.Err() == nil {
 		c.line.client.log.Error("node not deleted", "node", node, "error", err)
 	}

@@ -2,10 +2,13 @@ package protocol_test
 
 import (
 	"context"
+	"encoding/binary"
 	"io"
+	"net"
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -231,4 +234,32 @@ func ourGoroutines() []string {
 		}
 	}
 	return ours
+}
+
+// breaking is a way through link on which the connection breaks at as many requests of a kind as the counter says. None of
+// those requests reaches the server.
+func breaking(link *recipestest.Link, op recipestest.Op) (protocol.ConnectOption, *atomic.Int32) {
+	left := new(atomic.Int32)
+	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+		c, err := link.Dial(network, address, timeout)
+		if err != nil {
+			return nil, err
+		}
+		return &breakingConn{c, op, left}, nil
+	}), left
+}
+
+type breakingConn struct {
+	net.Conn
+	op   recipestest.Op
+	left *atomic.Int32
+}
+
+func (c *breakingConn) Write(p []byte) (int, error) {
+	if len(p) >= 12 && recipestest.Op(binary.BigEndian.Uint32(p[8:])) == c.op && c.left.Load() > 0 {
+		c.left.Add(-1)
+		c.Conn.Close()
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
 }

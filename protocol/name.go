@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // sequenceFormat is how ZooKeeper appends a number to the name of a sequential node, negative ones included.
@@ -68,17 +67,19 @@ func parseHex(digits string) (n uint64, ok bool) {
 func ParseName(node string, kinds ...string) (Name, bool) {
 	n := Name{Node: node}
 	for _, kind := range kinds {
-		i := strings.LastIndex(node, kind)
-		if i < 0 || len(kind) <= len(n.Kind) {
-			continue
-		}
-		sequence, ok := parseSequence(node[i+len(kind):])
-		if !ok {
-			continue
-		}
-		n.Kind, n.Sequence = kind, sequence
-		if o, ok := parseOwner(node); ok && node[ownerLength:i] == "-" {
-			n.Owner = o
+		for _, digits := range []int{10, 11} { // with a sign
+			i := len(node) - digits - len(kind)
+			if i < 0 || node[i:i+len(kind)] != kind || len(kind) <= len(n.Kind) {
+				continue
+			}
+			sequence, ok := parseSequence(node[i+len(kind):])
+			if !ok {
+				continue
+			}
+			n.Kind, n.Sequence, n.Owner = kind, sequence, Owner{}
+			if o, ok := parseOwner(node); ok && i == ownerLength+1 && node[ownerLength] == '-' {
+				n.Owner = o
+			}
 		}
 	}
 	if n.Kind == "" {
@@ -94,17 +95,15 @@ func parseSequence(number string) (int32, bool) {
 	return int32(n), err == nil && (plain || number == fmt.Sprintf(sequenceFormat, n))
 }
 
-// Compare orders names by their sequence numbers alone, as serial numbers: the negative ones that follow the
-// counter's end come after the positive ones before it. It is negative when n comes first.
-func (n Name) Compare(other Name) int {
-	return cmp.Compare(n.Sequence-other.Sequence, 0)
-}
+// Compare orders names by their sequence numbers alone. It is negative when n comes first.
+func (n Name) Compare(other Name) int { return cmp.Compare(n.Sequence, other.Sequence) }
 
-// parseLine returns the contenders among the children of a line, first come first.
+// parseLine returns the contenders among the children of a line, first come first. Numbers after the counter's end are
+// not among them: they come after all of ours, which end long before, and with them there would be no order.
 func parseLine(children, kinds []string) []Name {
 	names := make([]Name, 0, len(children))
 	for _, child := range children {
-		if n, ok := ParseName(child, kinds...); ok {
+		if n, ok := ParseName(child, kinds...); ok && n.Sequence >= 0 {
 			names = append(names, n)
 		}
 	}

@@ -3,7 +3,6 @@ package protocol_test
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 const (
@@ -112,27 +112,78 @@ func TestNobodyElsesNameIsTakenForOurs(t *testing.T) {
 	})
 }
 
-func TestCompareOrdersSerialNumbers(t *testing.T) {
+func drawName(t *rapid.T) protocol.Name {
+	return protocol.Name{
+		Sequence: rapid.OneOf(rapid.Int32(), rapid.SampledFrom([]int32{0, math.MaxInt32, math.MinInt32})).Draw(t, "sequence"),
+	}
+}
+
+func TestCompareIsATotalOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		start := rapid.Int32().Draw(t, "start")
-		steps := rapid.SliceOfNDistinct(rapid.Int32Range(0, math.MaxInt32), 2, 20, rapid.ID[int32]).Draw(t, "steps")
-		names := make([]protocol.Name, len(steps))
-		for i, s := range steps {
-			names[i].Sequence = start + s // wraps
+		a, b, c := drawName(t), drawName(t), drawName(t)
+		require.Equal(t, a.Sequence == b.Sequence, a.Compare(b) == 0)
+		require.Equal(t, a.Compare(b) < 0, b.Compare(a) > 0)
+		if a.Compare(b) <= 0 && b.Compare(c) <= 0 {
+			require.LessOrEqual(t, a.Compare(c), 0)
 		}
-		for i, a := range names {
-			require.Zero(t, a.Compare(a))
-			for j, b := range names {
-				require.Equal(t, steps[i] < steps[j], a.Compare(b) < 0)
-				require.Equal(t, a.Compare(b) < 0, b.Compare(a) > 0)
-			}
+	})
+}
+
+// A kind may consist of anything, and so may what stands before and after it.
+func TestAnyKindIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		kind := rapid.StringMatching(`[0-9a-f-]{1,30}`).Draw(t, "kind")
+		n := protocol.Name{Kind: kind, Sequence: rapid.Int32Min(0).Draw(t, "sequence"), Owner: drawOwner(t)}
+		n.Node = nodeName(n.Owner, n.Kind, n.Sequence)
+
+		got, ok := protocol.ParseName(n.Node, kind)
+
+		require.True(t, ok)
+		require.Equal(t, n, got)
+	})
+}
+
+func TestParseNameNeverPanics(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.StringMatching(`[0-9a-f_-]{0,12}`)
+		node := part.Draw(t, "a") + drawOwner(t).String() + part.Draw(t, "b") + fmt.Sprintf("%010d", rapid.Int32().Draw(t, "n"))
+		i := rapid.IntRange(0, len(node)).Draw(t, "from")
+		j := rapid.IntRange(i, len(node)).Draw(t, "to")
+		kinds := []string{node[i:j], part.Draw(t, "kind"), ""}
+
+		n, ok := protocol.ParseName(node, kinds...)
+
+		if ok {
+			require.True(t, strings.HasSuffix(node, n.Kind+fmt.Sprintf("%010d", n.Sequence)))
+			require.NotEmpty(t, n.Kind)
+		} else {
+			require.Zero(t, n)
 		}
-		slices.SortFunc(names, protocol.Name.Compare)
-		slices.Sort(steps)
-		for i, s := range steps {
-			require.Equal(t, start+s, names[i].Sequence)
+	})
+}
+
+// What comes after the counter's end comes after all of ours.
+func TestNumbersAfterTheCountersEndAreNotInLine(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/line", srv.Client(t)
+		s := session(t, c)
+		_, err := s.EnsurePath(lasting(t), path)
+		require.NoError(t, err)
+		for _, name := range []string{"lock--2147483648", "lock--000000001"} {
+			_, err := s.Conn().Create(s.Path(path)+"/"+name, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
 		}
+
+		g := hold(t, c, path)
+
+		standings, err := line(c, path).Standings(lasting(t))
+		require.NoError(t, err)
+		require.Len(t, standings, 1)
+		require.Equal(t, g.Node(), standings[0].Name.Node)
+		require.NoError(t, protocol.Release(lasting(t), g))
 	})
 }
 
@@ -141,10 +192,11 @@ func FuzzParseName(f *testing.F) {
 		curators, gozks, kazoos, "000000000000100a-0000beef-lock-0000000007", "lock--2147483648", "lock--000000001",
 		"README", "lock-abc", "lock-00000000001", "lock-", "", "_c_short", "\xff\x00-lock-0000000001",
 	} {
-		f.Add(node)
+		f.Add(node, "__lock__")
 	}
-	f.Fuzz(func(t *testing.T, node string) {
-		n, ok := protocol.ParseName(node, "lock-", "__lock__")
+	f.Add("0123456789abface-0123456789", "face-")
+	f.Fuzz(func(t *testing.T, node, kind string) {
+		n, ok := protocol.ParseName(node, "lock-", kind)
 		if !ok {
 			require.Zero(t, n)
 			return

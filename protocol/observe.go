@@ -33,7 +33,8 @@ func (s State) String() string {
 }
 
 // An Observer is told what happens, for metrics and traces. Like state listeners it is called one event at a time,
-// in order, from a goroutine of its own, and may call the client.
+// in order, from a goroutine of its own, and may call the client. One that blocks delays the state listeners, too. Of
+// those events that come while 1,000 calls are due already it hears nothing; a warning of the logger says so.
 type Observer interface {
 	Observe(Event)
 }
@@ -100,7 +101,9 @@ func (nobody) Observe(Event) {}
 // observe tells the observer, if there is one.
 func (c *Client) observe(e Event) {
 	if c.observer != (nobody{}) {
-		c.events.post(func() { c.observer.Observe(e) })
+		if first := c.events.post(func() { c.observer.Observe(e) }, 0); first {
+			c.log.Warn("observer is too slow: events are left out")
+		}
 	}
 }
 
@@ -110,8 +113,12 @@ func (c *Client) setState(state State) {
 		return
 	}
 	c.state = state
-	for _, f := range c.listeners {
-		c.events.post(func() { f(state) })
+	if len(c.listeners) > 0 {
+		c.events.post(func() {
+			for _, f := range c.listeners {
+				f(state)
+			}
+		}, state)
 	}
 }
 
@@ -119,19 +126,57 @@ func (c *Client) setState(state State) {
 // something to call. It is safe for concurrent use.
 type dispatcher struct {
 	mu      sync.Mutex // protects what follows
-	queue   []func()
+	queue   []call
+	dropped bool // an event, since the queue was last empty
 	running bool
 	calling bool
 	idle    chan struct{} // closed when running ends
 }
 
-func (d *dispatcher) post(f func()) {
+// A call tells of a state, or of something else if state is zero.
+type call struct {
+	f     func()
+	state State
+}
+
+// maxCalls is how many calls may be due before some are left out, so that one that blocks costs only so much memory.
+const maxCalls = 1000
+
+// post has f called. If too many calls are due it leaves out events, and of the states those that undo each other; it
+// reports whether an event is the first that it leaves out for a while.
+func (d *dispatcher) post(f func(), state State) (first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.queue = append(d.queue, f)
+	if len(d.queue) >= maxCalls {
+		if state == 0 {
+			first, d.dropped = !d.dropped, true
+			return first
+		}
+		d.foldStates(state)
+		if d.queue[len(d.queue)-1].state == state {
+			return false
+		}
+	}
+	d.queue = append(d.queue, call{f, state})
 	if !d.running {
 		d.running, d.idle = true, make(chan struct{})
 		go d.run()
+	}
+	return false
+}
+
+// foldStates removes the states behind the last one that is the same as state: connections that came and went, and were
+// not told of yet. A loss always stays. The caller holds mu.
+func (d *dispatcher) foldStates(state State) {
+	for i := len(d.queue) - 1; i >= maxCalls-1 && d.queue[i].state != 0; i-- {
+		if d.queue[i].state == state {
+			clear(d.queue[i+1:])
+			d.queue = d.queue[:i+1]
+			return
+		}
+		if d.queue[i].state == Lost {
+			return
+		}
 	}
 }
 
@@ -139,15 +184,16 @@ func (d *dispatcher) run() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for len(d.queue) > 0 {
-		f := d.queue[0]
+		next := d.queue[0]
+		d.queue[0] = call{}
 		d.queue = d.queue[1:]
 		d.calling = true
 		d.mu.Unlock()
-		f()
+		next.f()
 		d.mu.Lock()
 		d.calling = false
 	}
-	d.running = false
+	d.running, d.dropped = false, false
 	close(d.idle)
 }
 

@@ -162,6 +162,11 @@ func (w *waiter) requests() int {
 // leaves doubt, for which it looks.
 func (w *waiter) steady() bool { return w.link.Count(recipestest.OpConnect) == 1 }
 
+// unwatches is closed once the server has removed n watches for release markers in all.
+func (w *waiter) unwatches(n int) <-chan struct{} {
+	return w.link.Answered(recipestest.OpRemoveWatches, n)
+}
+
 // hears is closed once a waiter has had n events in all.
 func (w *waiter) hears(n int) <-chan struct{} { return w.link.Answered(recipestest.OpEvent, n) }
 
@@ -321,12 +326,13 @@ func TestWhoIsNextLooksWhereNoMarkTellsThatAllAreGone(t *testing.T) {
 				q := newQueue(t, srv, 2)
 				ahead, w := q.waiters[0], q.waiters[1]
 				end(t, q, ahead, w)
-				// It stands behind the holder now, whose node it watches without a mark.
-				requireSoon(t, func() bool { return w.link.Events() >= 2 }, "an end, and a mark to clear the watch for that")
+				// It stands behind the holder now, whose node it watches without a marker.
+				wait(t, w.unwatches(1))
 				wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
 				requireSoon(t, func() bool { return len(q.standings(t)) == 1+len(q.waiters) }, "who was deleted has come again")
 				require.Empty(t, w.grant, "the holder was ahead still")
 				q.requireUnwatched(t, w, q.mark(ahead.node))
+				require.Zero(t, w.link.Count(recipestest.OpMulti), "a waiter writes its own node only")
 				q.release(t, w)
 				q.took(w)
 				q.disband(t)
@@ -378,6 +384,10 @@ func TestWhoIsNextLooksWhereTheOneAheadHasVanished(t *testing.T) {
 				require.Empty(t, w.grant, "the holder was ahead still")
 				requireSoon(t, func() bool { return len(q.standings(t)) == 4 }, "who was deleted has come again")
 				require.Empty(t, w.grant, "the holder was ahead still")
+				for i := 0; met && i < len(vanish); i++ {
+					v := vanish[i]
+					q.requireUnwatched(t, w, q.mark(v.node)) // though its watch may have been set too late
+				}
 				q.disband(t)
 			})
 		}
@@ -422,41 +432,70 @@ func TestWhoIsNextLooksWhenAStrangersNodeIsNoMark(t *testing.T) {
 	})
 }
 
-// Whoever clears its watch by a mark says nothing: the node's end has been heard of before.
-func TestWhoClearsItsWatchPassesNothingOn(t *testing.T) {
+// A foreign client that makes the marker of a node which has not been released convinces no waiter.
+func TestMarkerWithoutItsReleaseIsNotBelieved(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
-		for range 10 {
-			q := newQueue(t, srv, 2)
-			ahead, quitter := q.waiters[0], q.waiters[1]
-			cleared := quitter.hears(3) // its own end, that of the one ahead, and the mark
-			q.quit(t, quitter)
-			w := q.enter(t, srv.Link(t))
-			reached, held := make(chan struct{}), make(chan struct{})
-			w.link.At(1, func() {
-				close(reached)
-				<-held
-			})
-			require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
-			wait(t, reached)
-			wait(t, cleared)
-			close(held) // now both arrive in the same breath
-			wait(t, w.hears(2))
-			wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
-			requireSoon(t, func() bool { return len(q.standings(t)) == 3 }, "who was deleted has come again")
-			require.Empty(t, w.grant, "the holder was ahead still")
-			q.requireUnwatched(t, w, q.mark(ahead.node))
-			q.requireUnwatched(t, quitter, q.mark(ahead.node))
-			q.release(t, w)
-			q.took(w)
-			q.disband(t)
+		q := newQueue(t, srv, 2)
+		ahead, w := q.waiters[0], q.waiters[1]
+		_, err := q.conn.Multi(
+			&zk.CreateRequest{Path: q.mark(ahead.node), Acl: zk.WorldACL(zk.PermAll)},
+			&zk.DeleteRequest{Path: q.mark(ahead.node), Version: -1},
+			&zk.SetDataRequest{Path: q.path + "/" + q.grant.Node(), Version: -1})
+		require.NoError(t, err)
+		wait(t, w.hears(1))
+		own := w.hears(2)
+		_, err = q.conn.Set(q.path+"/"+w.node, nil, -1) // an event in between
+		require.NoError(t, err)
+		wait(t, own)
+		wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
+		q.quit(t, ahead)
+		wait(t, w.link.Answered(recipestest.OpGetChildren, 3))
+		require.Empty(t, w.grant, "the holder was ahead still")
+		q.release(t, w)
+		q.took(w)
+		q.disband(t)
+	})
+}
+
+// Waiters of one session share the watches on the node that is ahead of them. What they leave behind costs one request
+// when that node has gone without its marker, and none when it was released.
+func TestAbandonedWaitCosts(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		q := newQueue(t, srv, 1)
+		ahead, link := q.waiters[0], srv.Link(t)
+		quitter := q.enter(t, link)
+		deletes := link.Answered(recipestest.OpDelete, link.Count(recipestest.OpDelete)+1)
+		q.quit(t, quitter)
+		wait(t, deletes)
+		if quitter.steady() {
+			require.Equal(t, 5, quitter.requests(), "a node, a listing, two nodes read, one marker; and a node deleted")
 		}
+		again := q.start(t, link, quitter.client)
+		wait(t, link.Answered(recipestest.OpGetData, 3))
+		wait(t, link.Answered(recipestest.OpGetChildren, 2))
+		requireSoon(t, func() bool { return len(q.standings(t)) == 3 }, "in line")
+		again.node = q.standings(t)[2].Node
+		q.quit(t, again)
+		if quitter.steady() {
+			require.Equal(t, 8, quitter.requests(), "a node, a listing, its own node read")
+		}
+		removed := link.Answered(recipestest.OpRemoveWatches, 1)
+		require.NoError(t, line(q.operator, q.path).Break(lasting(t), ahead.node))
+		wait(t, removed)
+		q.requireUnwatched(t, quitter, q.mark(ahead.node))
+		q.requireUnwatched(t, quitter, q.path+"/"+ahead.node)
+		if quitter.steady() {
+			require.Equal(t, 9, quitter.requests(), "a watch removed")
+		}
+		require.Zero(t, link.Count(recipestest.OpMulti))
+		q.disband(t)
 	})
 }
 
 // A watch that nobody waits for any more goes when the node does, however that ends.
 func TestWatchForAMarkEndsWithItsNode(t *testing.T) {
 	for name, c := range map[string]struct {
-		events int // of the end and of the mark, whichever comes first, and what there is before
+		events int // of the end, of the marker, and what there is before
 		end    func(t *testing.T, q *queue, ahead, quitter *waiter)
 	}{
 		"released": {2, func(t *testing.T, q *queue, ahead, _ *waiter) {
@@ -465,23 +504,23 @@ func TestWatchForAMarkEndsWithItsNode(t *testing.T) {
 			release(t, q.grant)
 			q.grant = hold(t, q.operator, q.path)
 		}},
-		"expired": {2, func(t *testing.T, q *queue, ahead, _ *waiter) {
+		"expired": {1, func(t *testing.T, q *queue, ahead, _ *waiter) {
 			q.srv.ExpireSession(session(t, ahead.client).ID())
 		}},
-		"changed and then deleted": {3, func(t *testing.T, q *queue, ahead, quitter *waiter) {
+		"changed and then deleted": {2, func(t *testing.T, q *queue, ahead, quitter *waiter) {
 			watched := quitter.link.Answered(recipestest.OpGetData, quitter.link.Count(recipestest.OpGetData)+1)
 			_, err := q.conn.Set(q.path+"/"+ahead.node, []byte("somebody's"), -1)
 			require.NoError(t, err)
 			wait(t, watched)
 			require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
 		}},
-		"changed and deleted at once": {2, func(t *testing.T, q *queue, ahead, _ *waiter) {
+		"changed and deleted at once": {1, func(t *testing.T, q *queue, ahead, _ *waiter) {
 			_, err := q.conn.Multi(
 				&zk.SetDataRequest{Path: q.path + "/" + ahead.node, Data: []byte("somebody's"), Version: -1},
 				&zk.DeleteRequest{Path: q.path + "/" + ahead.node, Version: -1})
 			require.NoError(t, err)
 		}},
-		"deleted with its line": {2, func(t *testing.T, q *queue, ahead, quitter *waiter) {
+		"deleted with its line": {1, func(t *testing.T, q *queue, ahead, quitter *waiter) {
 			ahead.link.Cut() // or it would make the line again
 			_, err := q.conn.Multi(
 				&zk.DeleteRequest{Path: q.path + "/" + ahead.node, Version: -1},
@@ -489,7 +528,7 @@ func TestWatchForAMarkEndsWithItsNode(t *testing.T) {
 				&zk.DeleteRequest{Path: q.path, Version: -1})
 			require.NoError(t, err)
 			wait(t, q.grant.Done())
-			wait(t, quitter.hears(3))
+			wait(t, quitter.hears(2))
 			ahead.link.Heal()
 			q.granted(t, ahead)
 			q.took(ahead)
@@ -503,6 +542,9 @@ func TestWatchForAMarkEndsWithItsNode(t *testing.T) {
 				wait(t, quitter.hears(1)) // of its own end
 				c.end(t, q, ahead, quitter)
 				wait(t, quitter.hears(1+c.events))
+				if name != "released" {
+					wait(t, quitter.unwatches(1))
+				}
 				q.requireUnwatched(t, quitter, q.mark(ahead.node))
 				q.requireUnwatched(t, quitter, q.path+"/"+ahead.node)
 				q.disband(t)
@@ -517,7 +559,7 @@ func TestWatchForAMarkIsClearedWhereverTheConnectionBreaks(t *testing.T) {
 		for step := 1; step < 10; step++ {
 			q := newQueue(t, srv, 1)
 			ahead, link := q.waiters[0], srv.Link(t)
-			option, rewatch := rewatching(link, true)
+			option, rewatch := delaying(link, recipestest.OpSetWatches)
 			quitter := q.enter(t, link, option)
 			q.quit(t, quitter)
 			wait(t, quitter.hears(1)) // of its own end
@@ -532,25 +574,88 @@ func TestWatchForAMarkIsClearedWhereverTheConnectionBreaks(t *testing.T) {
 	})
 }
 
-// The watch for a mark may be set when the node's end has been heard of already.
-func TestWatchForAMarkThatIsSetTooLateIsCleared(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+// The watch for a marker may be set when the session has heard already that the node is gone.
+func TestWatchForAMarkThatIsSetTooLateIsRemoved(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 1)
 		ahead, link := q.waiters[0], srv.Link(t)
-		c := link.Client(t, protocol.WithBackOff(func() backoff.BackOff { return backoff.NewConstantBackOff(time.Second) }))
-		link.LoseReply(recipestest.OpExists, 1)
+		option, send := delaying(link, recipestest.OpExists)
+		c := link.Client(t, option)
+		watched := link.Answered(recipestest.OpGetData, 2)
 		w := q.start(t, link, c)
-		synctest.Wait()
-		require.Equal(t, 1, link.Count(recipestest.OpExists))
-		require.NoError(t, line(q.operator, q.path).Break(lasting(t), ahead.node))
-		wait(t, link.Answered(recipestest.OpMulti, 1)) // it has heard of the end
-		require.Equal(t, 1, link.Count(recipestest.OpExists))
-		wait(t, link.Answered(recipestest.OpExists, 1))
-		synctest.Wait()
-		require.Empty(t, w.grant)
+		wait(t, watched)
+		looked := link.Answered(recipestest.OpGetChildren, 2)
+		q.quit(t, ahead)
+		wait(t, looked)
+		require.Zero(t, link.Count(recipestest.OpRemoveWatches), "there is none yet")
+		requireSoon(t, send, "the watch is set")
+		wait(t, w.unwatches(1))
+		require.Empty(t, w.grant, "the holder was ahead still")
 		q.requireUnwatched(t, w, q.mark(ahead.node))
 		q.disband(t)
 	})
+}
+
+// On a server that cannot remove watches a session finds that out once. From then on it expects no markers, and looks.
+func TestServerThatCannotRemoveWatches(t *testing.T) {
+	for name, through := range map[string]func(link *recipestest.Link) (option protocol.ConnectOption, attempts int){
+		"refuses": func(link *recipestest.Link) (protocol.ConnectOption, int) {
+			return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+				conn, err := link.Dial(network, address, timeout)
+				return oldServer{conn}, err
+			}), 1
+		},
+		"hangs up": func(link *recipestest.Link) (protocol.ConnectOption, int) {
+			option, left := breaking(link, recipestest.OpRemoveWatches)
+			left.Store(1 << 20)
+			return option, 2
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, srv *recipestest.Server) {
+				link := srv.Link(t)
+				option, attempts := through(link)
+				c := link.Client(t, option)
+				session(t, c)
+				connects := link.Count(recipestest.OpConnect)
+				for i := range 4 {
+					q := newQueue(t, srv, 1)
+					markers := link.Count(recipestest.OpExists)
+					watched := link.Sent(recipestest.OpGetData, link.Count(recipestest.OpGetData)+2)
+					marked := link.Answered(recipestest.OpExists, markers+1)
+					w := q.start(t, link, c)
+					wait(t, watched)
+					if i < attempts {
+						wait(t, marked)
+					}
+					back := link.Answered(recipestest.OpConnect, link.Count(recipestest.OpConnect)+1)
+					looked := link.Sent(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
+					q.quit(t, q.waiters[0])
+					if i < attempts {
+						wait(t, back)
+					}
+					wait(t, looked)
+					require.Empty(t, w.grant, "the holder is ahead still")
+					q.disband(t)
+					if i >= attempts {
+						require.Equal(t, markers, link.Count(recipestest.OpExists))
+					}
+				}
+				require.Equal(t, connects+attempts, link.Count(recipestest.OpConnect))
+			})
+		})
+	}
+}
+
+// An oldServer takes a request to remove watches for one that it does not know.
+type oldServer struct{ net.Conn }
+
+func (c oldServer) Write(p []byte) (int, error) {
+	if len(p) >= 12 && binary.BigEndian.Uint32(p[8:]) == uint32(recipestest.OpRemoveWatches) {
+		p = bytes.Clone(p)
+		binary.BigEndian.PutUint32(p[8:], 99)
+	}
+	return c.Conn.Write(p)
 }
 
 // Whoever is passed over hears of the end of its own node before it hears that nobody is ahead, and so is not next, even
@@ -654,7 +759,7 @@ func TestWhoWasAwayLooks(t *testing.T) {
 		w.link.Heal()
 		q.granted(t, w)
 		require.Greater(t, w.link.Count(recipestest.OpGetChildren), lists)
-		wait(t, w.hears(2)) // an end, and a mark to clear the watch for that
+		wait(t, w.hears(1)) // of an end
 		q.requireUnwatched(t, w, q.mark(ahead.node))
 		q.waiters = nil
 		q.disband(t)
@@ -857,54 +962,35 @@ func TestJudgeIsAskedAgainAboutThoseWhoAreLeft(t *testing.T) {
 	})
 }
 
-// A slowRewatch is a connection that has the watches for what may be created set again at once, and the others later: as
-// if there were too many for one packet, and other requests had come in between.
-type slowRewatch struct {
+// A slowConn is a connection that sends requests of a kind when it is told to, as if others had come in between.
+type slowConn struct {
 	net.Conn
-	all bool // the others include those
+	op  recipestest.Op
 	mu  *sync.Mutex
 	due *[]func()
 }
 
-func (c *slowRewatch) Write(p []byte) (int, error) {
-	const head = 4 + 4 + 4 + 8 // length, xid, operation, last zxid
-	if len(p) < head || binary.BigEndian.Uint32(p[8:]) != uint32(recipestest.OpSetWatches) {
+func (c *slowConn) Write(p []byte) (int, error) {
+	if len(p) < 12 || binary.BigEndian.Uint32(p[8:]) != uint32(c.op) {
 		return c.Conn.Write(p)
 	}
-	rest := bytes.Clone(p)
+	late := bytes.Clone(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	*c.due = append(*c.due, func() { c.Conn.Write(rest) })
-	if c.all {
-		return len(p), nil
-	}
-	// The three lists are of data, of existence and of children.
-	end := func(from int) int {
-		at := from + 4
-		for range binary.BigEndian.Uint32(p[from:]) {
-			at += 4 + int(binary.BigEndian.Uint32(p[at:]))
-		}
-		return at
-	}
-	first := append(append(bytes.Clone(p[:head]), 0, 0, 0, 0), p[end(head):]...)
-	binary.BigEndian.PutUint32(first, uint32(len(first)-4))
-	binary.BigEndian.PutUint32(first[4:], 1<<30) // an answer to nobody
-	if _, err := c.Conn.Write(first); err != nil {
-		return 0, err
-	}
+	*c.due = append(*c.due, func() { c.Conn.Write(late) })
 	return len(p), nil
 }
 
-// rewatching returns an option for a client that sets its watches again, apart from those for marks unless all is true,
-// when it is told to.
-func rewatching(link *recipestest.Link, all bool) (_ protocol.ConnectOption, rewatch func() (done bool)) {
+// delaying returns an option for a client whose requests of a kind are sent when send is called, which reports whether
+// there were any.
+func delaying(link *recipestest.Link, op recipestest.Op) (_ protocol.ConnectOption, send func() (any bool)) {
 	mu, due := new(sync.Mutex), new([]func())
 	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 			conn, err := link.Dial(network, address, timeout)
 			if err != nil {
 				return nil, err
 			}
-			return &slowRewatch{conn, all, mu, due}, nil
+			return &slowConn{conn, op, mu, due}, nil
 		}), func() bool {
 			mu.Lock()
 			defer mu.Unlock()
@@ -926,42 +1012,7 @@ func resume(t *testing.T, link *recipestest.Link, c *protocol.Client) {
 	requireSoon(t, func() bool { return conn.State() == zk.StateHasSession }, "back")
 }
 
-// A watch that was set over an earlier connection may be one that has yet to be set over this, and so says nothing of what
-// happens meanwhile. Here it is shared with one who has given up, and the mark is made by another who has.
-func TestMarkIsNotBelievedWhileTheNodeMayBeUnwatched(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		q := newQueue(t, srv, 2)
-		ahead, quitter := q.waiters[0], q.waiters[1]
-		q.quit(t, quitter)
-		link := srv.Link(t)
-		option, rewatch := rewatching(link, false)
-		before := q.enter(t, link, option)
-		q.quit(t, before)
-		wait(t, link.Answered(recipestest.OpEvent, 1)) // of its own end
-		back := link.Answered(recipestest.OpSetWatches, 1)
-		resume(t, link, before.client)
-		wait(t, back)
-		own := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+1)
-		lists := link.Count(recipestest.OpGetChildren)
-		w := q.start(t, link, before.client)
-		wait(t, own)
-		wait(t, link.Answered(recipestest.OpGetChildren, lists+1))
-		requireSoon(t, func() bool { return len(q.standings(t)) == 3 }, "in line")
-		cleared := quitter.hears(3)
-		marked := link.Answered(recipestest.OpEvent, 2)
-		require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
-		wait(t, cleared)
-		wait(t, marked)
-		require.Empty(t, w.grant, "the holder is ahead still")
-		require.True(t, rewatch())
-		wait(t, link.Answered(recipestest.OpGetChildren, lists+2))
-		require.Empty(t, w.grant, "the holder is ahead still")
-		requireSoon(t, func() bool { return len(q.standings(t)) == 3 }, "who was deleted has come again")
-		q.disband(t)
-	})
-}
-
-// Likewise the deletion of a node that nobody has watched for a while: a conversion may have come before.
+// The deletion of a node that was not watched for a while says little: a conversion may have come before.
 func TestDeletionIsNotBelievedWhereAConversionMayHaveBeenMissed(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		const read, write = "read-", "write-"
@@ -971,7 +1022,7 @@ func TestDeletionIsNotBelievedWhereAConversionMayHaveBeenMissed(t *testing.T) {
 		holder := lineOf(srv.Client(t))
 		g, err := holder.Enter(lasting(t), exclusive)
 		require.NoError(t, err)
-		option, rewatch := rewatching(link, true)
+		option, rewatch := delaying(link, recipestest.OpSetWatches)
 		c := link.Client(t, option)
 		l := lineOf(c)
 		enter := func() (context.CancelFunc, <-chan *protocol.Grant) {

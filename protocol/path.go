@@ -14,6 +14,9 @@ import (
 // default jute.maxbuffer accepts a little more and cuts the connection at what exceeds that.
 const MaxData = 1_000_000
 
+// besideData is more than a request has besides a path, the data and an ACL: the name of a node, mostly.
+const besideData = 512
+
 // ValidatePath returns an error that wraps [zk.ErrInvalidPath] unless path is one that a server would accept:
 // absolute, without empty, "." or ".." parts, without a slash at its end and without the characters that
 // ZooKeeper forbids. It does no I/O and is safe for concurrent use.
@@ -56,8 +59,12 @@ func validate(c *Client, path string, data []byte) error {
 	if path == "/" {
 		return fmt.Errorf("%w: a recipe needs a path below the root", zk.ErrInvalidPath)
 	}
-	if n := len(c.chroot) + len(path) + len(data); n > MaxData {
+	n := len(c.chroot) + len(path) + len(data)
+	if n > MaxData {
 		return fmt.Errorf("%w: %d bytes with the path, at most %d", ErrTooLarge, n, MaxData)
+	}
+	if n += aclSize(c.acl) + besideData; n > maxRequest {
+		return fmt.Errorf("%w: %d bytes with the path and the ACL, at most %d", ErrTooLarge, n, maxRequest)
 	}
 	return nil
 }
@@ -84,13 +91,13 @@ func (s *Session) EnsurePath(ctx context.Context, path string) (created bool, er
 func (s *Session) ensure(ctx context.Context, path string, acl []zk.ACL) (created bool, err error) {
 	for {
 		_, err := Do(ctx, s, func(c *zk.Conn) (string, error) {
-			s.containers.Add(1)
-			made, err := c.CreateContainer(path, nil, zk.FlagContainer, acl)
-			s.containers.Add(-1)
-			if isUnimplemented(err) {
-				made, err = c.Create(path, nil, zk.FlagPersistent, acl)
+			if s.hasContainers() {
+				made, err := Create(c, path, nil, zk.FlagContainer, acl)
+				if serverCode(err) != codeUnimplemented {
+					return made, err
+				}
 			}
-			return made, err
+			return Create(c, path, nil, zk.FlagPersistent, acl)
 		})
 		switch {
 		case err == nil:
@@ -106,5 +113,9 @@ func (s *Session) ensure(ctx context.Context, path string, acl []zk.ACL) (create
 	}
 }
 
-// isUnimplemented tells the answer of a server to a request that it does not know.
-func isUnimplemented(err error) bool { return err != nil && err.Error() == "unknown error: -6" }
+// hasContainers reports whether the servers have containers, as far as this session knows.
+func (s *session) hasContainers() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.limits.plain
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -37,7 +38,7 @@ func (c *Client) Waited(recipe, path string, began time.Time, err error) {
 // returns without an error, and Finish returns ctx's error. After [Client.Close] it returns [ErrClosed]. It is safe for
 // concurrent use.
 func Finish[T any](ctx context.Context, s *Session, work func(context.Context) (T, error), undo func(T)) (T, error) {
-	return finishing(ctx, s, work, undo)
+	return finishing(ctx, s, func(life *detached) (T, error) { return work(life) }, undo)
 }
 
 // Sync makes the server that s is connected to catch up with the leader: reads after it see all that had happened
@@ -68,7 +69,7 @@ func (s *Session) Engage() (disengage func()) {
 func (s *Session) Until(ctx context.Context, path string, enough func(*zk.Stat) bool) (*zk.Stat, error) {
 	node := s.Path(path)
 	for {
-		v := view{session: s, key: node, watch: s.watches.on(node)}
+		v := view{session: s, key: node, watch: s.watches.on(s, node)}
 		v.holds = func() (bool, error) {
 			return Do(ctx, s, func(c *zk.Conn) (bool, error) {
 				there, stat, err := c.Exists(node)
@@ -116,6 +117,9 @@ func (s *Session) Hold(ctx context.Context, c *Client, recipe, path, node string
 // ACL is what the nodes that c creates get.
 func (c *Client) ACL() []zk.ACL { return c.acl }
 
+// Logger returns the logger of c, for recipes to report what no caller is told. It is never nil.
+func (c *Client) Logger() *slog.Logger { return c.log }
+
 // Go runs work in a goroutine that [Client.Close] waits for, with a context that lasts as long as s does. After Close it
 // does nothing and returns false.
 func (s *Session) Go(work func(life context.Context)) (started bool) {
@@ -147,7 +151,7 @@ func (s *Session) Look(ctx context.Context, path string) (*Sight, error) {
 }
 
 func (v *Sight) look(ctx context.Context) error {
-	v.watch = v.session.watches.on(v.node)
+	v.watch = v.session.watches.on(v.session, v.node)
 	if _, err := v.watch.stand(ctx); err != nil {
 		return err
 	}
@@ -198,7 +202,7 @@ func (v *Sight) SameAt(ctx context.Context, zxid int64) (bool, error) {
 func (s *Session) UntilBelow(ctx context.Context, path string, enough func(children []string) bool) error {
 	node := s.Path(path)
 	for {
-		v := view{session: s, key: node + childrenMark, watch: s.watches.below(node)}
+		v := view{session: s, key: node + childrenMark, watch: s.watches.below(s, node)}
 		v.holds = func() (bool, error) {
 			children, err := Do(ctx, s, func(c *zk.Conn) ([]string, error) {
 				children, _, err := c.Children(node)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -26,15 +27,27 @@ func Do[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) (T
 // Settle is Do for an op that must not happen twice. After an attempt that may have been executed it calls settle,
 // which finds out whether it was: done reports that, and then the result is settle's. settle may rely on one thing:
 // if the attempt was not executed by the time that a Sync which it makes has been answered, it never will be.
+//
+// Where the client's back-off ends by itself Do and Settle return the last error. Work that must be finished, which is
+// what gets its ctx from [Finish] or [Session.Go], is different: its caller gets that error, and the work goes on with
+// the default back-off until it is done or the session is over.
 func Settle[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error),
 	settle func(context.Context) (v T, done bool, err error)) (T, error) {
+	d := detachedFrom(ctx)
 	var pause backoff.BackOff
+	var last error
+	refused := false
 	for {
 		v, out, err := once(ctx, s, op)
+		again := refused
+		refused = out == unknown && s.refuses(err)
 		if out == unknown && settle != nil && ctx.Err() == nil && s.Err() == nil {
 			if settled, done, failed := settle(ctx); done || failed != nil {
 				return settled, failed
 			}
+		}
+		if refused && again {
+			return v, s.tooLarge(err)
 		}
 		if out == definite {
 			return v, err
@@ -43,16 +56,32 @@ func Settle[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)
 			return v, over
 		}
 		if ctx.Err() != nil {
+			// What the caller wants to know is why it had to wait.
 			if !errors.Is(err, ctx.Err()) {
 				err = fmt.Errorf("%w: %w", s.ended(ctx), err)
+			} else if last != nil {
+				err = fmt.Errorf("%w: %w", err, last)
 			}
 			return v, err
 		}
+		last = err
+		d.note(err)
+
 		if pause == nil {
 			pause = s.client.newBackOff()
 		}
-		if failed := s.client.pause(ctx, s.Done(), pause.NextBackOff(), err); failed != nil {
+		wait := pause.NextBackOff()
+		if wait == backoff.Stop && (d != nil || ctx == s.life) {
+			d.giveUp(givenUp(err))
+			pause = defaultBackOff()
+			wait = pause.NextBackOff()
+		}
+		if failed := s.client.pause(ctx, s.Done(), wait, err); failed != nil {
 			return v, failed
+		}
+		if refused && settle == nil {
+			// The next connection has to work: settle has made sure of that.
+			s.sync(ctx, s.Path("/"))
 		}
 	}
 }
@@ -62,7 +91,7 @@ func once[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) 
 	if err := s.await(ctx); err != nil {
 		return v, notSent, err
 	}
-	if ctx == s.life { // zk.Conn ends the call when the session does
+	if _, ok := ctx.(*detached); ok || ctx == s.life { // zk.Conn ends the call when the session does
 		v, err := op(s.conn)
 		return v, outcomeOf(err), err
 	}
@@ -91,7 +120,7 @@ func once[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) 
 // ctx ends or the back-off does.
 func (c *Client) pause(ctx context.Context, over <-chan struct{}, d time.Duration, err error) error {
 	if d == backoff.Stop {
-		return fmt.Errorf("given up: %w", err)
+		return givenUp(err)
 	}
 	c.log.Debug("trying again", "error", err, "after", d)
 	c.observe(Event{Kind: Retried, Duration: d, Err: err})
@@ -110,26 +139,105 @@ func (c *Client) pause(ctx context.Context, over <-chan struct{}, d time.Duratio
 	return nil
 }
 
-// finishing runs work, which changes something at the servers, to its end even if ctx ends before: then its result
-// goes to undo, in the background, so that nothing is left behind. The context that work gets lasts as long as the
-// session does. work itself looks at ctx where it is about to begin something that nobody wants any more.
-func finishing[T any](ctx context.Context, s *Session, work func(context.Context) (T, error), undo func(T)) (T, error) {
+// errGivenUp is wrapped by the error of a call whose back-off came to its end.
+var errGivenUp = errors.New("given up")
+
+func givenUp(err error) error { return fmt.Errorf("%w: %w", errGivenUp, err) }
+
+// A detached is the context of work that has to be finished whatever becomes of its caller. It lasts as long as the
+// session. The caller stops waiting when the work says that it takes longer than the caller's back-off allows, or that
+// it has met an error which only others can mend. The work goes on then. A nil one has no caller.
+type detached struct {
+	context.Context                 // the session's life
+	caller          context.Context // what its caller waits under
+	gaveUp          chan struct{}   // closed when the caller need not wait any longer
+
+	mu   sync.Mutex // protects what follows
+	err  error      // what the caller gets; set before gaveUp is closed
+	last error      // what the last attempt died of
+}
+
+func detach(caller context.Context, s *session) *detached {
+	return &detached{Context: s.life, caller: caller, gaveUp: make(chan struct{})}
+}
+
+type detachedKey struct{}
+
+func (d *detached) Value(key any) any {
+	if key == (detachedKey{}) {
+		return d
+	}
+	return d.Context.Value(key)
+}
+
+// detachedFrom returns the detached that ctx is or was made from, if any.
+func detachedFrom(ctx context.Context) *detached {
+	d, _ := ctx.Value(detachedKey{}).(*detached)
+	return d
+}
+
+func (d *detached) giveUp(err error) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		d.err = err
+		close(d.gaveUp)
+	}
+}
+
+// unwanted returns an error if the caller has stopped waiting. Work asks before it begins something that would only have
+// to be undone.
+func (d *detached) unwanted() error {
+	if d.caller.Err() != nil {
+		return contextError(d.caller)
+	}
+	select {
+	case <-d.gaveUp:
+		return errGivenUp
+	default:
+		return nil
+	}
+}
+
+func (d *detached) note(err error) {
+	if d != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.last = err
+	}
+}
+
+// contextError is why ctx ended, and what the work was waiting for at that time.
+func (d *detached) contextError(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last == nil {
+		return contextError(ctx)
+	}
+	return fmt.Errorf("%w: %w", contextError(ctx), d.last)
+}
+
+// finishing runs work, which changes something at the servers, to its end even if the caller stops waiting: because ctx
+// ends, or because of what a [detached] says. Then the result of work goes to undo, in the background, so that nothing
+// is left behind. The context that work gets, a [detached], lasts as long as the session does. work asks that whether it
+// is still wanted where it is about to begin something.
+func finishing[T any](ctx context.Context, s *Session, work func(*detached) (T, error), undo func(T)) (T, error) {
 	type result struct {
 		v   T
 		err error
 	}
 	var zero T
-	if ctx.Done() == nil {
-		r := result{err: ErrClosed}
-		s.client.join(func() { r.v, r.err = work(s.life) })
-		return r.v, r.err
-	}
-	answer := make(chan result)
+	d := detach(ctx, s.session)
+	answer, left := make(chan result), make(chan struct{})
+	defer close(left)
 	started := s.client.spawn(func() {
-		v, err := work(s.life)
+		v, err := work(d)
 		select {
 		case answer <- result{v, err}:
-		case <-ctx.Done():
+		case <-left:
 			if err == nil && undo != nil {
 				undo(v)
 			}
@@ -138,11 +246,38 @@ func finishing[T any](ctx context.Context, s *Session, work func(context.Context
 	if !started {
 		return zero, ErrClosed
 	}
+
 	select {
 	case r := <-answer:
 		return r.v, r.err
+	case <-d.gaveUp:
+		return zero, d.err
 	case <-ctx.Done():
-		return zero, contextError(ctx)
+		return zero, d.contextError(ctx)
+	}
+}
+
+// insist calls op until it succeeds or finds that the node is gone, or the session is over, if ctx is that of work that
+// has to be finished: the caller gets the first error, and op is repeated in the background, as others may mend what it
+// died of. Under another ctx it calls op once. path is for the log.
+func (s *Session) insist(ctx context.Context, path string, op func() error) error {
+	d := detachedFrom(ctx)
+	pause := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(recheckAfter),
+		backoff.WithMaxElapsedTime(0))
+	for first := true; ; first = false {
+		err := op()
+		if err == nil || errors.Is(err, zk.ErrNoNode) || d == nil && ctx != s.life || ctx.Err() != nil || s.Err() != nil {
+			return err
+		}
+		if first {
+			s.client.log.Error("not cleaned up yet", "path", path, "error", err)
+		}
+		d.giveUp(err)
+		if failed := s.client.pause(ctx, s.Done(), pause.NextBackOff(), err); failed != nil {
+			return err
+		}
 	}
 }
 
@@ -156,18 +291,20 @@ func (s *Session) sync(ctx context.Context, path string) error {
 	return err
 }
 
-// remove deletes a node whose name is never used again. It returns [zk.ErrNoNode] if somebody else had done so.
+// remove deletes a node whose name is never used again. It returns [zk.ErrNoNode] if it was gone already.
 func (s *Session) remove(ctx context.Context, path string) error {
-	s.engage()
-	defer s.disengage()
 	repeated := false
-	_, err := Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
-		err := c.Delete(path, -1)
-		if repeated && errors.Is(err, zk.ErrNoNode) {
-			err = nil // it was the attempt before
-		}
-		repeated = repeated || outcomeOf(err) == unknown
-		return struct{}{}, err
+	return s.insist(ctx, path, func() error {
+		s.engage()
+		defer s.disengage()
+		_, err := Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
+			err := c.Delete(path, -1)
+			if repeated && errors.Is(err, zk.ErrNoNode) {
+				err = nil // it was the attempt before
+			}
+			repeated = repeated || outcomeOf(err) == unknown
+			return struct{}{}, err
+		})
+		return err
 	})
-	return err
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,13 +22,21 @@ import (
 // A session ends for good when the server says that it expired, when nothing was heard for its timeout, when
 // something is held and trust has run out (see "Trust" in the package documentation), or when the client is
 // closed. It is safe for concurrent use.
+//
+// A Session is bound to the [Client] that returned it: requests that go through it use that client's ACL, back-off,
+// logger and observer. Clients that [Client.With] has made share the session with the same ID.
 type Session struct {
+	*session
 	client *Client
+}
+
+// A session is what the Sessions of all views of a client share.
+type session struct {
+	client *Client  // the one that Connect returned
+	base   *Session // bound to that
 	conn   *zk.Conn
 	events <-chan zk.Event // closed when conn's goroutines have ended; lossy, and not used for anything else
 	nonces atomic.Uint32
-
-	containers atomic.Int32 // calls of CreateContainer that are under way
 
 	watches watchTable
 
@@ -43,24 +52,30 @@ type Session struct {
 	id       int64
 	password []byte
 	trust    trust
-	zxid     int64         // the last one seen
-	wire     *wire         // nil while there is no connection
-	greeting *wire         // a connection whose handshake was not answered yet
-	gate     chan struct{} // closed while there is one
-	resumed  chan struct{} // closed, and made anew, by the next handshake that is answered
-	engaged  int           // grants, contenders and whoever else needs answers: trust is kept fresh for them
+	newest   int64                 // the last transaction that the session knows of, by any answer or event
+	settled  int64                 // up to here no event of any watch is missing
+	watched  map[string]watchKinds // the watches that zk.Conn has set
+	wire     *wire                 // nil while there is no connection
+	greeting *wire                 // a connection whose handshake was not answered yet
+	ready    bool                  // requests may be made
+	gate     chan struct{}         // closed while ready
+	resumed  chan struct{}         // closed, and made anew, by the next handshake that is answered
+	engaged  int                   // grants, contenders and whoever else needs answers: trust is kept fresh for them
 	grants   map[*Grant]struct{}
 	err      error
-	expired  bool  // or closed: the server has said that nothing of the session is left
-	failures int   // attempts to connect since the last handshake
-	lastFail error // what the last of them died of
+	expired  bool         // or closed: the server has said that nothing of the session is left
+	failures int          // attempts to connect since the last connection of use
+	lastFail error        // what the last of them died of
+	welcomed [2]time.Time // when the last two connections were dialled whose handshake was answered
+	limits   limits
 
+	warned    time.Time // when the logger was last told of refusals
 	engagedAt time.Time // when engaged was last zero
 	wakes     time.Time // when keep looks at the clocks next
 }
 
-func newSession(c *Client) *Session {
-	s := &Session{
+func newSession(c *Client) *session {
+	s := &session{
 		client:  c,
 		wake:    make(chan struct{}, 1),
 		began:   make(chan struct{}),
@@ -69,6 +84,7 @@ func newSession(c *Client) *Session {
 		resumed: make(chan struct{}),
 		grants:  make(map[*Grant]struct{}),
 	}
+	s.base = &Session{s, c}
 	s.nonces.Store(rand.Uint32())
 	s.watches.session = s
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -76,14 +92,14 @@ func newSession(c *Client) *Session {
 }
 
 // ID is the session's number, as the server gave it.
-func (s *Session) ID() int64 {
+func (s *session) ID() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id
 }
 
 // Timeout is the session timeout that the server granted, which may differ from the one asked for.
-func (s *Session) Timeout() time.Duration {
+func (s *session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.trust.timeout
@@ -91,7 +107,7 @@ func (s *Session) Timeout() time.Duration {
 
 // Deadline is when the session will be over if nothing more is heard from the ensemble. While something is held
 // it is when trust runs out; otherwise when the server might expire the session. It moves on with every answer.
-func (s *Session) Deadline() time.Time {
+func (s *session) Deadline() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.engaged > 0 {
@@ -103,12 +119,15 @@ func (s *Session) Deadline() time.Time {
 // Conn is the session's connection, for reads and Multi calls of your own. Its paths are absolute: put
 // [Session.Path] around those that are not. Its calls block until they are answered or the connection breaks,
 // whatever your ctx says, and calls made while there is no connection wait for the next one of this session.
-// Watches set through it end with the session. Keep what you send below [MaxData]: one size of a Multi just above a
+// Watches set through it survive any number of broken connections, and end with the session: each fires once for
+// whatever happened since it was set, early or late. It may also fire for a change that its owner knows already. As
+// with every ZooKeeper client, a node that was created and deleted again while there was no connection has never existed
+// for a watch that waits for it. Keep what you send below [MaxData]: one size of a Multi just above a
 // megabyte makes zk.Conn panic. Do not close it.
-func (s *Session) Conn() *zk.Conn { return s.conn }
+func (s *session) Conn() *zk.Conn { return s.conn }
 
 // Path is path with the chroot of the connect string in front.
-func (s *Session) Path(path string) string {
+func (s *session) Path(path string) string {
 	if path == "/" && s.client.chroot != "" {
 		return s.client.chroot
 	}
@@ -116,12 +135,12 @@ func (s *Session) Path(path string) string {
 }
 
 // Done is closed when the session is over. [Session.Err] then tells why, and may tell earlier.
-func (s *Session) Done() <-chan struct{} { return s.life.Done() }
+func (s *session) Done() <-chan struct{} { return s.life.Done() }
 
 // Err is nil while the session can be trusted. After that it wraps [ErrLost], or [ErrClosed] too if the client was
 // closed. It is computed from the clocks when it is called, and so is right in a process that has just been
 // stopped for a minute, before anything else in it has noticed.
-func (s *Session) Err() error {
+func (s *session) Err() error {
 	s.mu.Lock()
 	err := s.err
 	if err == nil {
@@ -134,7 +153,7 @@ func (s *Session) Err() error {
 }
 
 // overdue tells whether the clocks say that the session is over. The caller holds mu.
-func (s *Session) overdue(now time.Time) error {
+func (s *session) overdue(now time.Time) error {
 	switch {
 	case s.id == 0:
 		return nil
@@ -148,7 +167,7 @@ func (s *Session) overdue(now time.Time) error {
 }
 
 // finish ends the session, once: its connection is cut, everything it held is lost, everybody who waits is told.
-func (s *Session) finish(err error) {
+func (s *session) finish(err error) {
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
@@ -174,32 +193,43 @@ func (s *Session) finish(err error) {
 }
 
 // greet notes a connection on which the handshake is about to begin, and returns the last zxid seen.
-func (s *Session) greet(w *wire) (zxid int64, err error) {
+func (s *session) greet(w *wire) (zxid int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
 		s.greeting = w
 	}
-	return s.zxid, s.err
+	return s.newest, s.err
 }
 
-// seen notes the zxid of an answer.
-func (s *Session) seen(zxid int64) {
+// seen notes the zxid of an answer or an event. Two numbers come of it, which must not be taken for each other.
+//
+// newest goes into the next connect request: a server that does not know that transaction yet refuses us. It may
+// not be smaller than anything that was seen, or the session goes back in time.
+//
+// settled goes into the next request to set watches again: servers report what has happened after it. It may
+// not be greater than the transaction of an event that was not delivered. Events come in order with the answers, but for
+// watches that are not set on this connection yet; until they are, settled stays where it is. Where it is too
+// small a watch fires for a change that its owner knows.
+func (s *session) seen(zxid int64, settles bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.zxid = max(s.zxid, zxid)
+	s.newest = max(s.newest, zxid)
+	if settles {
+		s.settled = max(s.settled, zxid)
+	}
 }
 
-// latest is the number of the last transaction that any answer so far reflects.
-func (s *Session) latest() int64 {
+// latest is the number of a transaction that all events happen after which are still to come.
+func (s *session) latest() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.zxid
+	return s.settled
 }
 
-// connected takes a connection whose handshake was answered into use, or refuses it. It tells whether zk.Conn
-// is about to set watches again.
-func (s *Session) connected(w *wire, h handshake) (rewatches bool, err error) {
+// connected takes a connection whose handshake was answered into use, or refuses it. It returns the packets that
+// set the session's watches again there.
+func (s *session) connected(w *wire, h handshake) (rewatch [][]byte, err error) {
 	s.mu.Lock()
 	overdue := s.overdue(time.Now())
 	switch {
@@ -225,31 +255,36 @@ func (s *Session) connected(w *wire, h handshake) (rewatches bool, err error) {
 		if over {
 			s.finish(err)
 		}
-		return false, err
+		return nil, err
 	}
 	s.password = h.password
 	s.trust.timeout = h.timeout
 	s.trust.began(w.dialled)
-	if s.wire == nil { // or else nobody has got round yet to closing the gate behind the last one
-		close(s.gate)
-	}
+	s.welcomed = [2]time.Time{s.welcomed[1], w.dialled}
 	s.wire, s.greeting = w, nil
+	// What is held comes first: a long request that is made again would keep a quorum from confirming it in time.
+	if len(s.grants) == 0 || elapsed(s.trust.agreed, time.Now()) < h.timeout/2 {
+		s.admitRequests()
+	}
 	close(s.resumed)
 	s.resumed = make(chan struct{})
+	rewatch = s.rewatch(s.settled)
 	s.mu.Unlock()
 
 	s.client.review(s)
 	s.poke()
-	return s.watches.count() > 0, nil
+	return rewatch, nil
 }
 
 // disconnected takes note that a connection has ended.
-func (s *Session) disconnected(w *wire, why error) {
+func (s *session) disconnected(w *wire, why error) {
 	s.mu.Lock()
 	current := w != nil && s.wire == w
 	if current {
 		s.wire = nil
-		s.gate = make(chan struct{})
+		if s.ready {
+			s.ready, s.gate = false, make(chan struct{})
+		}
 	}
 	if s.greeting == w {
 		s.greeting = nil
@@ -265,20 +300,75 @@ func (s *Session) disconnected(w *wire, why error) {
 	}
 }
 
-// answered notes an answer.
-func (s *Session) answered(r sentRequest, code int32) {
+// admitRequests lets those go on who wait for a connection. The caller holds mu.
+func (s *session) admitRequests() {
+	if !s.ready {
+		s.ready = true
+		close(s.gate)
+	}
+}
+
+// ceased notes with which requests unanswered a connection has ended.
+func (s *session) ceased(sent []sentRequest, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	if s.overdue(now) == nil && r.op != opSetAuth { // which servers do not count as a sign of life
-		s.trust.answered(r.at, now, vouchedBy(r.op, code))
-	}
-	s.failures, s.lastFail = 0, nil // not before: a server may welcome us and hang up
+	s.limits.ended(sent, byOtherSide(why))
+}
+
+// answered notes an answer that has come over w.
+func (s *session) answered(w *wire, r sentRequest, code int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.expired = s.expired || r.op == opCloseSession && code == 0
+	if r.op == opSetAuth { // which servers do not count as a sign of life
+		return
+	}
+	now := time.Now()
+	by := vouchedBy(r.op, code)
+	if by == byQuorum && s.wire == w {
+		s.admitRequests()
+	}
+	if s.overdue(now) == nil {
+		s.trust.answered(r.at, now, by)
+	}
+	s.limits.took(r, code)
+
+	// A server may welcome us, answer a request, and hang up, again and again. So one answer is no proof that
+	// the next attempt to connect need not be paced.
+	if by != byServer || now.Sub(w.dialled) >= share(s.trust.timeout, silenceShare) {
+		s.failures, s.lastFail = 0, nil
+	}
+}
+
+// warn has the logger told, once a minute, that the server refuses requests, if this error code says so. The caller does
+// not hold mu: the client's lock, which spawn takes, comes before it.
+func (s *session) warn(code int32) {
+	what := refusals[code]
+	if what == "" {
+		return
+	}
+	s.mu.Lock()
+	due := time.Since(s.warned) >= time.Minute
+	if due {
+		s.warned = time.Now()
+	}
+	s.mu.Unlock()
+	if due {
+		s.client.spawn(func() { // the caller does not wait for a logger
+			s.client.log.Warn("server refuses requests, which are tried again", "session", s.ID(), "error", what)
+		})
+	}
+}
+
+// refusals are the errors with which a server refuses requests that may succeed later, by code.
+var refusals = map[int32]string{
+	-4:   "connection loss",
+	-118: "session moved",
+	-127: "throttled",
 }
 
 // await blocks until the session has a connection. It returns an error if ctx ends or the session is over first.
-func (s *Session) await(ctx context.Context) error {
+func (s *session) await(ctx context.Context) error {
 	for {
 		if ctx.Err() != nil {
 			return s.ended(ctx)
@@ -287,7 +377,7 @@ func (s *Session) await(ctx context.Context) error {
 			return err
 		}
 		s.mu.Lock()
-		gate, connected := s.gate, s.wire != nil
+		gate, connected := s.gate, s.ready
 		s.mu.Unlock()
 		if connected {
 			return nil
@@ -296,35 +386,42 @@ func (s *Session) await(ctx context.Context) error {
 		case <-gate:
 		case <-s.Done():
 		case <-ctx.Done():
-			err := s.ended(ctx)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.lastFail != nil {
-				err = fmt.Errorf("%w: %w", err, s.lastFail)
-			}
-			return err
+			return s.ended(ctx)
 		}
 	}
 }
 
+// connection returns the present connection, or nil if there is none.
+func (s *session) connection() *wire {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wire
+}
+
 // resumption returns a channel that is closed when the session gets its next connection. Events may have been missed
 // until then.
-func (s *Session) resumption() <-chan struct{} {
+func (s *session) resumption() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.resumed
 }
 
-// ended is why something under s could not go on, ctx or s having ended.
-func (s *Session) ended(ctx context.Context) error {
-	if ctx.Err() != nil && ctx != s.life {
-		return contextError(ctx)
+// ended returns why something under s could not go on, ctx or s having ended. It tells what the last attempt to connect
+// died of, if the connection is in trouble.
+func (s *session) ended(ctx context.Context) error {
+	if ctx.Err() == nil || ctx == s.life {
+		return context.Cause(s.life)
 	}
-	return context.Cause(s.life)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lastFail != nil {
+		return fmt.Errorf("%w: %w", contextError(ctx), s.lastFail)
+	}
+	return contextError(ctx)
 }
 
 // engage keeps trust fresh until disengage is called.
-func (s *Session) engage() {
+func (s *session) engage() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.engaged++
@@ -335,13 +432,13 @@ func (s *Session) engage() {
 }
 
 // wakeBy has keep look at the clocks at that time, at the latest. The caller holds mu.
-func (s *Session) wakeBy(at time.Time) {
+func (s *session) wakeBy(at time.Time) {
 	if s.wakes.After(at) {
 		s.poke()
 	}
 }
 
-func (s *Session) disengage() {
+func (s *session) disengage() {
 	s.mu.Lock()
 	s.engaged--
 	s.mu.Unlock()
@@ -349,7 +446,7 @@ func (s *Session) disengage() {
 
 // admit makes g something that the session holds, unless the session cannot be trusted at this moment: then it
 // returns errStale, which confirm mends. Whoever asks is engaged; from then on g is.
-func (s *Session) admit(g *Grant) error {
+func (s *session) admit(g *Grant) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
@@ -368,25 +465,24 @@ func (s *Session) admit(g *Grant) error {
 
 var errStale = errors.New("session not confirmed")
 
-func (s *Session) dismiss(g *Grant) {
+func (s *session) dismiss(g *Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.grants, g)
 	s.engaged--
+	if len(s.grants) == 0 && s.wire != nil {
+		s.admitRequests()
+	}
 }
 
 // dispose takes a session that is over to its end: it is closed at the servers, unless they have ended it, and its
 // goroutines are joined. Closing is tried until ctx ends.
-func (s *Session) dispose(ctx context.Context) error {
+func (s *session) dispose(ctx context.Context) error {
 	s.mu.Lock()
 	w, opened := s.wire, s.id != 0
 	s.mu.Unlock()
 	if w == nil {
 		<-s.parted
-	}
-	// zk.Conn reads the answer to CreateContainer while it may be written, if it is closed in between.
-	for i := 0; i < 20 && s.containers.Load() > 0; i++ {
-		time.Sleep(5 * time.Millisecond)
 	}
 	s.conn.Close() // takes a second if there is a connection on which nobody answers
 	if w != nil {
@@ -405,9 +501,9 @@ func (s *Session) dispose(ctx context.Context) error {
 }
 
 // newOwner is a name for one contender or claim of this session.
-func (s *Session) newOwner() Owner { return Owner{s.ID(), s.nonces.Add(1)} }
+func (s *session) newOwner() Owner { return Owner{s.ID(), s.nonces.Add(1)} }
 
-func (s *Session) poke() {
+func (s *session) poke() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -416,49 +512,80 @@ func (s *Session) poke() {
 
 // keep watches the clocks until the session is over, and asks the leader for confirmation while something is
 // held or waited for and nothing else does.
-func (s *Session) keep() {
+func (s *session) keep() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var ask question
+
+	var asks questions
 	var asked time.Time
+	var slow time.Duration // how long the leader may take, if that is longer than usual
 	for {
 		select {
 		case <-s.Done():
 			return
-		case <-ask.answered:
-			ask = question{}
+		case answered := <-asks.oldest():
+			// A sync may be fast where a write is slow.
+			if took := time.Since(asks[0].at); answered && (asks[0].write || 2*took > slow) {
+				slow = 2 * took
+			}
+			asks = asks[1:]
 		case <-s.wake:
 		case <-timer.C:
 		}
 		if s.Err() != nil {
 			return
 		}
+
 		now := time.Now()
 		s.mu.Lock()
-		timeout, w, engaged := s.trust.timeout, s.wire, s.engaged > 0
-		due, write := s.trust.due()
+		timeout, w := s.trust.timeout, s.wire
+		engaged, holds := s.engaged > 0, len(s.grants) > 0
+		end := s.trust.contact.Add(timeout)
+		if holds {
+			end = s.trust.deadline()
+		}
+		if len(asks) > 0 && asks[0].of != w { // they went down with their connection
+			asks, asked = nil, time.Time{}
+		}
+		due, write := s.trust.due(asks.write())
 		// What has just begun asks for itself, and an answer that renews nothing must not make us spin.
 		due = later(due, later(s.engagedAt, asked).Add(share(timeout, syncShare)))
-		next := s.trust.contact.Add(timeout)
-		if len(s.grants) > 0 {
-			next = s.trust.deadline()
-		}
 		s.wakes = now.Add(timeout) // whoever is engaged meanwhile wakes us again
 		s.mu.Unlock()
 
-		if ask.of != w {
-			ask = question{} // it went down with its connection
+		if w != nil && engaged && !now.Before(due) {
+			// Also while earlier ones are under way: reports of contacts are then as close together as usual.
+			asks, asked = append(asks, s.ask(w, now, write)), now
+			due = now.Add(share(timeout, syncShare))
 		}
-		if w != nil && ask.of == nil && engaged && !now.Before(due) {
-			ask, asked = s.ask(w, now, write), now
-		}
-		switch patience := ask.at.Add(share(timeout, silenceShare)); {
-		case ask.of != nil && now.Before(patience):
-			next = earlier(next, patience)
-		case ask.of != nil:
-			w.cut(fmt.Errorf("no answer from the leader for %v", now.Sub(ask.at).Round(time.Millisecond)))
-		case w != nil && engaged:
+
+		next := end
+		if w != nil && engaged {
 			next = earlier(next, due)
+		}
+
+		// A server that stays silent has to be left while there is time for another one. Where the one before was
+		// left for the same reason, or answers have been slow, it is the quorum that takes its time, and leaving
+		// would only begin the wait anew.
+		usual := share(timeout, silenceShare)
+		if len(asks) > 0 {
+			limit := later(asks[0].at, w.lastMoved()).Add(max(usual, slow))
+			if now.Before(limit) {
+				next = earlier(next, limit)
+			} else {
+				slow = min(2*max(usual, slow), timeout)
+				w.cut(fmt.Errorf("no answer from the leader for %v", now.Sub(asks[0].at).Round(time.Millisecond)))
+			}
+		}
+
+		// The leader takes part in a resumption, which may renew trust that is about to run out.
+		if w != nil && holds {
+			last := later(end.Add(-share(timeout, lastShare)), w.dialled.Add(usual))
+			if now.Before(last) {
+				next = earlier(next, last)
+			} else {
+				w.cut(errors.New("trust is about to run out"))
+			}
 		}
 		next = later(next, now.Add(time.Millisecond))
 		s.mu.Lock()
@@ -472,25 +599,42 @@ func (s *Session) keep() {
 type question struct {
 	of       *wire
 	at       time.Time
-	answered chan struct{}
+	write    bool
+	answered chan bool // gets whether there was an answer
 }
 
-func (s *Session) ask(w *wire, now time.Time, write bool) question {
-	q := question{w, now, make(chan struct{})}
+// questions are those not answered yet, oldest first. Answers come in that order.
+type questions []question
+
+func (q questions) oldest() <-chan bool {
+	if len(q) == 0 {
+		return nil
+	}
+	return q[0].answered
+}
+
+// write reports whether one of them is a write.
+func (q questions) write() bool {
+	return slices.ContainsFunc(q, func(q question) bool { return q.write })
+}
+
+func (s *session) ask(w *wire, now time.Time, write bool) question {
+	q := question{w, now, write, make(chan bool, 1)}
 	s.client.spawn(func() {
-		defer close(q.answered)
 		// What the answer says does not matter, and that there is one the wire notes.
+		var err error
 		if write {
-			s.writeNothing(s.conn)
+			err = s.writeNothing(s.conn)
 		} else {
-			s.conn.Sync(s.Path("/"))
+			_, err = s.conn.Sync(s.Path("/"))
 		}
+		q.answered <- outcomeOf(err) == definite
 	})
 	return q
 }
 
 // writeNothing deletes a node that does not exist, which is put to the vote like any other transaction.
-func (s *Session) writeNothing(c *zk.Conn) error {
+func (s *session) writeNothing(c *zk.Conn) error {
 	return c.Delete(s.client.chroot+"/"+s.newOwner().String(), -1)
 }
 
@@ -507,7 +651,7 @@ func (s *Session) confirm(ctx context.Context) error {
 }
 
 // redialAfter is how long to wait before the next attempt to connect, after that many failed ones: not at all
-// until every server was tried, and never so long that a session of this timeout, which has a quarter of it to come
+// until every address was tried, and never so long that a session of this timeout, which has a quarter of it to come
 // back with nothing lost, would spend most of that on waiting.
 func redialAfter(failures, servers int, timeout time.Duration) time.Duration {
 	rounds := failures / servers
@@ -522,7 +666,7 @@ func redialAfter(failures, servers int, timeout time.Duration) time.Duration {
 const shortestPause = 10 * time.Millisecond
 
 // logger passes what zk.Conn has to say to the client's logger.
-type logger struct{ s *Session }
+type logger struct{ s *session }
 
 func (l logger) Printf(format string, args ...any) {
 	l.s.client.log.Debug("zk: "+strings.TrimSpace(fmt.Sprintf(format, args...)), "session", l.s.ID())

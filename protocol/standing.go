@@ -17,6 +17,8 @@ type Standing struct {
 	Token   int64 // its czxid
 	Data    []byte
 	Since   time.Time // its creation, by the server's clock
+
+	version int32 // of Data
 }
 
 // standing reads the node at an absolute path.
@@ -31,7 +33,7 @@ func (s *Session) standing(ctx context.Context, path string, name Name) (Standin
 }
 
 func standingOf(name Name, data []byte, stat *zk.Stat) Standing {
-	return Standing{name, stat.EphemeralOwner, stat.Czxid, data, time.UnixMilli(stat.Ctime)}
+	return Standing{name, stat.EphemeralOwner, stat.Czxid, data, time.UnixMilli(stat.Ctime), stat.Version}
 }
 
 // readers is how many nodes are read at the same time.

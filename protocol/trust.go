@@ -10,9 +10,11 @@ const (
 	reportShare  = 4.0 / 12 // until a follower has told the leader: half a tick, at most 3, and 1 for a late ping
 	driftShare   = 1.0 / 12 // kept in reserve for clock rates
 	trustShare   = 8.0 / 12
-	syncShare    = 1.0 / 12 // from one request that the leader answers to the next
-	writeShare   = 3.0 / 12 // from one that a quorum agrees to
-	silenceShare = 2.0 / 12 // how long such a request, or the resumption of a session, may stay unanswered
+	syncShare    = 1.0 / 12  // from one request that the leader answers to the next
+	writeShare   = 3.0 / 12  // from one that a quorum agrees to
+	silenceShare = 2.0 / 12  // how long such a request, or the resumption of a session, may stay unanswered
+	lastShare    = 0.5 / 12  // kept for a last resumption
+	redialShare  = 0.25 / 12 // from one connection that a server has welcomed to the next but one
 	sampleShare  = 0.25 / 12
 )
 
@@ -112,13 +114,14 @@ func (t *trust) lapse(now time.Time) string {
 	return fmt.Sprintf("%s for %v", what, elapsed(since, now).Round(time.Millisecond))
 }
 
-// due is when the next request is due that renews trust, and whether that must be a write.
-func (t *trust) due() (at time.Time, write bool) {
-	at, write = t.confirmed.Add(share(t.timeout, syncShare)), false
-	if w := t.agreed.Add(share(t.timeout, writeShare)); !w.After(at) {
-		at, write = w, true
+// due returns when the next request is due that renews trust, and whether that must be a write. It need not be one
+// while another is under way.
+func (t *trust) due(writing bool) (at time.Time, write bool) {
+	at = t.confirmed.Add(share(t.timeout, syncShare))
+	if w := t.agreed.Add(share(t.timeout, writeShare)); !writing && !w.After(at) {
+		return w, true
 	}
-	return at, write
+	return at, false
 }
 
 // silent tells whether nothing at all was heard for a whole timeout.

@@ -94,7 +94,7 @@ func TestAResumptionIsTheLeadersWordNotAQuorums(t *testing.T) {
 	tr := newTrust()
 	tr.began(at(7 * second))
 	require.Equal(t, at(11*second), tr.deadline())
-	due, write := tr.due()
+	due, write := tr.due(false)
 	require.True(t, write)
 	require.False(t, due.After(at(7*second)), "a quorum is asked at once")
 }

@@ -13,10 +13,15 @@ import (
 // that set one until the node changes. So each node is watched once, however many wait for it, and those who give
 // up leave the watch to the next. It is safe for concurrent use.
 type watchTable struct {
-	session *Session
+	session *session
 
-	mu      sync.Mutex // protects watches; nothing blocks while it is held
-	watches map[string]*watch
+	mu       sync.Mutex // protects what follows; nothing blocks while it is held
+	watches  map[string]*watch
+	markers  map[string]*markerWatch // those for release markers, by the path of the node
+	released string                  // the node whose release marker the event before told of, if it did
+
+	listing    bool  // the server cannot remove watches: no release marker is watched for
+	unanswered *wire // the last connection that ended before it was told that a watch is removed
 }
 
 // A watch waits for something to change at a node. It fires once.
@@ -28,9 +33,8 @@ type watch struct {
 	err      error         // likewise: zk.ErrNoNode, or what ended the session
 	fired    chan struct{} // closed by the event
 	deleted  bool          // valid once fired is closed: the node is gone
-	passed   bool          // likewise: so is the node whose mark this is, which was left by a holder with nobody ahead
+	passed   bool          // likewise: its holder released it, and so had nothing ahead
 	after    int64         // likewise: what fired it happened after this transaction, which had been answered before
-	of       *watch        // on the node whose mark this is; protected by the table
 
 	// doubt is closed once there is another connection than the one over which the node was read. Deletions and
 	// creations are made up for then, but a change of data or of children may have been missed. Valid likewise.
@@ -39,8 +43,8 @@ type watch struct {
 
 // on returns the watch on the node at an absolute path, and sets it if there is none. It waits for the node to change
 // or to be deleted.
-func (t *watchTable) on(path string) *watch {
-	return t.set(path, func(c *zk.Conn, w *watch) (err error) {
+func (t *watchTable) on(s *Session, path string) *watch {
+	return t.set(s, path, func(c *zk.Conn, w *watch) (err error) {
 		w.data, w.stat, _, err = c.GetW(path)
 		return err
 	})
@@ -48,8 +52,8 @@ func (t *watchTable) on(path string) *watch {
 
 // below returns the watch on the children of the node at an absolute path, or on the creation of that node, and sets
 // it if there is none. If the node is created at that very moment a watch on its end stays on besides.
-func (t *watchTable) below(path string) *watch {
-	return t.set(path+childrenMark, func(c *zk.Conn, w *watch) (err error) {
+func (t *watchTable) below(s *Session, path string) *watch {
+	return t.set(s, path+childrenMark, func(c *zk.Conn, w *watch) (err error) {
 		for {
 			w.children, w.stat, _, err = c.ChildrenW(path)
 			if !errors.Is(err, zk.ErrNoNode) {
@@ -65,7 +69,8 @@ func (t *watchTable) below(path string) *watch {
 // childrenMark tells a node's children from the node in the keys of the table; no path ends like that.
 const childrenMark = "/"
 
-func (t *watchTable) set(path string, read func(*zk.Conn, *watch) error) *watch {
+// set returns the watch of that name, and has the view s read and set it if there is none.
+func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *watch) error) *watch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if w := t.watches[path]; w != nil {
@@ -78,7 +83,7 @@ func (t *watchTable) set(path string, read func(*zk.Conn, *watch) error) *watch 
 	// The watch stands in the table before it is set: its event may come before the answer is looked at.
 	t.watches[path] = w
 	started := t.session.client.spawn(func() {
-		_, w.err = Do(t.session.life, t.session, func(c *zk.Conn) (struct{}, error) {
+		_, w.err = Do(t.session.life, s, func(c *zk.Conn) (struct{}, error) {
 			w.doubt = t.session.resumption()
 			return struct{}{}, read(c, w)
 		})
@@ -86,9 +91,6 @@ func (t *watchTable) set(path string, read func(*zk.Conn, *watch) error) *watch 
 			t.drop(path, w)
 		}
 		close(w.read)
-		if errors.Is(w.err, zk.ErrNoNode) {
-			t.unmark(path)
-		}
 	})
 	if !started {
 		w.err = ErrClosed
@@ -103,6 +105,7 @@ func (t *watchTable) drop(path string, w *watch) {
 	defer t.mu.Unlock()
 	if t.watches[path] == w {
 		delete(t.watches, path)
+		t.unexpect(path)
 	}
 }
 
@@ -123,11 +126,21 @@ func (t *watchTable) notify(e zk.Event) {
 	}
 	latest := t.session.latest()
 	t.mu.Lock()
+	released := t.released
+	if e.Type != zk.EventNodeChildrenChanged { // the line's own, in the same transaction
+		t.released = ""
+		if node, ok := strings.CutSuffix(e.Path, passedSuffix); ok && t.markers[node] != nil {
+			delete(t.markers, node)
+			if e.Type == zk.EventNodeCreated {
+				t.released = node
+			}
+		}
+	}
 	fire := func(path string) {
 		if w := t.watches[path]; w != nil {
 			delete(t.watches, path)
 			w.deleted, w.after = e.Type == zk.EventNodeDeleted, latest
-			w.passed = e.Type == zk.EventNodeCreated && w.of != nil && w.of == t.watches[strings.TrimSuffix(path, passedSuffix)]
+			w.passed = w.deleted && path == released
 			close(w.fired)
 		}
 	}
@@ -137,19 +150,14 @@ func (t *watchTable) notify(e zk.Event) {
 	if e.Type != zk.EventNodeDataChanged {
 		fire(e.Path + childrenMark)
 	}
-	t.mu.Unlock()
 	if e.Type == zk.EventNodeDeleted {
-		t.unmark(e.Path)
-	} else if t.marked(e.Path) {
-		t.on(e.Path) // its end has to be heard of
+		t.unexpect(e.Path)
 	}
-}
-
-// count is how many watches there are, set or about to be.
-func (t *watchTable) count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.watches)
+	expected := t.markers[e.Path] != nil
+	t.mu.Unlock()
+	if expected {
+		t.on(t.session.base, e.Path) // its end has to be heard of
+	}
 }
 
 // stand blocks until the node was read, and returns its Stat.

@@ -17,6 +17,7 @@ type desk struct {
 	mu    sync.Mutex // protects what follows, and what is said to be so of calls
 	calls []*call    // those without an outcome, in order
 	busy  bool
+	space space
 	woken chan struct{}
 }
 
@@ -145,10 +146,13 @@ func (d *desk) open() []*call {
 	return slices.Clone(d.calls)
 }
 
-// unsend notes that a transaction has not happened.
-func (d *desk) unsend(calls []*call) {
+// unsend notes that a transaction has not happened. If it was not answered it may have been too large.
+func (d *desk) unsend(calls []*call, unknown bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if unknown {
+		d.space.halve()
+	}
 	for _, c := range calls {
 		if !c.over {
 			c.sent, c.entries = false, nil

@@ -28,20 +28,26 @@
 //     Java's do by default to 1 MB, cannot list more than about 50,000 entries.
 //   - One path takes 2,146,435,072 entries in its life, which is 24 days at 1,000 a second: numbers of entries have 31
 //     bits, and servers repeat the last one. Offers then fail with [protocol.ErrSequenceExhausted], a million numbers
-//     early, with nothing lost. The way out is another path; or drain the queue, delete its node while nobody
-//     uses it, and go on. A queue that is a container, as those are that this package makes, is removed by the server
-//     when it has been empty for a while, and begins at zero again by itself.
+//     early, with nothing lost. The way out is another path; or drain the queue, delete its node while no client
+//     uses it, and go on.
 //   - There is one order, and so one leader through which everything goes. More consumers make the work behind the
 //     queue faster, and the queue itself as long as servers and network are what each of them waits for: those who
 //     race need two round trips for an entry, a read and a removal, where one alone has read ahead.
 //
 // # Layout
 //
+// The queue's node is persistent, and stays when the queue is empty. Do not make it a container, and do not delete it
+// while a client uses it: numbers then begin at zero again, and a request that is on its way for an old entry removes or
+// overwrites the new one of the same name.
+//
 // An entry is the persistent node qn-<sequence> below the queue's path, as that of the Java DistributedQueue and of
 // Curator's SimpleDistributedQueue, with which a path can be shared. Nodes with other names are left alone. Beside
 // the queue, as siblings of its node, there are <path>-receipts and <path>-waiting: see below. An entry that is
-// reserved has children; other libraries cannot remove it then, but do not know why and may complain, so mixed fleets
-// should keep to [Queue.Take].
+// reserved has a child; other libraries cannot remove it then, but do not know why and may complain, so mixed fleets
+// should keep to [Queue.Take]. To reserve an entry takes the permissions to create, write and delete
+// on it. Without the last one the claim stays until it is granted, or the session ends, and the client's
+// logger is told. A claim writes the entry's data once more: the new version keeps others
+// from reserving what they have read before.
 //
 // # Guarantees
 //
@@ -85,11 +91,14 @@
 //
 // Take is at most once: a consumer that dies with the data in hand has taken it. Reserve is at least once: one that
 // dies after its work and before its Ack has the work done again. Nothing is exactly once but what compares
-// [protocol.Grant.Token] or uses [protocol.Grant.Check].
+// [Item.Token] or uses [Item.Check].
 //
 // Data that an entry has been given by others (with a new version) before it was removed is what is returned. Whoever
 // deletes nodes of the queue by hand removes entries; below -receipts, takes away certainty; the children of an entry,
 // frees it, and its consumer is told.
+//
+// A back-off that ends ([protocol.WithBackOff]) bounds [Queue.Peek], [Queue.Len], [Item.Ack] and [Item.Nack]. Offers and
+// removals share transactions with other calls: they are repeated until ctx ends, or the session and then the back-off.
 //
 // The number of entries is not bounded unless every producer asks for [WithMaxLength]. There are no priorities and no
 // delays.

@@ -18,9 +18,9 @@ type entry struct {
 	gone     bool // somebody has removed it
 	passed   int  // how often it was left to another consumer
 	reserved bool // or was, when we looked
-	misses   int  // how often it was so, but without a claim
 
 	*reading        // nil unless it was read or is being read
+	claim    string // the name of the node that reserves it, if it is ours
 	guard    *guard // on the claim of an entry that is reserved
 }
 
@@ -182,9 +182,12 @@ func (c *consumer) fetch(entries []*entry) {
 	}
 }
 
-// await waits until entries were read, and returns those that can be taken.
+// await waits until entries were read, and returns those that can be taken. It stops reading where
+// their data gets too much.
 func (c *consumer) await(entries []*entry) (there []*entry, err error) {
-	for _, e := range entries {
+	for i, bytes := 0, 0; i < len(entries) && bytes < takeBytes; i++ {
+		c.fetch(entries[i:min(i+c.window(), len(entries))])
+		e := entries[i]
 		<-e.done
 		switch {
 		case errors.Is(e.err, zk.ErrNoNode):
@@ -197,6 +200,7 @@ func (c *consumer) await(entries []*entry) (there []*entry, err error) {
 			c.setAside(e)
 		default:
 			c.head.size = len(e.data)
+			bytes += len(e.data)
 			there = append(there, e)
 		}
 	}

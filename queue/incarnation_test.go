@@ -19,7 +19,8 @@ func TestQueueMadeAnewIsAnotherQueue(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		operator := srv.Client(t)
 		path := lasting(t, operator, srv.Root(t)+"/q")
-		q, other := queue.New(srv.Client(t), path), queue.New(operator, path)
+		c := srv.Client(t)
+		q, other := queue.New(c, path), queue.New(operator, path)
 		offer(t, other, "old a", "old b", "old c")
 		data, err := q.Take(t.Context()) // and the others were read ahead
 		require.NoError(t, err)
@@ -28,6 +29,7 @@ func TestQueueMadeAnewIsAnotherQueue(t *testing.T) {
 		require.NoError(t, recipetest.Session(t, operator).Conn().Delete(path, -1))
 		lasting(t, operator, path)
 		offer(t, other, "new a", "new b", "new c")
+		recipetest.CatchUp(t, c)
 		require.Equal(t, []string{"new a", "new b", "new c"}, drain(t, patient(t), q))
 	})
 }
@@ -232,4 +234,59 @@ func TestReadAheadIsNotBelieved(t *testing.T) {
 		require.NoError(t, conn.Delete(path+"/qn-0000000002", -1))
 		require.Equal(t, []string{"changed", "d"}, drain(t, patient(t), q))
 	})
+}
+
+// A queue is not removed when it is empty: a request that is on its way for an entry that is gone would hit the next
+// entry of the same name.
+func TestEmptyQueueStays(t *testing.T) {
+	t.Parallel()
+	for verb, get := range map[string]func(context.Context, *queue.Queue) ([]byte, error){
+		"poll": func(ctx context.Context, q *queue.Queue) ([]byte, error) { return q.Poll(ctx) },
+		"reserve": func(ctx context.Context, q *queue.Queue) ([]byte, error) {
+			it, err := q.TryReserve(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return it.Data(), it.Ack(ctx)
+		},
+	} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			srv := recipestest.Start(t)
+			root := srv.Root(t)
+			recipetest.Sweep(t, func(step int) bool {
+				path := root + "/" + string(rune('a'+step))
+				other := queue.New(srv.Client(t), path)
+				offer(t, other, "old")
+				link := srv.Link(t)
+				q := queue.New(link.Client(t), path)
+				all := make(chan []string, 1)
+				stop := link.At(step, func() {
+					data, _ := other.Poll(t.Context())
+					srv.Embedded().ReapContainers()
+					_, err := other.Offer(t.Context(), []byte("new"))
+					if err != nil {
+						data = []byte(err.Error())
+					}
+					all <- []string{string(data)}
+				})
+
+				data, err := get(t.Context(), q)
+				met := !stop()
+				got := []string{string(data)}
+				if err != nil {
+					require.ErrorIs(t, err, queue.ErrEmpty)
+				}
+				want := []string{"old"}
+				if met {
+					got, want = append(got, <-all...), []string{"new", "old"}
+				}
+				got = append(got, exhaust(t, other)...)
+				got = slices.DeleteFunc(got, func(s string) bool { return s == "" })
+				slices.Sort(got)
+				require.Equal(t, want, got, "step %d", step)
+				return met
+			})
+		})
+	}
 }

@@ -13,32 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-const (
-	maxOps   = 1000 // of one transaction, unless one call alone has more
-	overhead = 64   // of an operation in a request, without its path, its data and the ACL
-)
-
-// cost is what an entry takes of a request of [protocol.MaxData] bytes.
-func (q *Queue) cost(dir string, data []byte) int {
-	n := len(dir) + len(prefix) + len(data) + overhead
-	for _, a := range q.client.ACL() {
-		n += 12 + len(a.Scheme) + len(a.ID)
-	}
-	return n
-}
-
-// checkSize refuses what does not fit into a request. The first entry has only its path and its data counted, so that
-// one entry alone may be as large as the data of other recipes.
-func (q *Queue) checkSize(dir string, items [][]byte) error {
-	total := len(dir) - q.cost(dir, nil)
-	for _, data := range items {
-		total += q.cost(dir, data)
-	}
-	if total > protocol.MaxData {
-		return fmt.Errorf("%w: %d bytes in %d entries, at most %d", protocol.ErrTooLarge, total, len(items), protocol.MaxData)
-	}
-	return nil
-}
+const maxOps = 1000 // of one transaction, unless one call alone has more
 
 // A producer creates entries under one session: whatever has gathered while a transaction was under way goes with
 // the next one. One at a time keeps the order of each caller's entries.
@@ -115,7 +90,7 @@ func (p *producer) look(life context.Context) error {
 		return stat, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
-		if _, err = p.session.EnsurePath(life, p.queue.path); err == nil {
+		if err = p.queue.create(life, p.session); err == nil {
 			return p.look(life)
 		}
 	}
@@ -127,6 +102,26 @@ func (p *producer) look(life context.Context) error {
 	return nil
 }
 
+// create makes the queue's node. Its parents may be containers, but it is not: the server would remove that
+// whenever it is empty, and a request for an entry that was read before would hit the entry of the same name and
+// version in the next one.
+func (q *Queue) create(life context.Context, s *protocol.Session) error {
+	for {
+		_, err := protocol.Do(life, s, func(c *zk.Conn) (string, error) {
+			return protocol.Create(c, s.Path(q.path), nil, zk.FlagPersistent, q.client.ACL())
+		})
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNodeExists):
+			return nil
+		case !errors.Is(err, zk.ErrNoNode):
+			return err
+		}
+		if _, err := s.EnsurePath(life, path.Dir(q.path)); err != nil {
+			return err
+		}
+	}
+}
+
 // send offers what has gathered, as much of it as one transaction takes.
 func (p *producer) send(life context.Context) {
 	var batch []*call
@@ -135,7 +130,7 @@ func (p *producer) send(life context.Context) {
 			batch, ops = p.load()
 			return ops
 		},
-		unsent: func() { p.unsend(batch) },
+		unsent: func(unknown bool) { p.unsend(batch, unknown) },
 	})
 	switch {
 	case err == nil:
@@ -146,6 +141,8 @@ func (p *producer) send(life context.Context) {
 		for _, c := range batch {
 			p.finish(&UncertainError{Data: c.items, Err: err}, c)
 		}
+	case errors.Is(err, protocol.ErrTooLarge) && len(batch) > 1:
+		p.unsend(batch, true) // each of them may do alone
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 		p.next = -1 // look again, which makes the directory if it has to
 	case batch == nil:
@@ -161,22 +158,21 @@ func (p *producer) load() (batch []*call, ops []any) {
 	defer p.mu.Unlock()
 	p.expire()
 	size := 0
+	if p.queue.maxLength > 0 {
+		size = len(p.data) // which is written again
+	}
 	for _, c := range p.calls {
-		for _, data := range c.items {
-			size += p.queue.cost(p.dir, data)
-		}
-		n := len(ops) + len(c.items)
-		if len(batch) > 0 && (size > protocol.MaxData || n > maxOps || p.next+int64(n) > lastSequence) {
+		more := p.queue.creations(p.dir, c.items)
+		size += protocol.MultiSize(more...)
+		n := len(ops) + len(more)
+		if len(batch) > 0 && (size > p.space.size() || n > maxOps || p.next+int64(n) > lastSequence) {
 			break
 		}
 		if p.queue.maxLength > 0 && p.length+n > p.queue.maxLength {
 			break
 		}
 		c.sent = true
-		batch = append(batch, c)
-		for _, data := range c.items {
-			ops = append(ops, &zk.CreateRequest{Path: p.dir + "/" + prefix, Data: data, Acl: p.queue.client.ACL(), Flags: zk.FlagSequence})
-		}
+		batch, ops = append(batch, c), append(ops, more...)
 	}
 	if p.queue.maxLength > 0 && ops != nil {
 		ops = append(ops, &zk.SetDataRequest{Path: p.dir, Data: p.data, Version: p.version})

@@ -89,18 +89,27 @@ func (q *Queue) Offer(ctx context.Context, data []byte) (id string, err error) {
 	return id, err
 }
 
-// OfferAll appends entries, one right behind the other, in one transaction: all of them or none. Together they have to
-// fit into one request: the sizes of their data and, for each, of the queue's path and about a hundred bytes more may
-// add up to [protocol.MaxData]; it returns [protocol.ErrTooLarge] otherwise, before anything is sent. It blocks, and
-// returns errors, as [Queue.Offer] does; ids is nil where that would return an empty ID.
+// OfferAll appends entries, one right behind the other, in one transaction: all of them or none. It
+// blocks, and returns errors, as [Queue.Offer] does; ids is nil where that would return an empty ID.
+//
+// Together the entries have to fit into one request. The sizes of their data and, for each, of the
+// queue's path and about a hundred bytes more may add up to [protocol.MaxData]. Otherwise OfferAll returns
+// [protocol.ErrTooLarge] before it sends anything. It returns that too if a chroot, a long ACL, or with
+// [WithMaxLength] the data of the queue's own node, makes the request larger than any server takes. A
+// server whose jute.maxbuffer is smaller refuses a request by ending the connection; once it has done so
+// twice, OfferAll returns the same error with the limit that the server seems to have.
 func (q *Queue) OfferAll(ctx context.Context, items [][]byte) (ids []string, err error) {
-	if q.client != nil && q.bad == nil && len(items) > 0 {
-		err = q.checkSize(q.path, items)
+	if len(items) == 0 {
+		return nil, protocol.Wrap(recipe, q.path, q.bad)
 	}
-	if err != nil || len(items) == 0 {
-		return nil, protocol.Wrap(recipe, q.path, errors.Join(err, q.bad))
+	if q.client != nil && len(items) > 1 {
+		size := protocol.MultiSize(q.creations(q.path, items)...)
+		if size > protocol.MaxData {
+			err := fmt.Errorf("%w: %d bytes, at most %d", protocol.ErrTooLarge, size, protocol.MaxData)
+			return nil, protocol.Wrap(recipe, q.path, errors.Join(err, q.bad))
+		}
 	}
-	c, err := q.ask(ctx, func(a *agent) (*desk, *call) {
+	c, err := q.ask(ctx, items[0], func(a *agent) (*desk, *call) {
 		return a.producer.desk, &call{items: items}
 	})
 	if err != nil {
@@ -113,12 +122,13 @@ func (q *Queue) OfferAll(ctx context.Context, items [][]byte) (ids []string, err
 }
 
 // ask puts a call to the desk that is responsible in the current session, and in the next one if nothing has come of it.
-func (q *Queue) ask(ctx context.Context, which func(*agent) (*desk, *call)) (*call, error) {
+// If the call offers entries, data is that of the first one.
+func (q *Queue) ask(ctx context.Context, data []byte, which func(*agent) (*desk, *call)) (*call, error) {
 	if q.bad != nil {
 		return nil, protocol.Wrap(recipe, q.path, q.bad)
 	}
 	var final error // which another session would not mend
-	c, err := protocol.Persist(ctx, q.client, q.path, nil, func(s *protocol.Session) (*call, error) {
+	c, err := protocol.Persist(ctx, q.client, q.path, data, func(s *protocol.Session) (*call, error) {
 		a := q.at(s)
 		d, c := which(a)
 		c.ctx, c.agent = ctx, a
@@ -155,8 +165,10 @@ func (q *Queue) Poll(ctx context.Context) ([]byte, error) {
 	return first(data), err
 }
 
-// PollN removes up to max entries, a thousand at most, in one transaction and returns their data in order: all of them
-// or none, also where it returns an [UncertainError]. It returns the errors of [Queue.Poll].
+// PollN removes up to max entries, a thousand at most, in one transaction and returns their data in
+// order: all of them or none, also where it returns an [UncertainError]. It removes fewer than there
+// are if their data would come to more than about 8 MB, or their paths to more than a request holds.
+// It returns the errors of [Queue.Poll].
 func (q *Queue) PollN(ctx context.Context, max int) ([][]byte, error) {
 	if max < 1 {
 		return nil, protocol.Wrap(recipe, q.path, fmt.Errorf("PollN of %d entries", max))
@@ -172,7 +184,7 @@ func first(data [][]byte) []byte {
 }
 
 func (q *Queue) remove(ctx context.Context, max int, wait bool) ([][]byte, error) {
-	c, err := q.ask(ctx, func(a *agent) (*desk, *call) {
+	c, err := q.ask(ctx, nil, func(a *agent) (*desk, *call) {
 		return a.consumer.desk, &call{want: max, wait: wait}
 	})
 	if errors.Is(err, protocol.ErrUncertain) {
@@ -243,7 +255,9 @@ func read[T any](ctx context.Context, q *Queue, do func(*protocol.Session, []*en
 // Reserve claims the first entry that nobody has reserved. It blocks until there is one, and waits on in the next session
 // if one is lost. The item has to be acknowledged, or it comes back: at once with [Item.Nack], and otherwise when the
 // session ends. If ctx ends it returns an error that wraps ctx's, and what may have been reserved is given back in the
-// background. Other errors wrap [protocol.ErrClosed], [zk.ErrInvalidPath], or are the server's own.
+// background. Other errors wrap [protocol.ErrClosed], [zk.ErrInvalidPath], or are the server's own. An
+// entry of another library that is too large to be written once more, with its path and its claim, in
+// one request gets [protocol.ErrTooLarge]; [Queue.Take] removes it.
 func (q *Queue) Reserve(ctx context.Context) (*Item, error) {
 	began := time.Now()
 	it, err := q.reserve(ctx, true)
@@ -256,7 +270,7 @@ func (q *Queue) TryReserve(ctx context.Context) (*Item, error) { return q.reserv
 
 func (q *Queue) reserve(ctx context.Context, wait bool) (*Item, error) {
 	for {
-		c, err := q.ask(ctx, func(a *agent) (*desk, *call) {
+		c, err := q.ask(ctx, nil, func(a *agent) (*desk, *call) {
 			return a.consumer.desk, &call{want: 1, wait: wait, reserve: true}
 		})
 		if err != nil {

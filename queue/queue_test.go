@@ -308,13 +308,17 @@ func TestForeignEntries(t *testing.T) {
 	})
 }
 
+// A queue that others have made a container is reaped when it is empty, and made anew by the next offer.
 func TestReapedQueueIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
-	path := srv.Root(t) + "/q"
-	q, other := queue.New(srv.Client(t), path), queue.New(srv.Client(t), path)
+	path, client := srv.Root(t)+"/q", srv.Client(t)
+	session := recipetest.Session(t, client)
+	q, other := queue.New(client, path), queue.New(srv.Client(t), path)
 	ctx := patient(t)
 	for i := range 5 {
+		_, err := session.EnsurePath(ctx, path)
+		require.NoError(t, err)
 		want := []string{fmt.Sprint(i), "b", "c"}
 		offer(t, q, want...)
 		data, err := other.Take(ctx) // which knows the others now
@@ -323,5 +327,8 @@ func TestReapedQueueIsMadeAnew(t *testing.T) {
 		require.Equal(t, want[1:], drain(t, ctx, q))
 		srv.Embedded().ReapContainers()
 		time.Sleep(time.Millisecond)
+		offer(t, q, "made anew")
+		require.Equal(t, []string{"made anew"}, drain(t, ctx, q))
+		require.NoError(t, session.Conn().Delete(path, -1))
 	}
 }

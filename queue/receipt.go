@@ -71,7 +71,7 @@ func (r *receipts) giveBack(one *receipt) {
 func (r *receipts) keep(life context.Context, name string) error {
 	one := &receipt{kind: forTurns, node: r.session.Path(r.path) + "/" + name}
 	_, err := protocol.Do(life, r.session, func(c *zk.Conn) (string, error) {
-		return c.Create(one.node, nil, zk.FlagEphemeral, r.acl)
+		return protocol.Create(c, one.node, nil, zk.FlagEphemeral, r.acl)
 	})
 	made := err == nil
 	if errors.Is(err, zk.ErrNodeExists) { // it may have been an attempt of ours whose answer was lost
@@ -144,10 +144,11 @@ var (
 )
 
 // A transaction is what prepare returns just before it is sent, which may be several times; nil ends it with
-// errNothingToDo. unsent is called whenever it turns out that it was not executed.
+// errNothingToDo. unsent is called whenever it turns out that it was not executed: unknown says that
+// the server had not answered it.
 type transaction struct {
 	prepare func() []any
-	unsent  func()
+	unsent  func(unknown bool)
 }
 
 // transact blocks until a transaction was executed, has failed, in which case the answers tell at which operation, or
@@ -195,20 +196,20 @@ func (r *receipts) attempt(life context.Context, one *receipt, t transaction) (r
 		one.number++
 		ops = append(ops, r.mark(one)...)
 		open = true
-		answers, err := c.Multi(ops...)
+		answers, err := protocol.Multi(c, ops...)
 		if err == nil {
 			return result{answers, answers[len(answers)-1].Stat.Mzxid}, nil
 		}
 		if !protocol.Unknown(err) {
 			open = false
-			t.unsent()
+			t.unsent(false)
 		}
 		return result{answers: answers}, err
 	}, func(ctx context.Context) (result, bool, error) {
 		zxid, executed, err := r.settle(ctx, one)
 		if err == nil && !executed {
 			open = false
-			t.unsent()
+			t.unsent(true)
 		}
 		return result{zxid: zxid}, executed, err
 	})

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"path"
 	"slices"
 	"time"
 
@@ -27,15 +26,19 @@ type consumer struct {
 	// Protected by the desk.
 	reserved map[string]bool // the names of those that are
 	freed    map[string]bool // those of them that this process has given back (false) or acknowledged (true)
+	warned   map[string]bool // what was logged
 }
 
 const (
 	fetchAhead = 32      // entries, at most
 	fetchBytes = 1 << 20 // of data, by the size of the last entry
+
+	windowMost = 128     // entries that are read at the same time
+	takeBytes  = 8 << 20 // of data, which is about what a step reads
 )
 
 func newConsumer(a *agent) *consumer {
-	c := &consumer{agent: a, reserved: make(map[string]bool), freed: make(map[string]bool)}
+	c := &consumer{agent: a, reserved: make(map[string]bool), freed: make(map[string]bool), warned: make(map[string]bool)}
 	c.desk = newDesk(a.session, c.serve)
 	return c
 }
@@ -102,9 +105,9 @@ func (c *consumer) ready(life context.Context, n int) ([]*entry, error) {
 				continue
 			}
 			now = next[:min(n+c.head.spread.rank, len(next))]
-			c.fetch(now)
+			c.fetch(now[:min(c.window(), len(now))])
 			if len(next) > 0 && next[len(next)/2].reading == nil { // many at a time: servers are slow at reads and writes in turns
-				c.fetch(next)
+				c.fetch(next[:min(c.window(), len(next))])
 			}
 		}
 		if len(now) > 0 {
@@ -145,6 +148,9 @@ func (c *consumer) ahead() int {
 	}
 	return min(fetchAhead, fetchBytes/(c.head.size+1))
 }
+
+// window is how many entries to read at the same time, by the size of the last one.
+func (c *consumer) window() int { return min(windowMost, takeBytes/(c.head.size+1)+1) }
 
 // list looks which entries there are.
 func (c *consumer) list(life context.Context) error {
@@ -207,13 +213,11 @@ func (c *consumer) review(life context.Context) error {
 	}
 	c.head.aside = slices.DeleteFunc(c.head.aside, func(e *entry) bool {
 		acknowledged, freed := c.freed[e.name]
-		if all {
-			e.misses = 0
-		} else if !freed && !e.tripped() {
+		if !all && !freed && !e.tripped() {
 			return false
 		}
 		e.gone = acknowledged
-		e.reserved, e.guard, e.reading = false, nil, nil
+		e.reserved, e.claim, e.guard, e.reading = false, "", nil, nil
 		delete(c.reserved, e.name)
 		c.head.recall(e)
 		return true
@@ -249,6 +253,17 @@ func (c *consumer) free(name string, acknowledged bool) {
 	c.wake()
 }
 
+// warn logs, once, what goes wrong without failing a call.
+func (c *consumer) warn(what string, err error) {
+	c.mu.Lock()
+	said := c.warned[what]
+	c.warned[what] = true
+	c.mu.Unlock()
+	if !said && c.session.Err() == nil {
+		c.queue.client.Logger().Warn("queue "+what, "path", c.queue.path, "error", err)
+	}
+}
+
 // An op is what a transaction does with an entry, for a call. One without draws a number.
 type op struct {
 	entry *entry
@@ -265,7 +280,7 @@ func (c *consumer) grab(life context.Context, entries []*entry) error {
 			sent, ops, requests = c.assign(entries)
 			return requests
 		},
-		unsent: func() { c.unsend(sent) },
+		unsent: func(unknown bool) { c.unsend(sent, unknown) },
 	})
 	switch failed := failedAt(done.answers, err); {
 	case err == nil:
@@ -274,6 +289,13 @@ func (c *consumer) grab(life context.Context, entries []*entry) error {
 		return nil
 	case errors.Is(err, protocol.ErrUncertain):
 		c.lose(sent, err)
+		return nil
+	case errors.Is(err, protocol.ErrTooLarge):
+		if len(sent) > 1 || len(sent[0].ids) > 1 {
+			c.unsend(sent, true) // each entry may do alone
+		} else {
+			c.finish(err, sent...)
+		}
 		return nil
 	case failed >= 0 && failed < len(ops):
 		if ops[failed].entry == nil {
@@ -298,28 +320,29 @@ func (c *consumer) assign(entries []*entry) (sent []*call, ops []op, requests []
 		}
 		requests = append(requests, r...)
 	}
+	size, limit := 0, c.space.whole()
 	for _, d := range c.calls {
-		n := min(d.want, len(entries))
+		d.ids, d.data = nil, nil
+		for _, e := range entries[:min(d.want, len(entries))] {
+			node := c.dir + "/" + e.name
+			r := []any{&zk.DeleteRequest{Path: node, Version: e.stat.Version}}
+			if d.reserve {
+				d.claim = c.newClaim(e)
+				r = c.requests(d.claim)
+			}
+			if size += protocol.MultiSize(r...); size > limit && len(requests) > 0 {
+				break
+			}
+			add(e, d, r...)
+			d.ids, d.data = append(d.ids, e.name), append(d.data, e.data)
+		}
+		n := len(d.ids)
 		if n == 0 {
 			break
 		}
 		d.sent, d.entries, entries = true, entries[:n], entries[n:]
-		d.ids, d.data = nil, nil
 		sent = append(sent, d)
-		for _, e := range d.entries {
-			d.ids, d.data = append(d.ids, e.name), append(d.data, e.data)
-			node := c.dir + "/" + e.name
-			if !d.reserve {
-				add(e, d, &zk.DeleteRequest{Path: node, Version: e.stat.Version})
-				continue
-			}
-			acl := c.queue.client.ACL()
-			d.claim = &claim{entry: e, owner: c.session.NewOwner().String() + "-"}
-			add(e, d,
-				&zk.CheckVersionRequest{Path: node, Version: e.stat.Version},
-				&zk.CreateRequest{Path: node + "/" + claimName, Acl: acl, Flags: zk.FlagEphemeral},
-				&zk.CreateRequest{Path: node + "/" + d.claim.owner, Acl: acl, Flags: zk.FlagEphemeral | zk.FlagSequence})
-		}
+		limit = c.space.size()
 	}
 	if len(sent) > 0 && c.turns.uses(sent[0].entries[0]) {
 		add(nil, nil, &zk.SetDataRequest{Path: c.turns.node, Version: -1})
@@ -347,11 +370,9 @@ func (c *consumer) deliver(life context.Context, sent []*call, done result) erro
 				continue
 			}
 			c.setAside(e)
+			e.claim = d.claim.node
 			d.claim.token = done.zxid
-			if done.answers != nil {
-				d.claim.node = path.Base(done.answers[i+2].String)
-			}
-			i += 3
+			i += 2
 		}
 	}
 	switch {
@@ -387,7 +408,7 @@ func (c *consumer) lose(sent []*call, err error) {
 			c.finish(over, d)
 		}
 	}
-	c.unsend(sent)
+	c.unsend(sent, false)
 	c.forget()
 }
 
@@ -396,11 +417,10 @@ func (c *consumer) collide(life context.Context, e *entry, tried []*entry, err e
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		e.gone = true
-	case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNodeExists):
+	case errors.Is(err, zk.ErrNotEmpty):
 		c.setAside(e)
 	case errors.Is(err, zk.ErrBadVersion):
-		e.reading = nil // its data was changed
-		return nil
+		e.reading = nil // its data was changed, or it was reserved
 	default:
 		return err
 	}

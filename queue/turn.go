@@ -120,7 +120,7 @@ func (c *consumer) ours(life context.Context) (*entry, error) {
 // draw draws a number. Should it do so twice, because an answer was lost, then one leads to an entry that stays behind.
 func (c *consumer) draw(life context.Context) error {
 	node := c.turns.node
-	stat, err := protocol.Do(life, c.session, func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(node, nil, -1) })
+	stat, err := protocol.Do(life, c.session, func(conn *zk.Conn) (*zk.Stat, error) { return protocol.Set(conn, node, nil, -1) })
 	if c.refused(err) {
 		return nil
 	}
@@ -185,14 +185,18 @@ func (c *consumer) endTurns() {
 	c.session.Go(func(life context.Context) { remove(life, c.session, node) })
 }
 
+const unordered = "does not take turns with other consumers: order is approximate, and requests are wasted"
+
 // makeWay sees to it that we do not meet other consumers again: it begins to take turns with them, or if the queue is
-// too short for that keeps us away from the entries that are theirs.
+// too short for that keeps us away from the entries that are theirs. If the consumers cannot be
+// counted, or no node can be made to draw numbers from, that concerns order only and fails no call.
 func (c *consumer) makeWay(life context.Context) error {
 	c.turns.lost = false
 	for range 3 { // somebody may end it, or begin at the same time
 		names, err := c.count(life)
 		if err != nil {
-			return err
+			c.warn(unordered, err)
+			return nil
 		}
 		dir, czxid, consumers := c.session.Path(c.receipts.path)+"/", c.sight.Stat.Czxid, c.head.spread.consumers
 		best := ""
@@ -212,7 +216,8 @@ func (c *consumer) makeWay(life context.Context) error {
 			}
 			begun.base = waiting[0].sequence - 1
 			if err := c.receipts.keep(life, begun.name(czxid)); err != nil {
-				return err
+				c.warn(unordered, err)
+				return nil
 			}
 			continue
 		}
@@ -243,7 +248,7 @@ func (c *consumer) count(life context.Context) (names []string, err error) {
 		return children, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("counting the consumers: %w", err)
+		return nil, err
 	}
 	self := fmt.Sprintf("%s%016x", forRemovals, uint64(c.session.ID()))
 	s := spread{consumers: 1}

@@ -2,8 +2,12 @@ package queue
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
@@ -26,32 +30,54 @@ type place struct {
 	fresh  chan struct{} // tells that there may be something
 	again  chan struct{} // tells that there was nothing more
 	woke   bool          // there was something fresh, and nothing was said since
+	failed chan struct{} // closed when it could not be taken, or kept
 }
 
-// take stands in line, and then watches, until it is told to leave.
+// take stands in line, and then watches, until it is told to leave. If that fails the logger and the
+// observer are told, the slow check goes on, and take tries again when it is called again.
 func (p *place) take(c *consumer) {
 	if p.cancel != nil {
-		return
-	}
-	p.fresh, p.again = make(chan struct{}, 1), make(chan struct{}, 1)
-	var ctx context.Context
-	ctx, p.cancel = context.WithCancel(context.Background())
-	c.session.Go(func(life context.Context) {
-		defer context.AfterFunc(life, p.cancel)()
-		g, err := c.queue.line.Enter(ctx, protocol.Bid{Kind: waitingKind, Judge: lookout})
-		if err != nil {
-			return // the slow check goes on
+		select {
+		case <-p.failed:
+			p.cancel()
+		default:
+			return
 		}
-		defer c.session.Go(func(life context.Context) { protocol.Release(life, g) })
-		for c.session.UntilBelow(ctx, c.queue.path, c.interesting) == nil {
-			p.fresh <- struct{}{} // it has room for the one that is not answered yet
-			select {
-			case <-p.again:
-			case <-ctx.Done():
-				return
-			}
+	}
+	fresh, again, failed := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	*p = place{cancel: cancel, fresh: fresh, again: again, failed: failed}
+
+	c.session.Go(func(life context.Context) {
+		defer context.AfterFunc(life, cancel)()
+		began := time.Now()
+		if err := c.lookOut(ctx, fresh, again); err != nil && ctx.Err() == nil {
+			c.warn("waits without a place in line, and looks for entries from time to time only", err)
+			err = fmt.Errorf("in line with others who wait: %w", err)
+			c.queue.client.Waited(recipe, c.queue.path, began, protocol.Wrap(recipe, c.queue.path, err))
+			close(failed)
 		}
 	})
+}
+
+// lookOut stands in line until ctx ends, and meanwhile tells when there is something fresh.
+func (c *consumer) lookOut(ctx context.Context, fresh chan<- struct{}, again <-chan struct{}) error {
+	g, err := c.queue.line.Enter(ctx, protocol.Bid{Kind: waitingKind, Judge: lookout})
+	if err != nil {
+		return err
+	}
+	defer c.session.Go(func(life context.Context) { protocol.Release(life, g) })
+	for {
+		if err := c.session.UntilBelow(ctx, c.queue.path, c.interesting); err != nil {
+			return err
+		}
+		fresh <- struct{}{} // it has room for the one that is not answered yet
+		select {
+		case <-again:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (p *place) leave() {
@@ -103,12 +129,31 @@ func (c *consumer) setGuards() {
 		}
 		g := &guard{set: make(chan struct{})}
 		e.guard = g
-		node := c.queue.path + "/" + e.name + "/" + claimName
+		name, claim := e.name, e.claim
 		c.session.Go(func(life context.Context) {
 			defer close(g.set)
-			g.sight, g.err = c.session.Look(life, node)
+			g.sight, g.err = c.lookAtClaim(life, name, claim)
 		})
 	}
+}
+
+// lookAtClaim watches the node that reserves an entry. If its name is not known it is looked up, and
+// there is [zk.ErrNoNode] if the entry is not reserved any more.
+func (c *consumer) lookAtClaim(life context.Context, entry, claim string) (*protocol.Sight, error) {
+	if claim == "" {
+		children, err := protocol.Do(life, c.session, func(conn *zk.Conn) ([]string, error) {
+			children, _, err := conn.Children(c.dir + "/" + entry)
+			return children, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(children) == 0 {
+			return nil, zk.ErrNoNode
+		}
+		claim = children[0]
+	}
+	return c.session.Look(life, c.queue.path+"/"+entry+"/"+claim)
 }
 
 func (c *consumer) guarded() []*entry {
@@ -116,8 +161,8 @@ func (c *consumer) guarded() []*entry {
 	return c.head.aside[:min(guards, len(c.head.aside))]
 }
 
-// tripped tells whether the claim on an entry is gone. One that was gone before it could be watched is believed once: what
-// has other children than ours is not to be had, and is left to the slow check.
+// tripped reports whether the claim on an entry is gone. A claim that cannot be watched is left to the
+// slow check.
 func (e *entry) tripped() bool {
 	g := e.guard
 	if g == nil {
@@ -129,10 +174,8 @@ func (e *entry) tripped() bool {
 		return false
 	}
 	if g.err != nil {
-		e.misses++
-		return e.misses == 1
+		return errors.Is(g.err, zk.ErrNoNode)
 	}
-	e.misses = 0
 	select {
 	case <-g.sight.Changed():
 		return true
@@ -145,7 +188,7 @@ func (e *entry) tripped() bool {
 func (c *consumer) watchGuards(ctx context.Context) {
 	c.setGuards()
 	for _, e := range c.guarded() {
-		g, missed := e.guard, e.misses > 0
+		g := e.guard
 		c.session.Go(func(context.Context) {
 			select {
 			case <-g.set:
@@ -158,7 +201,7 @@ func (c *consumer) watchGuards(ctx context.Context) {
 				case <-ctx.Done():
 					return
 				}
-			} else if missed {
+			} else if !errors.Is(g.err, zk.ErrNoNode) {
 				return
 			}
 			c.wake()

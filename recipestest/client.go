@@ -22,10 +22,11 @@ func (s *Server) Client(tb testing.TB, opts ...protocol.ConnectOption) *protocol
 }
 
 // Client connects to the server through the link, and is [Server.Client]
-// otherwise. It needs the link to be whole.
+// otherwise. It needs the link to be whole. The test fails if one of the client's
+// sessions ever goes back in time: see [Link.DialStrict].
 func (l *Link) Client(tb testing.TB, opts ...protocol.ConnectOption) *protocol.Client {
 	tb.Helper()
-	return l.server.client(tb, l.Dial, opts)
+	return l.server.client(tb, l.DialStrict, opts)
 }
 
 func (s *Server) client(tb testing.TB, dial zk.Dialer, opts []protocol.ConnectOption) *protocol.Client {

@@ -36,6 +36,13 @@ type conn struct {
 	dead     bool         // nothing passes any more
 	torn     bool         // something was lost in a stall
 
+	strict         bool // what its handshake claims is looked at
+	welcomed       bool // the server has answered the handshake
+	session        int64
+	unread         []arrival // answers that the client has not read to their end
+	arrived, taken int64     // bytes that the client could read, and has
+	relapse        *relapse
+
 	readDeadline  deadline
 	writeDeadline deadline
 }
@@ -165,6 +172,7 @@ func (c *conn) deliver(data []byte) {
 		c.inbox, c.read = slices.Delete(c.inbox, 0, c.read), 0
 	}
 	c.inbox = append(c.inbox, data...)
+	c.arrive(data)
 	c.change.Broadcast()
 }
 
@@ -221,6 +229,7 @@ func (c *conn) Read(b []byte) (int, error) {
 			return 0, nil
 		case c.read < len(c.inbox):
 			n := copy(b, c.inbox[c.read:])
+			c.took(n)
 			if c.read += n; c.read == len(c.inbox) {
 				c.inbox, c.read = c.inbox[:0], 0
 			}
@@ -264,7 +273,9 @@ func (c *conn) write(b []byte) (int, error) {
 		if frame == nil {
 			return len(b), nil
 		}
-		c.sendLocked(&c.toServer, newRequest(slices.Clone(frame), !c.greeted))
+		p := newRequest(slices.Clone(frame), !c.greeted)
+		c.review(&p)
+		c.sendLocked(&c.toServer, p)
 		c.greeted = true
 		c.written = rest
 	}

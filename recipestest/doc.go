@@ -23,7 +23,8 @@
 // in both directions or in one. [Link.LoseReply] lets the server execute a
 // request and the client never learn of it. [Link.Delay] is latency. [Link.Isolate]
 // is a server that has lost its leader: pings are answered, and nothing else.
-// [Link.Move] leads to a server that may lag behind its leader, so that clients read what was.
+// [Link.Move] leads to a server that may lag behind its leader, so that clients read what was; with [Lagging] all
+// clients are connected to such servers, as they are in an ensemble.
 // [Server.ExpireSession] ends a session in the client's back. [Link.At] has any
 // of these happen at a given packet, so that a loop meets an operation at each
 // of its steps. A test that waits for [Link.Sent] or [Link.Answered] need not sleep.
@@ -41,6 +42,9 @@
 //   - if an ephemeral node stays below one of its paths ([Server.Root]) while
 //     its clients are still open, for that is what blocks others;
 //   - if a goroutine stays that the test has started, or that was started by one of those.
+//
+// It also fails, at once, if a session of a client of one of its links goes back in time: if it
+// resumes saying that it has seen less than was delivered to it. See [Link.DialStrict].
 //
 // What is finished in the background is waited for, some seconds at most. Of a
 // test that has failed already, leftover nodes are only logged, and goroutines

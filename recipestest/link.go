@@ -24,7 +24,9 @@ import (
 // understands the plain ZooKeeper protocol only; a client that speaks TLS
 // through it is cut off.
 type Link struct {
+	tb     testing.TB
 	server *Server
+	began  time.Time
 	calmed chan struct{}  // closed by calm: delays are over
 	wg     sync.WaitGroup // the goroutines of all connections
 
@@ -44,6 +46,7 @@ type Link struct {
 	written    tally // those of them that the server's kernel has
 	replies    tally
 	replyBytes int64
+	seen       map[int64]int64 // the greatest zxid delivered, by session, over connections that are strict
 }
 
 type trigger struct {
@@ -57,10 +60,13 @@ type trigger struct {
 func (s *Server) Link(tb testing.TB) *Link {
 	tb.Helper()
 	l := &Link{
+		tb:     tb,
 		server: s,
+		began:  time.Now(),
 		calmed: make(chan struct{}),
 		conns:  make(map[*conn]struct{}),
 		losing: make(map[Op]int),
+		seen:   make(map[int64]int64),
 	}
 	t := s.tenantOf(tb)
 	t.mu.Lock()
@@ -74,6 +80,19 @@ func (s *Server) Link(tb testing.TB) *Link {
 // It blocks while the server's own network accepts the connection, timeout at
 // most. While the link is cut it fails at once with ECONNREFUSED.
 func (l *Link) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	return l.dial(network, address, timeout, false)
+}
+
+// DialStrict is [Link.Dial] for clients whose sessions must never go back in time. [Link.Client] uses it. The test
+// that owns the link fails if a session resumes and names a last zxid that is less than the greatest one delivered to
+// it over such connections, because the next server may then show it what was. That is looked at when the first
+// request follows; a connection that only closes the session may claim anything.
+// zk.Conn by itself does not keep to that: use Dial for it.
+func (l *Link) DialStrict(network, address string, timeout time.Duration) (net.Conn, error) {
+	return l.dial(network, address, timeout, true)
+}
+
+func (l *Link) dial(network, address string, timeout time.Duration, strict bool) (net.Conn, error) {
 	if c := l.dialInVain(network, address); c != nil {
 		return c, nil
 	}
@@ -85,6 +104,7 @@ func (l *Link) Dial(network, address string, timeout time.Duration) (net.Conn, e
 		return nil, err
 	}
 	c := newConn(l, server, network, address)
+	c.strict = strict
 	if !l.add(c) {
 		hangUp(server)
 		return nil, refusal(network, address)

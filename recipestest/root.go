@@ -73,7 +73,7 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string) bool {
 		}
 		if look >= least && !time.Now().Before(deadline) {
 			for _, n := range left {
-				report("recipestest: left behind: %s of session %#x, data %q", n.path, n.owner, session.data(n.path))
+				report("recipestest: left behind: %s of session %#x, data %.100q", n.path, n.owner, session.data(n.path))
 			}
 			return true
 		}

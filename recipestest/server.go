@@ -23,7 +23,8 @@ import (
 type Server struct {
 	tb            testing.TB
 	connectString string
-	dial          zk.Dialer
+	dial          zk.Dialer        // the leader, or what is attached
+	spread        zk.Dialer        // its followers, if they lag
 	embedded      *embedded.Server // nil if attached
 
 	mu       sync.Mutex // guards what follows
@@ -69,6 +70,9 @@ func (s *Server) ConnectString() string { return s.connectString }
 // for clients that are not made by [Server.Client], so that they reach a server
 // in memory and [Server.ExpireSession] knows their sessions.
 func (s *Server) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	if s.spread != nil {
+		return s.spread(network, address, timeout)
+	}
 	c, err := s.dial(network, address, timeout)
 	if err != nil || s.embedded != nil {
 		return c, err
@@ -77,7 +81,7 @@ func (s *Server) Dial(network, address string, timeout time.Duration) (net.Conn,
 }
 
 // ExpireSession ends a session at once, as if its client had not been heard of
-// for too long: its ephemeral nodes are gone when ExpireSession returns, its
+// for too long: its ephemeral nodes are gone when ExpireSession returns (but see [Lagging]), its
 // watches are dropped and its connections closed. The client finds out when it
 // connects again. It may be called from any goroutine.
 //

@@ -8,7 +8,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
-// BenchmarkUncontended is a lock that nobody else wants.
+// BenchmarkUncontended measures a lock without contention.
 func BenchmarkUncontended(b *testing.B) {
 	srv := recipestest.Start(b)
 	m := rwlock.New(srv.Client(b), srv.Root(b)+"/lock")
@@ -25,6 +25,7 @@ func BenchmarkUncontended(b *testing.B) {
 			}
 		})
 	}
+
 	b.Run("Downgrade", func(b *testing.B) {
 		for b.Loop() {
 			l, err := m.Lock(b.Context())
@@ -41,8 +42,8 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// BenchmarkMostlyReads has eight sessions at one lock, each of which writes every tenth time; an operation is one of
-// those times, whoever's. It reports what it costs in packets.
+// BenchmarkMostlyReads has eight sessions share one lock. Each writes every tenth time and reads
+// otherwise; an operation is one such time of any session. It reports the cost in packets.
 func BenchmarkMostlyReads(b *testing.B) {
 	srv := recipestest.Start(b)
 	path := srv.Root(b) + "/lock"
@@ -53,6 +54,7 @@ func BenchmarkMostlyReads(b *testing.B) {
 		link := srv.Link(b)
 		links, clients = append(links, link), append(clients, link.Client(b))
 	}
+
 	tickets := make(chan int)
 	var wait group
 	for _, c := range clients {
@@ -71,21 +73,26 @@ func BenchmarkMostlyReads(b *testing.B) {
 					return err
 				}
 			}
+
 			return nil
 		})
 	}
+
 	i := 0
 	for b.Loop() {
 		tickets <- i
 		i++
 	}
+
 	close(tickets)
 	if err := wait.Wait(); err != nil {
 		b.Fatal(err)
 	}
+
 	packets := 0
 	for _, l := range links {
 		packets += l.Count(recipestest.OpAny)
 	}
+
 	b.ReportMetric(float64(packets)/float64(b.N), "requests/op")
 }

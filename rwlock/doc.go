@@ -1,4 +1,5 @@
-// Package rwlock has a shared lock, [RWMutex]: any number may read at the same time, and who writes is alone.
+// Package rwlock provides a shared lock, [RWMutex]: any number of readers hold it together, or one
+// writer alone.
 //
 //	m := rwlock.New(client, "/locks/catalogue")
 //	lease, err := m.RLock(ctx) // or Lock, to write
@@ -9,55 +10,68 @@
 //	work, cancel := lease.Context(ctx) // cancelled if the lock is lost
 //	defer cancel()
 //
-// or, which is most often what is wanted, [RWMutex.RDo] and [RWMutex.Do] around a function that gets such a context.
+// Most callers want [RWMutex.RDo] and [RWMutex.Do] instead: they call a function with such a
+// context.
 //
 // # Guarantees
 //
-//   - While a write [Lease] has an Err of nil, no other lease of the lock has: a holder that is cut off, expired or
-//     broken knows of it before the next one gets the lock. (Broken by an operator it is told within one message.)
-//   - The lock is granted in order of arrival, which is the order in which the ensemble created the contenders'
-//     nodes: readers that come together hold it together, and who comes after a writer waits for that writer. So
-//     neither kind starves the other.
-//   - A reader waits for the nearest writer before it and for nobody else: readers behind several writers are woken
-//     once, and a writer that gives up lets those behind it in at once. A writer waits for the node just before it;
-//     readers that leave in another order than they came in may wake it more than once, but never anybody else.
-//   - Tokens increase from each holder to all later ones that it had to exclude. Readers that hold the lock together
-//     may have been granted it in any order.
-//   - A waiter whose node is deleted by somebody goes to the end of the line; it never holds without one.
-//   - A call whose ctx is done fails, and leaves no node behind, even if the lock was granted at that moment.
-//   - [Lease.Downgrade] makes a reader of a writer with no moment in between at which another writer could hold.
+//   - While a write [Lease] has an Err of nil, no other lease of the lock has. A holder that is cut
+//     off or expired learns of it before the lock goes to the next contender. A holder whose node
+//     an operator deletes learns of it within one message.
+//   - The lock is granted in order of arrival, which is the order in which the ensemble created the
+//     contenders' nodes. Readers that come together hold it together, and a contender that comes
+//     after a writer waits for that writer. So neither readers nor writers starve.
+//   - A reader waits only for the nearest writer before it. Readers behind several writers are
+//     woken once, and a writer that gives up lets the readers behind it in at once.
+//   - A writer waits for the node just before it. Readers that leave in another order than they
+//     came in may wake it more than once, but wake no other waiter.
+//   - Tokens increase from each holder to all later ones that it had to exclude. Readers that hold
+//     the lock together may have been granted it in any order.
+//   - A waiter whose node another client deletes goes to the end of the line. It never holds
+//     without a node.
+//   - A call whose ctx is done fails, and leaves no node behind, even if the lock was granted at
+//     that moment.
+//   - [Lease.Downgrade] turns a writer into a reader, with no moment in between at which another
+//     writer could hold.
 //
-// There is no way from reading to writing. Two readers that wanted it would wait for each other, so who has to write
-// takes the write lock to begin with. A reader that calls [RWMutex.Lock] while it holds a lease of its own waits for
-// itself, until its ctx ends; [RWMutex.TryLock] returns [ErrLocked].
+// A reader cannot become a writer: two readers that wanted to would wait for each other. So a
+// caller that has to write takes the write lock to begin with. A reader that calls [RWMutex.Lock]
+// while it holds a lease of its own waits for itself, until its ctx ends; [RWMutex.TryLock] returns
+// [ErrLocked].
 //
-// An RWMutex costs two round trips when nobody else is in line, one to lock and one to unlock, after a first time that
-// costs a few more. A reader among readers costs four, two of them at the same time. A waiter costs one or two more when it
-// comes, and none when it is woken by a writer that unlocks: see package lock. Woken by anybody else it lists the line.
+// # Costs
+//
+// An RWMutex without contention costs two round trips, one to lock and one to unlock, and a few
+// more the first time. A reader among readers costs four, two of them concurrent. A contender that
+// has to wait sends one or two requests more. Being let in by a writer that unlocks takes none: see
+// package lock. Woken by any other contender, a waiter lists the line.
 //
 // # Other libraries
 //
-// A lock may be shared with Apache Curator's InterProcessReadWriteLock, or else with kazoo's ReadLock and WriteLock.
-// We recognise their nodes at any time. They recognise ours only where these are spelt as theirs: every RWMutex
-// at the path then needs [WithSpelling]. What cannot be helped is this:
+// A lock may be shared either with Apache Curator's InterProcessReadWriteLock, or with kazoo's
+// ReadLock and WriteLock. We always recognise their nodes. They recognise ours only if every
+// RWMutex at the path spells them their way: see [WithSpelling]. These limits remain:
 //
 //   - Curator and kazoo do not recognise each other, so they must not share a path.
-//   - Curator's writers wait for every node whose name sorts before their number, whatever it is: besides its
-//     contenders the path must have no children. Ours ignore strangers.
-//   - Curator's readers watch the first writer before them rather than the nearest, and are woken by each that leaves.
-//   - Up to version 5.4 (CURATOR-621) Curator gives a writer that goes on to read a new place at the end of the line.
-//     Once it releases the write lock the next writer is let in, while it still reads.
-//   - kazoo's readers wait for writers that came after them, too, and those wait for the readers: a kazoo reader
-//     that has to wait, while a writer of any library comes behind it, may wait for ever (its issue 649; seen in
-//     version 2.8). Exclusion is not harmed.
-//   - kazoo's plain Lock at the same path excludes writers, and is excluded by them, but does not respect readers. The
-//     locks of package lock belong elsewhere altogether.
+//   - Curator's writers wait for every node whose name sorts before their number, whatever it is.
+//     The path must have no children but contenders. Ours ignore foreign nodes.
+//   - Curator's readers watch the first writer before them rather than the nearest, and are woken
+//     by each that leaves.
+//   - Up to version 5.4 (CURATOR-621), Curator gives a writer that goes on to read a new place at
+//     the end of the line. Once it releases the write lock, the next writer is let in while it
+//     still reads.
+//   - kazoo's readers wait for writers that came after them, too, and those writers wait for the
+//     readers. If a kazoo reader has to wait and any writer comes behind it, both may wait for ever
+//     (kazoo's issue 649; seen in version 2.8). Exclusion is not harmed.
+//   - kazoo's plain Lock at the same path excludes writers, and is excluded by them, but does not
+//     respect readers. Locks of package lock need a path of their own.
 //
 // # Failure
 //
-// A process that is paused after it has looked at its lease, and writes when it runs again, writes without the lock. Pass
-// [protocol.Grant.Token] along with what you write to whoever can refuse an older one, or, if you write to ZooKeeper,
-// put [protocol.Grant.Check] in front. A lease is not re-entrant: a reader that asks for a second read lease waits
-// behind the writers that have come since. Waiters that come back after their session was lost stand at the end of
-// the line.
+// A process may be paused between checking its lease and writing. When it resumes, it writes
+// without the lock. Pass [Lease.Token] with each write to a resource that refuses older tokens. In
+// a write to ZooKeeper, put [Lease.Check] first.
+//
+// A lease is not re-entrant: a reader that asks for a second read lease waits behind the writers
+// that have come since. A waiter whose session is lost joins again at the end of the line.
 package rwlock

@@ -47,7 +47,7 @@ func TestDowngradeLetsReadersInAndKeepsWritersOut(t *testing.T) {
 		other := <-reader
 		require.NoError(t, reading.Err(), "both read")
 		line := awaitContenders(t, watcher, 3)
-		require.Equal(t, reading.Node(), line[0].Node, "it stands where the writer stood")
+		require.Equal(t, reading.Node(), line[0].Node, "it has the writer's place")
 		require.Equal(t, "mine", string(line[0].Data))
 		require.Equal(t, strings.ReplaceAll(writing.Node(), "write-", "read-"), reading.Node())
 		require.False(t, line[0].Exclusive)
@@ -58,7 +58,7 @@ func TestDowngradeLetsReadersInAndKeepsWritersOut(t *testing.T) {
 
 		same, err := reading.Downgrade(t.Context())
 		require.NoError(t, err)
-		require.Same(t, reading, same, "a read lease is one already")
+		require.Same(t, reading, same, "a read lease is returned as it is")
 		unlock(t, reading)
 		next := <-writer
 		require.Greater(t, next.Token(), reading.Token(), "it had waited before there was a reader's node")
@@ -80,9 +80,10 @@ func TestDowngradeLeavesNoGapForAWriter(t *testing.T) {
 		var wait group
 		writer := enter(t, &wait, write, rwlock.New(link.Client(t), c.path), c.watcher, 2)
 		<-asleep
-		c.link.Delay(20 * time.Millisecond) // between any two steps of the holder there is time for the other
+		c.link.Delay(20 * time.Millisecond) // leaves time for the other contender between any two steps of the holder
 		reading, err := c.writing.Downgrade(t.Context())
 		require.NoError(t, err)
+
 		// The writer has seen that the node is gone, and has found another one in its place.
 		select {
 		case <-link.Answered(recipestest.OpGetData, 3):
@@ -90,6 +91,7 @@ func TestDowngradeLeavesNoGapForAWriter(t *testing.T) {
 			require.NoError(t, l.Unlock(t.Context()))
 			require.Fail(t, "a writer got in between")
 		}
+
 		require.Equal(t, 1, link.Events())
 		require.Empty(t, writer)
 		unlock(t, reading)
@@ -98,7 +100,7 @@ func TestDowngradeLeavesNoGapForAWriter(t *testing.T) {
 	})
 }
 
-// The holder watches its node. That a downgrade deletes it must not be taken for a loss.
+// The holder watches its node. A downgrade deletes that node, which must not be taken for a loss.
 func TestDowngradeIsNotMistakenForALoss(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for lost := range 3 {
@@ -115,7 +117,7 @@ func TestDowngradeIsNotMistakenForALoss(t *testing.T) {
 	})
 }
 
-func TestDowngradedLeaseIsToldWhenItsNodeIsDeleted(t *testing.T) {
+func TestDowngradedLeaseIsLostWhenItsNodeIsDeleted(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		m := rwlock.New(srv.Client(t), srv.Root(t)+"/told")
 		reading, err := must(t, write, m).Downgrade(t.Context())
@@ -151,7 +153,7 @@ func TestDowngradeOfABrokenLeaseIsALoss(t *testing.T) {
 			"node": func(path, node string) error { return operator.Delete(path+"/"+node, -1) },
 			"line": func(path, node string) error {
 				err := operator.Delete(path+"/"+node, -1)
-				if line := operator.Delete(path, -1); !errors.Is(line, zk.ErrNoNode) { // an empty container, which the server removes
+				if line := operator.Delete(path, -1); !errors.Is(line, zk.ErrNoNode) { // the server removes empty containers
 					err = errors.Join(err, line)
 				}
 				return err
@@ -198,7 +200,7 @@ func TestDowngradeThatIsRefusedChangesNothing(t *testing.T) {
 	})
 }
 
-// A contest is a downgrade that something else meets.
+// A contest is a downgrade that meets another event.
 type contest struct {
 	path    string
 	link    *recipestest.Link
@@ -211,7 +213,8 @@ func newContest(t *testing.T, srv *recipestest.Server, path string, opts ...prot
 	return contest{path, link, must(t, write, rwlock.New(link.Client(t, opts...), path)), rwlock.New(srv.Client(t), path)}
 }
 
-// settle checks that of the two leases one is held at most, that the node tells of that one, and that nothing stays.
+// settle checks that at most one of the two leases is held, that the node belongs to it, and that
+// no other node stays.
 func (c contest) settle(t *testing.T, reading *rwlock.Lease, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -220,6 +223,7 @@ func (c contest) settle(t *testing.T, reading *rwlock.Lease, err error) {
 	if err != nil {
 		require.Nil(t, reading)
 	}
+
 	for _, l := range []*rwlock.Lease{reading, c.writing} {
 		if l != nil && l.Err() == nil {
 			if l == c.writing {
@@ -233,15 +237,18 @@ func (c contest) settle(t *testing.T, reading *rwlock.Lease, err error) {
 			require.NoError(t, l.Unlock(ctx))
 		}
 	}
+
 	require.Error(t, c.writing.Err())
-	// No orphan bars the way, while the session lives.
+
+	// No orphan bars the way while the session lives.
 	next, err := c.watcher.Lock(ctx)
 	require.NoError(t, err)
 	require.Greater(t, next.Token(), c.writing.Token())
 	require.NoError(t, next.Unlock(ctx))
 }
 
-// breakAll breaks whatever stands in line, in as many attempts as it takes: the transaction may come in between.
+// breakAll breaks every contender in line. It takes several attempts if the transaction comes in
+// between.
 func (c contest) breakAll(ctx context.Context) error {
 	for {
 		line, err := c.watcher.Contenders(ctx)
@@ -256,7 +263,7 @@ func (c contest) breakAll(ctx context.Context) error {
 	}
 }
 
-// However ctx ends, one lease is held in the end or none, and no node is left.
+// Whenever ctx ends, one lease is held in the end or none, and no node is left.
 func TestContextThatEndsDuringDowngrade(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
@@ -271,8 +278,10 @@ func TestContextThatEndsDuringDowngrade(t *testing.T) {
 			if step == 1 {
 				require.Error(t, err, "ctx had ended before there was an answer")
 			}
+
 			if err != nil && c.writing.Err() == nil {
-				// What was met was a packet of the holder's, before Downgrade had begun: so it has changed nothing.
+				// The packet belonged to the holder, and came before Downgrade had begun: nothing
+				// has changed.
 				require.ErrorIs(t, err, context.Canceled)
 				require.Equal(t, multis, c.link.Count(recipestest.OpMulti))
 			} else if err != nil {
@@ -282,13 +291,15 @@ func TestContextThatEndsDuringDowngrade(t *testing.T) {
 				require.NoError(t, c.writing.Unlock(t.Context()))
 				awaitContenders(t, c.watcher, 0)
 			}
+
 			c.settle(t, reading, err)
 			return met
 		})
 	})
 }
 
-// The same while the network is silent, so that the transaction has been executed, or has not, and nobody can say.
+// ctx ends while the network is silent. The transaction may or may not have been executed, and no
+// client can know.
 func TestContextThatEndsWhileDowngradeIsUnanswered(t *testing.T) {
 	for name, stall := range map[string]func(*recipestest.Link){
 		"request lost": (*recipestest.Link).StallRequests,
@@ -333,6 +344,7 @@ func TestUnlockDuringDowngradeGivesEverythingBack(t *testing.T) {
 				})
 				<-unlocking
 			})
+
 			reading, err := c.writing.Downgrade(t.Context())
 			met := over()
 			require.NoError(t, wait.Wait())
@@ -340,6 +352,7 @@ func TestUnlockDuringDowngradeGivesEverythingBack(t *testing.T) {
 				require.ErrorIs(t, err, protocol.ErrReleased)
 				awaitContenders(t, c.watcher, 0)
 			}
+
 			c.settle(t, reading, err)
 			return met
 		})
@@ -356,6 +369,7 @@ func TestOperatorBreaksTheLockDuringDowngrade(t *testing.T) {
 				err := c.breakAll(t.Context())
 				wait.Go(func() error { return err })
 			})
+
 			reading, err := c.writing.Downgrade(t.Context())
 			met := over()
 			if met {
@@ -367,6 +381,7 @@ func TestOperatorBreaksTheLockDuringDowngrade(t *testing.T) {
 				<-broken.Done()
 				require.ErrorIs(t, broken.Err(), protocol.ErrLost)
 			}
+
 			require.NoError(t, wait.Wait())
 			c.settle(t, reading, err)
 			return met
@@ -390,13 +405,16 @@ func TestCloseDuringDowngrade(t *testing.T) {
 				require.ErrorIs(t, err, protocol.ErrClosed)
 				require.ErrorIs(t, err, protocol.ErrLost)
 			}
+
 			require.NoError(t, wait.Wait())
 			if !met {
 				recipetest.Close(t, client)
 			}
+
 			if reading != nil {
 				require.ErrorIs(t, reading.Err(), protocol.ErrClosed)
 			}
+
 			require.Error(t, writing.Err())
 			awaitContenders(t, rwlock.New(srv.Client(t), path), 0)
 			return met
@@ -411,24 +429,28 @@ func TestOfTwoDowngradesOneSucceeds(t *testing.T) {
 			reading *rwlock.Lease
 			err     error
 		}
+
 		outcomes := make(chan outcome)
+
 		for range 2 {
 			go func() {
 				l, err := c.writing.Downgrade(t.Context())
 				outcomes <- outcome{l, err}
 			}()
 		}
+
 		a, b := <-outcomes, <-outcomes
 		if a.err != nil {
 			a, b = b, a
 		}
+
 		require.NoError(t, a.err)
 		require.ErrorIs(t, b.err, protocol.ErrReleased)
 		c.settle(t, a.reading, a.err)
 	})
 }
 
-// A client whose back-off has an end gives up with the outcome unknown.
+// A client whose back-off ends gives up with the outcome unknown.
 func TestDowngradeThatIsGivenUpGivesTheLockBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -445,8 +467,8 @@ func TestDowngradeThatIsGivenUpGivesTheLockBack(t *testing.T) {
 	})
 }
 
-// Whoever looks at the line meanwhile sees the holder, in the one place or in the other.
-func TestContendersHaveTheHolderThroughADowngrade(t *testing.T) {
+// A client that lists the line meanwhile sees the holder, in its old place or in the new one.
+func TestContendersShowTheHolderThroughADowngrade(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		recipetest.Sweep(t, func(step int) bool {
@@ -466,16 +488,17 @@ func TestContendersHaveTheHolderThroughADowngrade(t *testing.T) {
 			if reading == nil {
 				reading = writing
 			}
+
 			unlock(t, reading)
 			return met
 		})
 	})
 }
 
-// Whoever waits behind a writer that becomes a reader goes on to wait if it is a writer, and enters if it is a reader,
-// wherever it stands.
-func TestDowngradeIsNoReleaseToThoseWhoWait(t *testing.T) {
-	for _, ahead := range []int{0, 1} { // of the one that downgrades, when the others come
+// A waiter behind a writer that becomes a reader is let in if it is a reader. A writer goes on
+// waiting, wherever it is in line.
+func TestDowngradeIsNoReleaseToWaiters(t *testing.T) {
+	for _, ahead := range []int{0, 1} { // contenders ahead of the downgrading one when the others come
 		for _, kinds := range []string{"WRR", "RWR", "RRW", "W"} {
 			t.Run(fmt.Sprint(kinds, ahead), func(t *testing.T) {
 				recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
@@ -489,10 +512,12 @@ func TestDowngradeIsNoReleaseToThoseWhoWait(t *testing.T) {
 						n++
 						next = enter(t, &wait, write, rwlock.New(srv.Client(t), path), m, n)
 					}
+
 					links := make([]*recipestest.Link, len(kinds))
 					clients := make([]*protocol.Client, len(kinds))
 					entered := make([]<-chan *rwlock.Lease, len(kinds))
 					first := strings.IndexByte(kinds, 'W')
+
 					for i, kind := range kinds {
 						n++
 						links[i] = srv.Link(t)
@@ -504,10 +529,12 @@ func TestDowngradeIsNoReleaseToThoseWhoWait(t *testing.T) {
 						entered[i] = enter(t, &wait, v, rwlock.New(clients[i], path), m, n)
 						<-links[i].Answered(recipestest.OpGetData, 2)
 					}
+
 					if ahead == 1 {
 						unlock(t, held)
 						held = <-next
 					}
+
 					watched := links[first].Answered(recipestest.OpGetData, 3)
 					reading, err := held.Downgrade(t.Context())
 					require.NoError(t, err)
@@ -515,6 +542,7 @@ func TestDowngradeIsNoReleaseToThoseWhoWait(t *testing.T) {
 					for i := range first {
 						readers = append(readers, <-entered[i])
 					}
+
 					if first == 0 {
 						select {
 						case <-watched: // it has looked, and waits for the reader
@@ -522,21 +550,26 @@ func TestDowngradeIsNoReleaseToThoseWhoWait(t *testing.T) {
 							require.Fail(t, "a reader is ahead")
 						}
 					}
+
 					recipetest.CatchUp(t, clients[first])
+
 					for i := first; i < len(kinds); i++ {
 						require.Empty(t, entered[i])
 						if i > 0 {
-							require.Zero(t, links[i].Events(), "it waits for somebody else")
+							require.Zero(t, links[i].Events(), "it waits for another contender")
 						}
 					}
+
 					for _, l := range readers {
 						require.NoError(t, l.Err())
 						unlock(t, l)
 					}
+
 					unlock(t, <-entered[first])
 					for i := first + 1; i < len(kinds); i++ {
 						unlock(t, <-entered[i])
 					}
+
 					require.NoError(t, wait.Wait())
 				})
 			})
@@ -544,7 +577,8 @@ func TestDowngradeIsNoReleaseToThoseWhoWait(t *testing.T) {
 	}
 }
 
-// A writer that looks while the one ahead becomes a reader finds no node where it had seen one, and is not next.
+// A writer lists the line while its predecessor becomes a reader. It finds no node where it had
+// seen one, and is not next.
 func TestDowngradeAtEachStepOfALock(t *testing.T) {
 	recipetest.Sweep(t, func(step int) (met bool) {
 		synctest.Test(t, func(t *testing.T) {
@@ -558,12 +592,15 @@ func TestDowngradeAtEachStepOfALock(t *testing.T) {
 				reading, err = c.writing.Downgrade(t.Context())
 				require.NoError(t, err)
 			})
+
 			writer := make(chan *rwlock.Lease, 1)
+
 			go func() {
 				l, err := m.Lock(t.Context())
 				require.NoError(t, err)
 				writer <- l
 			}()
+
 			synctest.Wait()
 			if met = !stop(); met {
 				require.Empty(t, writer, "a reader is ahead")
@@ -571,8 +608,10 @@ func TestDowngradeAtEachStepOfALock(t *testing.T) {
 			} else {
 				unlock(t, c.writing)
 			}
+
 			unlock(t, <-writer)
 		})
+
 		return met
 	})
 }

@@ -34,13 +34,14 @@ func Example() {
 
 	catalogue := rwlock.New(client, "/locks/catalogue")
 	err := catalogue.Do(ctx, func(ctx context.Context, lease *rwlock.Lease) error {
-		// Nobody else reads or writes. The ctx is cancelled if the lock is lost.
+		// No other process reads or writes. The ctx is cancelled if the lock is lost.
 		fmt.Println("writing, alone:", lease.Exclusive())
 		return ctx.Err()
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	err = catalogue.RDo(ctx, func(ctx context.Context, lease *rwlock.Lease) error {
 		other, err := catalogue.TryRLock(ctx)
 		if err != nil {
@@ -50,7 +51,7 @@ func Example() {
 		fmt.Println("reading, with others:", other.Err() == nil)
 
 		_, err = catalogue.TryLock(ctx)
-		fmt.Println("while somebody reads, nobody writes:", errors.Is(err, rwlock.ErrLocked))
+		fmt.Println("no writer gets in among readers:", errors.Is(err, rwlock.ErrLocked))
 		return nil
 	})
 	if err != nil {
@@ -59,10 +60,10 @@ func Example() {
 	// Output:
 	// writing, alone: true
 	// reading, with others: true
-	// while somebody reads, nobody writes: true
+	// no writer gets in among readers: true
 }
 
-// Who has written something and wants to go on reading what it wrote does not let other writers in between.
+// A writer that wants to go on reading what it wrote does not let other writers in between.
 func ExampleLease_Downgrade() {
 	ctx := context.Background()
 	client, done := connect(ctx)
@@ -85,6 +86,7 @@ func ExampleLease_Downgrade() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	fmt.Println("contenders:", len(line), "writers among them:", line[0].Exclusive)
 	fmt.Println("the write lease is", errors.Unwrap(writing.Err()))
 	// Output:

@@ -26,8 +26,8 @@ type role struct {
 
 var roles = []role{{"reader", read, false}, {"writer", write, false}, {"downgrader", write, true}}
 
-// A fault at any step of waiting, holding, downgrading and releasing never yields a writer that is not alone, a stuck
-// line or a leftover node.
+// A fault at any step of waiting, holding, downgrading and releasing never yields a writer with
+// company, a stuck line or a leftover node.
 func TestFaultAtEachStep(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
@@ -60,8 +60,8 @@ func sweep(t *testing.T, srv *recipestest.Server, root string, r role, f recipet
 	recipetest.Sweep(t, func(step int) bool { return meetFault(t, srv, fmt.Sprintf("%s/%d", root, step), r, f, step) })
 }
 
-// meetFault has a victim, a reader and a writer come to a lock that is held, and the victim meet the fault. It tells
-// whether that came about.
+// meetFault makes a victim, a reader and a writer come to a held lock, and the victim meet the
+// fault. It reports whether the fault came about.
 func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f recipetest.Fault, step int) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -70,7 +70,8 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f rec
 	defer recipetest.Close(t, first, second, third)
 	session := recipetest.Session(t, victim).ID()
 	book := &ledger{}
-	// A server that is told to expire a session does not wait until its client can know.
+
+	// A server that has to expire a session does not wait until the client can know.
 	betrayed := f.Name == "expiry"
 
 	l, err := rwlock.New(first, path).Lock(ctx)
@@ -85,9 +86,11 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f rec
 			if err != nil {
 				return err
 			}
+
 			if err := book.granted(l, betrayed); err != nil {
 				return err
 			}
+
 			if r.downgrade {
 				book.downgrading(l)
 				reading, err := l.Downgrade(ctx)
@@ -96,20 +99,26 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f rec
 				} else if err != nil {
 					return err
 				}
+
 				if err := book.granted(reading, betrayed); err != nil {
 					return err
 				}
+
 				if err := l.Unlock(ctx); err != nil {
 					return err
 				}
+
 				l = reading
 			}
+
 			if err := l.Unlock(ctx); err != nil && !errors.Is(err, protocol.ErrLost) {
 				return err
 			}
+
 			return nil
 		})
 	}
+
 	turn(victim, r, betrayed)
 	turn(second, roles[0], false)
 	turn(third, roles[1], false)
@@ -117,7 +126,7 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f rec
 	require.NoError(t, wait.Wait(), "step %d", step)
 	met := over()
 
-	// Whatever the victim left goes away, and the lock is free for all.
+	// The nodes that the victim left go away, and the lock is free.
 	link.Heal()
 	final := rwlock.New(first, path)
 	l, err = final.Lock(ctx)
@@ -129,7 +138,7 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f rec
 	return met
 }
 
-// A ledger has the leases of one lock, in the order of their grants.
+// A ledger records the leases of one lock, in the order of their grants.
 type ledger struct {
 	mu      sync.Mutex // protects entries
 	entries []entry
@@ -141,13 +150,15 @@ type entry struct {
 	betrayed  bool // its holder may not know that it is over
 }
 
-// granted enters a new lease. All earlier ones that it excludes must be over, as their own holders see it.
+// granted records a new lease. All earlier leases that it excludes must be over, as their own
+// holders see it.
 func (b *ledger) granted(l *rwlock.Lease, betrayed bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l.Err() != nil {
-		return nil // it was over before it could be entered
+		return nil // it was over before it could be recorded
 	}
+
 	for _, earlier := range b.entries {
 		switch {
 		case !earlier.exclusive && !l.Exclusive(), earlier.betrayed, betrayed:
@@ -157,11 +168,12 @@ func (b *ledger) granted(l *rwlock.Lease, betrayed bool) error {
 			return fmt.Errorf("token %d after %d", l.Token(), earlier.Token())
 		}
 	}
+
 	b.entries = append(b.entries, entry{l, l.Exclusive(), betrayed})
 	return nil
 }
 
-// downgrading makes a reader of a writer, in its own eyes and in everybody's.
+// downgrading records that a write lease becomes a read lease.
 func (b *ledger) downgrading(l *rwlock.Lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

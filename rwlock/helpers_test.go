@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { recipetest.Main(m) }
 
-const patience = recipetest.Patience
+const timeout = recipetest.Patience
 
 type group = recipetest.Group
 
@@ -38,7 +38,8 @@ func awaitContenders(t *testing.T, m *rwlock.RWMutex, n int) []rwlock.Contender 
 	return recipetest.Await(t, n, m.Contenders)
 }
 
-// enter has v wait for the lock in the background, and returns when the watcher sees it as the n-th in line.
+// enter makes v wait for the lock in the background, and returns when the watcher sees it as the
+// n-th in line.
 func enter(t *testing.T, wait *group, v verb, m, watcher *rwlock.RWMutex, n int) <-chan *rwlock.Lease {
 	t.Helper()
 	lease := make(chan *rwlock.Lease, 1)
@@ -54,7 +55,7 @@ func enter(t *testing.T, wait *group, v verb, m, watcher *rwlock.RWMutex, n int)
 	return lease
 }
 
-// ways are the ways to take a lock that all fair locks have.
+// ways are the two ways to take the lock, as lockers of the common suite.
 func ways(opts ...rwlock.Option) map[string]recipetest.NewLocker {
 	type do = func(context.Context, func(context.Context, *rwlock.Lease) error) error
 	locker := func(m *rwlock.RWMutex, lock, try func(context.Context) (*rwlock.Lease, error), do do) recipetest.Locker {
@@ -75,6 +76,7 @@ func ways(opts ...rwlock.Option) map[string]recipetest.NewLocker {
 			Break: m.Break,
 		}
 	}
+
 	return map[string]recipetest.NewLocker{
 		"write": func(c *protocol.Client, path string) recipetest.Locker {
 			m := rwlock.New(c, path, opts...)

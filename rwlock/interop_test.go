@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
-// A newcomer makes one contender of some library for the lock at path, to write or to read; lock blocks until it has
-// the lock.
+// A newcomer makes one contender of some library for the lock at path, to write or to read. The
+// first function blocks until it has the lock.
 type newcomer func(t *testing.T, srv *recipestest.Server, path string, exclusive bool) (lock, unlock func(context.Context) error)
 
 func ours(spelling rwlock.Spelling) newcomer {
@@ -32,7 +32,7 @@ func ours(spelling rwlock.Spelling) newcomer {
 	}
 }
 
-// peers makes contenders of one process of another language.
+// peers makes contenders in one process of another language.
 func peers(p *interop.Peer) newcomer {
 	contender := recipetest.Peer(p)
 	return func(_ *testing.T, _ *recipestest.Server, path string, exclusive bool) (lock, unlock func(context.Context) error) {
@@ -43,7 +43,7 @@ func peers(p *interop.Peer) newcomer {
 	}
 }
 
-// In a line of arrivals r and w are ours to read and to write, R and W the other library's.
+// In a line of arrivals r and w are our reader and writer, R and W the other library's.
 func TestOtherLibrariesOnTheSamePath(t *testing.T) {
 	t.Parallel()
 	srv := ensemble.Real(t)
@@ -53,19 +53,22 @@ func TestOtherLibrariesOnTheSamePath(t *testing.T) {
 		lines    []string
 	}{
 		"Curator": {interop.Curator, rwlock.Curator, []string{"wWrRrRwWRr", "WrRwRrWW", "RrwRrW", "rRWrRw"}},
-		// A reader of kazoo's that waits must be the last, or it may wait for the writers behind it too.
+		// A waiting kazoo reader must be the last in line, or it may wait for the writers behind
+		// it, too.
 		"kazoo": {interop.Kazoo, rwlock.Kazoo, []string{"wWrrwWrR", "WrrWwrR", "RrwrW", "rRWrwR"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			peer := library.start(t, srv.ConnectString())
 			others := peers(peer)
+
 			for _, line := range library.lines {
 				t.Run(line, func(t *testing.T) {
 					t.Parallel()
 					takeTurns(t, srv, line, ours(library.spelling), others)
 				})
 			}
+
 			t.Run("downgrade", func(t *testing.T) {
 				t.Parallel()
 				downgradeAmong(t, srv, library.spelling, others)
@@ -74,8 +77,8 @@ func TestOtherLibrariesOnTheSamePath(t *testing.T) {
 	}
 }
 
-// takeTurns has the contenders come to one lock, one after the other, and demands that they are granted it in that
-// order: the readers together, the writers alone.
+// takeTurns makes the contenders come to one lock, one after the other. They must be granted it in
+// that order: the readers together, the writers alone.
 func takeTurns(t *testing.T, srv *recipestest.Server, line string, ours, others newcomer) {
 	path := srv.Root(t) + "/fleet"
 	var arrivals []recipetest.Arrival
@@ -90,12 +93,13 @@ func takeTurns(t *testing.T, srv *recipestest.Server, line string, ours, others 
 	requireArrivalOrder(t, strings.ToUpper(line), recipetest.TakeTurns(t, srv, path, arrivals))
 }
 
-// downgradeAmong has a reader and a writer of the other library wait for a writer of ours, who goes on to read.
+// downgradeAmong makes a reader and a writer of the other library wait for our writer, which goes
+// on to read.
 func downgradeAmong(t *testing.T, srv *recipestest.Server, spelling rwlock.Spelling, others newcomer) {
 	path := srv.Root(t) + "/down"
 	m := rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling))
 	writing := must(t, write, m)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
 	call := func(exclusive bool, n int) (unlock func(context.Context) error, granted chan error) {
 		granted = make(chan error, 1)
@@ -104,18 +108,21 @@ func downgradeAmong(t *testing.T, srv *recipestest.Server, spelling rwlock.Spell
 		awaitContenders(t, m, n)
 		return unlock, granted
 	}
+
 	unlockReader, reader := call(false, 2)
 	var unlockWriter func(context.Context) error
 	var writer chan error
-	if spelling != rwlock.Kazoo { // whose readers want no writer behind them while they wait
+	if spelling != rwlock.Kazoo { // a waiting kazoo reader must have no writer behind it
 		unlockWriter, writer = call(true, 3)
 	}
+
 	reading, err := writing.Downgrade(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, <-reader, "both read")
 	if writer == nil {
 		unlockWriter, writer = call(true, 3)
 	}
+
 	require.NoError(t, unlockReader(ctx))
 	require.Never(t, func() bool { return len(writer) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
 	require.NoError(t, reading.Err())

@@ -5,49 +5,90 @@ import (
 	"errors"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 // ErrLocked is returned by TryLock and TryRLock when they would have to wait.
 var ErrLocked = errors.New("locked")
 
-// A Lease is a lock that is held, to read or to write, until it is given back with [Lease.Unlock] or lost. Its Done,
-// Err, Context, Token and Check are those of [protocol.Grant]. It is safe for concurrent use.
+// A Lease is a lock that is held, to read or to write, until it is given back with [Lease.Unlock]
+// or lost. It is lost with its session, and when another client deletes its node. It is safe for
+// concurrent use.
 type Lease struct {
-	*protocol.Grant
+	grant     *protocol.Grant
 	mutex     *RWMutex
 	exclusive bool
 }
 
-// Exclusive tells whether the lease is, or was, one to write. It never changes.
+// Done returns a channel that is closed when the lease is lost or given back. [Lease.Err] reports
+// which of the two, and may report a loss before Done is closed. Like all methods, it is safe for
+// concurrent use.
+func (l *Lease) Done() <-chan struct{} { return l.grant.Done() }
+
+// Err returns nil while the lease is held. After a loss its error wraps [protocol.ErrLost] and the
+// cause. After [Lease.Unlock] its error wraps [protocol.ErrReleased]. Err computes the answer from
+// the clocks at each call, without I/O: in a process that was paused it reports the loss at once.
+func (l *Lease) Err() error { return l.grant.Err() }
+
+// Context returns a copy of parent that is also cancelled when the lease is lost or given back,
+// with [Lease.Err] as its cause. Its own Err is computed from the clocks at each call. A context
+// derived from it is cancelled when the loss is noticed. Call the cancel function when the work is
+// done.
+func (l *Lease) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	return l.grant.Context(parent)
+}
+
+// Token returns the fencing token, a number greater than that of every earlier writer. That holds
+// across sessions, deletions of the path and restarts of the ensemble, unless the ensemble loses
+// its data. A downgraded lease keeps its token.
+//
+// A resource that refuses tokens smaller than the largest it has seen is safe from a holder that
+// was paused between check and write. The token is the czxid of the node.
+func (l *Lease) Token() int64 { return l.grant.Token() }
+
+// Check returns an operation to put first into a [zk.Conn] Multi. The whole Multi then fails with
+// [zk.ErrNoNode] once the lease's node is gone. The path in it is absolute.
+func (l *Lease) Check() *zk.CheckVersionRequest { return l.grant.Check() }
+
+// Node returns the name of the lease's node below the path.
+func (l *Lease) Node() string { return l.grant.Node() }
+
+// Exclusive reports whether the lease is, or was, one to write. The answer never changes.
 func (l *Lease) Exclusive() bool { return l.exclusive }
 
-// Unlock gives the lock back. It blocks until the lock's node is deleted, ctx ends or the session is over. The lease
-// ends at once, and the node is deleted in any case: if ctx ends first, Unlock returns ctx's error and the client
-// goes on in the background.
+// Unlock gives the lock back. It blocks until the lock's node is deleted, ctx ends or the session
+// is over. The lease ends at once, and the node is deleted in any case. If ctx ends first, Unlock
+// returns ctx's error and the client completes the deletion in the background.
 //
-// Unlock returns an error that wraps [protocol.ErrLost] if the lease was lost before, or if the session ended before
-// the deletion was confirmed; either way it is held no longer. It may be called again, and concurrently, and then
-// waits for the same deletion. After [Lease.Downgrade] it does nothing and returns nil: the new lease has to be
-// unlocked, too. During Downgrade it gives everything back.
-func (l *Lease) Unlock(ctx context.Context) error { return protocol.Release(ctx, l.Grant) }
+// Unlock returns an error that wraps [protocol.ErrLost] if the lease was lost before, or if the
+// session ended before the deletion was confirmed. Either way the lease is no longer held. Unlock
+// may be called again, and concurrently: each call waits for the same deletion. After
+// [Lease.Downgrade] it does nothing and returns nil: the new lease has to be unlocked, too. During
+// Downgrade it gives everything back.
+func (l *Lease) Unlock(ctx context.Context) error { return protocol.Release(ctx, l.grant) }
 
-// Downgrade makes a read lease of a write lease. In the line the reader stands exactly where the writer stood: there
-// is no moment at which another writer could hold the lock, readers that had waited for this writer are let in, and
-// writers that wait go on waiting. From the moment of the call others may read, so call it when all is written.
+// Downgrade turns a write lease into a read lease at exactly the same place in line. At no moment
+// could another writer hold the lock. Readers that waited for this writer are let in; waiting
+// writers go on waiting. Others may read from the moment of the call, so call it when all is
+// written. A read lease is returned as it is.
 //
-// Downgrade blocks until the server has answered. The write lease is over then, as if given back, and what was derived
-// from it with [protocol.Grant.Context], the ctx of [RWMutex.Do] included, is cancelled; that may be the very ctx of
-// this call. The read lease that is returned has the same token, so that those of the writers who wait are greater. A
-// read lease is returned as it is.
+// Downgrade blocks until the server has answered or ctx ends. The write lease then ends, as if
+// given back. Every context derived from it with [Lease.Context] is cancelled, including the ctx of
+// [RWMutex.Do], which may be the very ctx of this call. The returned read lease has the same token,
+// so the tokens of the waiting writers are greater.
 //
-// If ctx has ended before the call, Downgrade returns its error and the write lease goes on. If ctx ends while it is
-// at work, it returns ctx's error and the lock is given back altogether, in the background: a lease that may have been
-// a read lease for some time cannot go on as a write lease. It returns an error that wraps [protocol.ErrLost] if the
-// lease is lost before or meanwhile, with its session or because somebody has deleted its node, and one that wraps
-// [protocol.ErrReleased] if it was given back or downgraded before or meanwhile. Other errors are the server's own, such
-// as [zk.ErrNoAuth], and leave the write lease as it was; unless they are the last that a client whose back-off has an
-// end makes of a broken connection, which is as if ctx had ended.
+// If ctx has ended before the call, Downgrade returns its error and the write lease goes on. If ctx
+// ends while Downgrade is at work, it returns ctx's error and the lock is given back altogether, in
+// the background. The reason: a lease that may have been a read lease for some time cannot go on as
+// a write lease.
+//
+// The error wraps [protocol.ErrLost] if the lease is lost before or meanwhile, with its session or
+// because another client deleted its node. It wraps [protocol.ErrReleased] if the lease was given
+// back or downgraded before or meanwhile. Other errors are the server's own, such as
+// [zk.ErrNoAuth], and leave the write lease as it was. One exception: when the client's back-off
+// ends on a broken connection, the error of that connection has the effect of ctx's end.
 //
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
@@ -57,15 +98,17 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		}
 		return l, nil
 	}
+
 	m := l.mutex
-	g, err := m.line.Convert(ctx, l.Grant, m.read.Kind, m.read.Data)
+	g, err := m.line.Convert(ctx, l.grant, m.read.Kind, m.read.Data)
 	if err != nil {
 		return nil, err
 	}
+
 	return &Lease{g, m, false}, nil
 }
 
-// A Contender is one node in line for a lock: a holder's, or that of somebody who waits.
+// A Contender is one node in line for a lock, a holder's or a waiter's.
 type Contender struct {
 	Node      string    // its name below the lock's path
 	Session   int64     // its owner

@@ -7,14 +7,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// recipe is what errors and events call this one.
+// recipe is the name of this recipe in errors and events.
 const recipe = "rwlock"
 
-// An RWMutex is a shared lock. It belongs to nobody until [RWMutex.Lock] or [RWMutex.RLock] returns a [Lease];
-// goroutines that share an RWMutex contend like processes do. It is safe for concurrent use.
+// An RWMutex is a shared lock. A caller holds it once [RWMutex.Lock] or [RWMutex.RLock] has
+// returned a [Lease]; goroutines that share an RWMutex contend as processes do. It is safe for
+// concurrent use.
 //
-// The algorithm is the shared lock of the ZooKeeper documentation's recipes: contenders are ephemeral sequential nodes
-// below the lock's path, a reader watches the nearest writer before it, a writer the node just before it.
+// The algorithm is the shared lock of the ZooKeeper documentation's recipes. Contenders are
+// ephemeral sequential nodes below the lock's path. A reader watches the nearest writer before it,
+// a writer the node just before it.
 type RWMutex struct {
 	path        string
 	line        *protocol.Line
@@ -25,13 +27,13 @@ type RWMutex struct {
 // An Option shapes a lock; give it to [New].
 type Option func(*RWMutex)
 
-// WithData stores data in the node of each contender, for [RWMutex.Contenders] to show. With the path it may have
-// [protocol.MaxData] bytes; an acquisition with more returns [protocol.ErrTooLarge]. The slice must not be changed
-// afterwards.
+// WithData stores data in the node of each contender, for [RWMutex.Contenders] to show. Data and
+// path together may have [protocol.MaxData] bytes; an acquisition with more returns
+// [protocol.ErrTooLarge]. The caller must not change the slice afterwards.
 func WithData(data []byte) Option { return func(m *RWMutex) { m.read.Data, m.write.Data = data, data } }
 
-// New returns the lock at path, which is a node of its own that is created as needed. New does no I/O and cannot fail:
-// a nil client, a bad path or a bad option is reported by the first call.
+// New returns the lock at path, a node of its own that is created as needed. New does no I/O and
+// cannot fail: the first call reports a nil client, a bad path or a bad option.
 func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
 	m := &RWMutex{
 		path:  path,
@@ -39,22 +41,27 @@ func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
 		read:  protocol.Bid{Judge: behindWriter, First: exclusive},
 		write: protocol.Bid{Judge: protocol.Exclusive, First: exclusive},
 	}
+
 	WithSpelling(Native)(m)
 	for _, o := range opts {
 		if o != nil {
 			o(m)
 		}
 	}
+
 	return m
 }
 
-// Lock waits until everybody who came before has left, and returns the lock to write. It blocks until the lock is
-// granted, ctx ends or the client is closed.
+// Lock waits until all contenders that came before have left, and returns the lock to write. It
+// blocks until the lock is granted, ctx ends or the client is closed.
 //
-// If ctx ends first, Lock takes its node out of line (in the background, if that takes longer) and returns an error
-// that wraps ctx's; so it does if the grant comes at the same moment. If the session is lost while it waits, or
-// somebody deletes its node, it goes to the end of the line again, in the next session if need be. Other errors wrap
-// [protocol.ErrClosed], [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [zk.ErrInvalidPath], or are the
+// If ctx ends first, Lock takes its node out of line and returns an error that wraps ctx's. It does
+// the same if the grant comes at that very moment. A removal that takes longer goes on in the
+// background.
+//
+// If Lock loses its session or its node while it waits, it joins again at the end of the line.
+// After the loss of a session it does so in the next one. Other errors wrap [protocol.ErrClosed],
+// [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted] or [zk.ErrInvalidPath], or are the
 // server's own, such as [zk.ErrNoAuth].
 //
 // The lease does not depend on ctx. It is lost with its session.
@@ -63,18 +70,19 @@ func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (m *RWMutex) Lock(ctx context.Context) (*Lease, error) { return m.take(ctx, m.write) }
 
-// RLock waits until all writers who came before have left, and returns the lock to read. It blocks, and returns
-// errors, as [RWMutex.Lock] does.
+// RLock waits until all writers that came before have left, and returns the lock to read. It
+// blocks, and returns errors, as [RWMutex.Lock] does.
 func (m *RWMutex) RLock(ctx context.Context) (*Lease, error) { return m.take(ctx, m.read) }
 
-// TryLock returns the lock to write if nobody holds it, or waits for it, and an error that wraps [ErrLocked] otherwise;
-// leases of the caller's own count. It does not wait for the lock, but blocks until the server has answered: to one
-// read if the lock is busy, to a read and a write if it is free. A server that lags behind may take a free lock for a
-// busy one, never the other way round. Its other errors are those of [RWMutex.Lock].
+// TryLock returns the lock to write if no contender holds it or waits for it, and an error that
+// wraps [ErrLocked] otherwise. The caller's own leases count, too. It does not wait for the lock,
+// but blocks until the server has answered or ctx ends. A busy lock takes one read, a free one a
+// read and a write. A server that lags behind may show a free lock as busy, but never a busy one as
+// free. The other errors are those of [RWMutex.Lock].
 func (m *RWMutex) TryLock(ctx context.Context) (*Lease, error) { return m.try(ctx, m.write) }
 
-// TryRLock returns the lock to read if no writer holds it or waits for it, and an error that wraps [ErrLocked]
-// otherwise. It blocks, and returns errors, as [RWMutex.TryLock] does.
+// TryRLock returns the lock to read if no writer holds it or waits for it, and an error that wraps
+// [ErrLocked] otherwise. It blocks, and returns errors, as [RWMutex.TryLock] does.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Lease, error) { return m.try(ctx, m.read) }
 
 func (m *RWMutex) try(ctx context.Context, bid protocol.Bid) (*Lease, error) {
@@ -96,16 +104,18 @@ func (m *RWMutex) take(ctx context.Context, bid protocol.Bid) (*Lease, error) {
 	return &Lease{g, m, exclusive(bid.Kind)}, nil
 }
 
-// Do calls fn while it holds the lock to write, with a context that is cancelled when the lease is over: lost (its
-// cause then wraps [protocol.ErrLost]) or downgraded. It blocks as [RWMutex.Lock] does, then until fn has returned, and
-// then until the lock is given back, which it is also if ctx has ended or fn panics. It returns an error of Lock, or
-// fn's, joined with the loss of the lease if it was lost before fn returned. A read lease that fn gets from
-// [Lease.Downgrade] is fn's to unlock.
+// Do calls fn while it holds the lock to write, with a context that is cancelled when the lease
+// ends, lost or downgraded. After a loss the cause of that context wraps [protocol.ErrLost].
+//
+// Do blocks as [RWMutex.Lock] does, then until fn has returned, and then until the lock is given
+// back. It gives the lock back even if ctx has ended or fn panics. It returns an error of Lock, or
+// fn's own. If the lease was lost before fn returned, the loss is joined to fn's error. If fn calls
+// [Lease.Downgrade], it has to unlock the read lease itself.
 func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
 	return m.do(ctx, m.write, fn)
 }
 
-// RDo calls fn while it holds the lock to read, and is [RWMutex.Do] otherwise.
+// RDo calls fn while it holds the lock to read. Otherwise it is [RWMutex.Do].
 func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
 	return m.do(ctx, m.read, fn)
 }
@@ -115,12 +125,12 @@ func (m *RWMutex) do(ctx context.Context, bid protocol.Bid, fn func(ctx context.
 	if err != nil {
 		return err
 	}
-	return protocol.Scope(ctx, l.Grant, func(ctx context.Context) error { return fn(ctx, l) })
+	return protocol.Scope(ctx, l.grant, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
-// Contenders returns everybody in line, in order, as of a moment after the call began: the holders come first, which
-// are one writer, or all the readers before the first writer. A lock that nobody wants has none. It blocks until the
-// server has answered, with one request for each contender, or ctx ends.
+// Contenders returns the contenders in order, as of a moment after the call began. The holders come
+// first: one writer, or all the readers before the first writer. A lock without contenders has
+// none. It blocks until the server has answered, with one request for each contender, or ctx ends.
 func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
 	if m.invalid != nil {
 		return nil, protocol.Wrap(recipe, m.path, m.invalid)
@@ -136,10 +146,12 @@ func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
 	return all, nil
 }
 
-// Break deletes the node of a contender, by its name in [RWMutex.Contenders]. A holder's lease is lost then, and it is
-// told, but it may be about to act on the lock all the same: let [Lease.Token] or [Lease.Check] guard what it does. A
-// contender who waits goes to the end of the line. Break blocks until the server has answered or ctx ends. It
-// returns an error that wraps [zk.ErrNoNode] if there is no such node.
+// Break deletes the node of a contender, given its name in [RWMutex.Contenders]. A holder then
+// loses its lease, and learns of it. It may still be about to act on the lock: guard what it does
+// with [Lease.Token] or [Lease.Check]. A waiter goes to the end of the line.
+//
+// Break blocks until the server has answered or ctx ends. Its error wraps [zk.ErrNoNode] if there
+// is no such node.
 //
 // [zk.ErrNoNode]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoNode
 func (m *RWMutex) Break(ctx context.Context, node string) error {

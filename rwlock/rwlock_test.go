@@ -18,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
-func TestBothWaysAreThoseOfAFairLock(t *testing.T) {
+func TestReadingAndWritingAreFairLocks(t *testing.T) {
 	recipetest.Conform(t, ways(), rwlock.ErrLocked)
 }
 
@@ -39,9 +39,11 @@ func TestLockIsGrantedInOrderOfArrivalToReadersTogether(t *testing.T) {
 			if kind == 'R' {
 				do = m.RDo
 			}
+
 			if kind == 'W' || arrivals[max(i, 1)-1] == 'W' || i == 0 {
 				together = newMeeting(len(arrivals[i:]) - len(strings.TrimLeft(arrivals[i:], "R")))
 			}
+
 			like := together
 			wait.Go(func() error {
 				return do(t.Context(), func(ctx context.Context, l *rwlock.Lease) error {
@@ -53,9 +55,11 @@ func TestLockIsGrantedInOrderOfArrivalToReadersTogether(t *testing.T) {
 					return like.come(ctx)
 				})
 			})
+
 			line := awaitContenders(t, first, i+2)
 			require.Equal(t, kind == 'W', line[i+1].Exclusive)
 		}
+
 		unlock(t, held)
 		require.NoError(t, wait.Wait())
 		close(order)
@@ -63,11 +67,12 @@ func TestLockIsGrantedInOrderOfArrivalToReadersTogether(t *testing.T) {
 		for i := range order {
 			got = append(got, i)
 		}
+
 		requireArrivalOrder(t, arrivals, got)
 	})
 }
 
-// A meeting lets everybody wait until all have come.
+// A meeting blocks its participants until all have come.
 type meeting struct {
 	missing atomic.Int32
 	all     chan struct{}
@@ -83,7 +88,7 @@ func (m *meeting) come(ctx context.Context) error {
 	if m.missing.Add(-1) == 0 {
 		close(m.all)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	select {
 	case <-m.all:
@@ -93,7 +98,8 @@ func (m *meeting) come(ctx context.Context) error {
 	}
 }
 
-// requireArrivalOrder demands that who has to exclude another one came before it if it arrived before it.
+// requireArrivalOrder fails the test if a contender held the lock before an earlier arrival that
+// excludes it.
 func requireArrivalOrder(t *testing.T, arrivals string, got []int) {
 	t.Helper()
 	require.Len(t, got, len(arrivals))
@@ -117,6 +123,7 @@ func TestReadersBehindWritersAreWokenOnce(t *testing.T) {
 		for i := range writers - 1 {
 			queue = append(queue, enter(t, &wait, write, rwlock.New(srv.Client(t), path), m, i+2))
 		}
+
 		var links []*recipestest.Link
 		var clients []*protocol.Client
 		var entered []<-chan *rwlock.Lease
@@ -127,12 +134,14 @@ func TestReadersBehindWritersAreWokenOnce(t *testing.T) {
 			clients = append(clients, c)
 			entered = append(entered, enter(t, &wait, read, rwlock.New(c, path), m, writers+i+1))
 			<-link.Answered(recipestest.OpGetData, 2) // its own node, and the one it waits for
-			<-link.Answered(recipestest.OpExists, 1)  // and that one's mark
+			<-link.Answered(recipestest.OpExists, 1)  // and the release marker
 		}
+
 		for _, next := range queue {
 			unlock(t, leases[len(leases)-1])
 			leases = append(leases, <-next)
 		}
+
 		var before []int
 		for _, link := range links {
 			require.Zero(t, link.Events(), "woken by a writer before the last")
@@ -141,31 +150,35 @@ func TestReadersBehindWritersAreWokenOnce(t *testing.T) {
 			}
 			before = append(before, requests(link))
 		}
+
 		unlock(t, leases[len(leases)-1])
+
 		for i, link := range links {
 			l := <-entered[i]
 			if steady(link) {
-				require.Equal(t, before[i], requests(link), "the mark tells that no writer is ahead")
+				require.Equal(t, before[i], requests(link), "the marker says that no writer is ahead")
 				<-link.Answered(recipestest.OpEvent, 2)
 				recipetest.CatchUp(t, clients[i])
-				require.Equal(t, 2, link.Events(), "one wake-up, with the mark and the node's end")
+				require.Equal(t, 2, link.Events(), "one wake-up: the marker and the node's deletion")
 			}
 			defer unlock(t, l)
 		}
+
 		require.NoError(t, wait.Wait())
 	})
 }
 
-// steady tells whether link has carried one connection only. What a client asks again after it has left a server that did
-// not answer comes on top of what it needs.
+// steady reports whether link has carried one connection only. After a reconnect the client asks
+// again, which adds to the requests that it needs.
 func steady(link *recipestest.Link) bool { return link.Count(recipestest.OpConnect) == 1 }
 
-// requests counts what was asked for, without what keeps a session: a Sync, and the deletion of nothing.
+// requests counts the requests, without those that keep a session alive: a Sync, and the deletion
+// of nothing.
 func requests(link *recipestest.Link) int {
 	return link.Count(recipestest.OpAny) - link.Count(recipestest.OpSync) - link.Count(recipestest.OpDelete)
 }
 
-func TestReleaseWakesThoseItLetsThroughAndNobodyElse(t *testing.T) {
+func TestReleaseWakesOnlyThoseItLetsIn(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/wake"
 		m := rwlock.New(srv.Client(t), path)
@@ -175,6 +188,7 @@ func TestReleaseWakesThoseItLetsThroughAndNobodyElse(t *testing.T) {
 		links := make([]*recipestest.Link, len(kinds))
 		clients := make([]*protocol.Client, len(kinds))
 		entered := make([]<-chan *rwlock.Lease, len(kinds))
+
 		for i, kind := range kinds {
 			links[i] = srv.Link(t)
 			clients[i] = links[i].Client(t)
@@ -185,38 +199,43 @@ func TestReleaseWakesThoseItLetsThroughAndNobodyElse(t *testing.T) {
 			entered[i] = enter(t, &wait, v, rwlock.New(clients[i], path), m, i+2)
 			<-links[i].Answered(recipestest.OpGetData, 2)
 		}
-		<-links[4].Answered(recipestest.OpExists, 1) // the mark of the writer, ahead of which there are others
+
+		<-links[4].Answered(recipestest.OpExists, 1) // the writer's release marker, as others are ahead of it
 		for _, link := range links[:4] {
-			require.Zero(t, link.Count(recipestest.OpExists), "marks of one who is first, or of a reader, are not waited for")
+			require.Zero(t, link.Count(recipestest.OpExists), "no watch for the marker of a first contender or a reader")
 		}
+
 		unlock(t, held)
 		readers := []*rwlock.Lease{<-entered[0], <-entered[1], <-entered[2]}
 		for i := range readers {
 			require.Equal(t, 1, links[i].Events())
 		}
+
 		multis := links[2].Count(recipestest.OpMulti)
-		unlock(t, readers...) // the one just before the writer last
-		require.Equal(t, multis, links[2].Count(recipestest.OpMulti), "a reader cannot tell that nobody is ahead")
+		unlock(t, readers...) // the writer's predecessor is the last
+		require.Equal(t, multis, links[2].Count(recipestest.OpMulti), "a reader cannot know that no contender is ahead")
 		writer := <-entered[3]
 		require.Equal(t, 1, links[3].Events(), "the writer was woken by a reader that was not the last")
 		require.Zero(t, links[4].Events(), "the reader behind the writer was woken")
 		unlock(t, writer)
 		last := <-entered[4]
 		<-links[4].Answered(recipestest.OpEvent, 2)
+
 		for i, events := range []int{1, 1, 1, 1, 2} {
 			recipetest.CatchUp(t, clients[i])
 			own := 0
 			if i < 4 {
-				own = 1 // of the end of its own node, which it had read
+				own = 1 // the deletion of its own node, which it had read
 			}
 			require.Equal(t, events+own, links[i].Events(), "contender %d", i)
 		}
+
 		unlock(t, last)
 		require.NoError(t, wait.Wait())
 	})
 }
 
-func TestCancelledWriterFreesThoseBehindItAtOnce(t *testing.T) {
+func TestCancelledWriterLetsReadersBehindItInAtOnce(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/freed"
 		m := rwlock.New(srv.Client(t), path)
@@ -227,24 +246,27 @@ func TestCancelledWriterFreesThoseBehindItAtOnce(t *testing.T) {
 			_, err := rwlock.New(srv.Client(t), path).Lock(ctx)
 			cancelled <- err
 		}()
+
 		awaitContenders(t, m, 2)
 		var wait group
 		behind := []<-chan *rwlock.Lease{
 			enter(t, &wait, read, rwlock.New(srv.Client(t), path), m, 3),
 			enter(t, &wait, read, rwlock.New(srv.Client(t), path), m, 4),
 		}
+
 		cancel()
 		require.ErrorIs(t, <-cancelled, context.Canceled)
 		for _, entered := range behind {
 			unlock(t, <-entered)
 		}
-		require.NoError(t, reading.Err(), "meanwhile the first one reads")
+
+		require.NoError(t, reading.Err(), "the first one still reads")
 		unlock(t, reading)
 		require.NoError(t, wait.Wait())
 	})
 }
 
-func TestTryTakesWhatItNeedNotWaitForAndElseOnlyReads(t *testing.T) {
+func TestTryTakesWhatIsFreeAndOtherwiseOnlyReads(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/try"
 		m := rwlock.New(srv.Client(t), path)
@@ -260,6 +282,7 @@ func TestTryTakesWhatItNeedNotWaitForAndElseOnlyReads(t *testing.T) {
 			require.Equal(t, 1, link.Count(recipestest.OpAny)-before)
 			require.Equal(t, 1, link.Count(recipestest.OpGetChildren)-reads)
 		}
+
 		reading := must(t, read, m)
 		busy(tried.TryLock)
 		recipetest.CatchUp(t, reader)
@@ -302,7 +325,7 @@ func TestThereIsNoUpgrade(t *testing.T) {
 	})
 }
 
-func TestContendersShowWhoReadsAndWhoWrites(t *testing.T) {
+func TestContendersShowReadersAndWriters(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/line"
 		began := time.Now().Add(-time.Minute) // clocks may differ
@@ -311,11 +334,13 @@ func TestContendersShowWhoReadsAndWhoWrites(t *testing.T) {
 		var wait group
 		entered := enter(t, &wait, write, m, m, 2)
 		line := awaitContenders(t, m, 2)
+
 		for i, c := range line {
 			require.Equal(t, i == 1, c.Exclusive)
 			require.Equal(t, "host 7", string(c.Data))
 			require.True(t, c.Since.After(began))
 		}
+
 		require.Equal(t, recipetest.Session(t, c).ID(), line[0].Session)
 		require.Equal(t, reading.Node(), line[0].Node)
 		require.Equal(t, reading.Token(), line[0].Token)
@@ -327,7 +352,7 @@ func TestContendersShowWhoReadsAndWhoWrites(t *testing.T) {
 	})
 }
 
-func TestAllSpellingsStandInOneLine(t *testing.T) {
+func TestAllSpellingsShareOneLine(t *testing.T) {
 	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/spelt"
 		ends := map[rwlock.Spelling][2]string{
@@ -335,11 +360,14 @@ func TestAllSpellingsStandInOneLine(t *testing.T) {
 			rwlock.Curator: {"-__READ__0000000000", "-__WRIT__0000000000"},
 			rwlock.Kazoo:   {"-__rlock__0000000000", "-__lock__0000000000"},
 		}
+
 		others := make(map[rwlock.Spelling]*rwlock.RWMutex)
 		for s := range ends {
 			others[s] = rwlock.New(srv.Client(t), path, rwlock.WithSpelling(s))
 		}
+
 		c := srv.Client(t)
+
 		for s, end := range ends {
 			m := rwlock.New(c, path, rwlock.WithSpelling(s))
 			for i, v := range []verb{read, write} {
@@ -347,6 +375,7 @@ func TestAllSpellingsStandInOneLine(t *testing.T) {
 				require.Regexp(t, end[i]+"$", l.Node())
 				require.Equal(t, i == 1, l.Exclusive())
 				require.Equal(t, i == 1, awaitContenders(t, m, 1)[0].Exclusive)
+
 				for _, other := range others {
 					_, err := other.TryLock(t.Context())
 					require.ErrorIs(t, err, rwlock.ErrLocked)
@@ -358,8 +387,11 @@ func TestAllSpellingsStandInOneLine(t *testing.T) {
 						unlock(t, shared)
 					}
 				}
+
 				unlock(t, l)
-				// Numbers begin anew, unless the server was faster and has removed the empty container.
+
+				// The sequence starts again at 0, unless the server has removed the empty container
+				// first.
 				if err := recipetest.Session(t, c).Conn().Delete(path, -1); !errors.Is(err, zk.ErrNoNode) {
 					require.NoError(t, err)
 				}
@@ -375,6 +407,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	c := link.Client(t)
 	before := link.Packets()
 	tooMuch := rwlock.WithData(make([]byte, protocol.MaxData))
+
 	for name, bad := range map[string]struct {
 		m    *rwlock.RWMutex
 		want error
@@ -404,11 +437,13 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 				require.ErrorIs(t, err, bad.want, name)
 			}
 		}
+
 		if bad.want != protocol.ErrTooLarge {
 			_, err := m.Contenders(t.Context())
 			require.Error(t, err, name)
 			require.Error(t, m.Break(t.Context(), "x"), name)
 		}
 	}
+
 	require.Equal(t, before, link.Packets())
 }

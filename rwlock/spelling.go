@@ -6,7 +6,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A Spelling is the way in which the nodes of contenders are named. All are read; one is written.
+// A Spelling is a convention for naming the nodes of contenders. All conventions are read, and one
+// is written.
 type Spelling int
 
 const (
@@ -21,7 +22,7 @@ var spellings = [...]struct{ read, write string }{
 	Kazoo:   {"__rlock__", "__lock__"},
 }
 
-// kinds are all that stand in one line.
+// kinds are the beginnings of all names that belong to one line.
 var kinds = func() (all []string) {
 	for _, s := range spellings {
 		all = append(all, s.read, s.write)
@@ -29,9 +30,10 @@ var kinds = func() (all []string) {
 	return all
 }()
 
-// WithSpelling names the nodes of contenders as the other library at the path does, so that it respects ours. By
-// default they are [Native], which only this package understands. Those of all spellings respect each other as far as
-// they are this package's; what the other libraries make of it is told in the package documentation.
+// WithSpelling names the nodes of contenders as the other library at the path does, so that it
+// respects ours. The default is [Native], which only this package understands. Contenders of this
+// package respect each other, whatever their spellings. The package documentation says what the
+// other libraries do.
 func WithSpelling(s Spelling) Option {
 	return func(m *RWMutex) {
 		if s < 0 || int(s) >= len(spellings) {
@@ -42,7 +44,7 @@ func WithSpelling(s Spelling) Option {
 	}
 }
 
-// exclusive tells the kinds of writers from those of readers.
+// exclusive reports whether kind is that of a writer.
 func exclusive(kind string) bool {
 	for _, s := range spellings {
 		if kind == s.write {
@@ -52,7 +54,7 @@ func exclusive(kind string) bool {
 	return false
 }
 
-// behindWriter is the judge of readers: they wait for the nearest writer before them.
+// behindWriter returns whom a reader waits for: the nearest writer before it, or -1.
 func behindWriter(line []protocol.Name, self int) (ahead int) {
 	for ahead = self - 1; ahead >= 0 && !exclusive(line[ahead].Kind); ahead-- {
 	}

@@ -21,10 +21,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// patience is for what takes a few session timeouts at most, unless something is wrong.
-const patience = 30 * time.Second
+// timeout bounds what takes a few session timeouts at most, unless something is wrong.
+const timeout = 30 * time.Second
 
-var errTooSlow = errors.New("this takes too long: is ZooKeeper there?")
+var errTooSlow = errors.New("timed out: is ZooKeeper running?")
 
 // A batch is the parent of the workers.
 type batch struct {
@@ -46,7 +46,7 @@ type worker struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	killed bool
-	wait   sync.WaitGroup // for what it reports
+	wait   sync.WaitGroup // for its reports
 }
 
 // A report is a line that a worker prints.
@@ -57,13 +57,14 @@ type report struct {
 	attempt int
 }
 
-// run does the whole batch. It leaves nothing behind, neither processes nor nodes, also when ctx ends.
+// run does the whole batch. It leaves neither processes nor nodes behind, also when ctx ends.
 func run(ctx context.Context, out io.Writer, servers string) (err error) {
 	b := &batch{
 		servers: servers, out: out, began: time.Now(),
 		path:    "/batch-" + strings.ToLower(rand.Text()[:6]),
 		reports: make(chan report, 1000),
 	}
+
 	where := "on the ensemble " + servers
 	if servers == "" {
 		server, err := embedded.Start(embedded.Config{TickTime: sessionTimeout / 4})
@@ -74,47 +75,57 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 		b.servers = server.ConnectString()
 		where = "on a ZooKeeper inside this program, at " + b.servers
 	}
+
 	fmt.Fprintf(out, "%d phases of %d tasks, for %d workers, %s.\n", phases, tasks, workers, where)
 
-	ctx, cancel := context.WithTimeoutCause(ctx, phases*patience, errTooSlow)
+	ctx, cancel := context.WithTimeoutCause(ctx, phases*timeout, errTooSlow)
 	defer cancel()
 	if b.client, err = protocol.Connect(ctx, b.servers, protocol.WithSessionTimeout(sessionTimeout)); err != nil {
 		return err
 	}
+
 	b.phase, b.tasks = plan(b.client, b.path)
 	defer func() { err = errors.Join(err, b.end(err == nil), b.client.Close()) }()
+
 	for i := range workers {
 		if err := b.start(fmt.Sprintf("worker %d", i+1)); err != nil {
 			return err
 		}
 	}
+
 	for n := 1; n <= phases; n++ {
 		if err := b.runPhase(ctx, n); err != nil {
 			return fmt.Errorf("phase %d: %w", n, err)
 		}
 	}
+
 	fmt.Fprintln(out, "\nEvery task was done, and every phase was begun and ended together. Fin.")
 	return nil
 }
 
-// runPhase fills the queue, lets the workers in, and waits until all of them have ended. In the second phase it kills one.
+// runPhase fills the queue, lets the workers in, and waits until all of them have ended. In the
+// second phase it kills one.
 func (b *batch) runPhase(ctx context.Context, n int) error {
 	var items [][]byte
 	for i := range tasks {
 		items = append(items, fmt.Appendf(nil, "task-%d.%d", n, i+1))
 	}
+
 	if _, err := b.tasks.OfferAll(ctx, items); err != nil {
 		return err
 	}
+
 	entry, err := b.phase.Enter(ctx)
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintln(b.out)
 	b.tell(fmt.Sprintf("phase %d", n), "begins", fmt.Sprintf("with %d members", len(entry.Members())))
 	left := make(chan error, 1)
 	go func() { left <- entry.Leave(ctx) }()
-	done := make(map[string]string) // who has done what
+	done := make(map[string]string) // task to worker
+
 	for over := false; !over || len(b.reports) > 0; {
 		select {
 		case r := <-b.reports:
@@ -127,6 +138,7 @@ func (b *batch) runPhase(ctx context.Context, n int) error {
 					return err
 				}
 			}
+
 		case err := <-left:
 			if err != nil {
 				return err
@@ -134,14 +146,16 @@ func (b *batch) runPhase(ctx context.Context, n int) error {
 			over = true
 		}
 	}
+
 	if rest, err := b.tasks.Len(ctx); err != nil || rest > 0 {
 		return errors.Join(err, fmt.Errorf("%d tasks were left", rest))
 	}
+
 	b.tell(fmt.Sprintf("phase %d", n), "ends", fmt.Sprintf("%d tasks were done", tasks))
 	return nil
 }
 
-// progress tells of every sixth task, and of those that were begun more than once.
+// progress prints every sixth task, and those that were begun more than once.
 func (b *batch) progress(n, done int, r report) {
 	if r.attempt > 1 {
 		b.tell(r.by.name, "has done", fmt.Sprintf("%s, at attempt %d: its session expired, and the task came back", r.task, r.attempt))
@@ -151,8 +165,8 @@ func (b *batch) progress(n, done int, r report) {
 	}
 }
 
-// replace kills a worker that has just begun a task, and starts another one, for which there is no place before the next
-// phase.
+// replace kills a worker that has just begun a task, and starts another one. The barrier has no
+// place for that one before the next phase.
 func (b *batch) replace(r report) error {
 	r.by.killed = true
 	if err := r.by.cmd.Process.Kill(); err != nil {
@@ -168,6 +182,7 @@ func (b *batch) start(name string) error {
 	if err != nil {
 		return err
 	}
+
 	w := &worker{name: name, cmd: exec.Command(self, "-worker", name, "-servers", b.servers, "-path", b.path,
 		"-timeout", sessionTimeout.String())}
 	w.cmd.Stderr = os.Stderr
@@ -175,12 +190,14 @@ func (b *batch) start(name string) error {
 	if err != nil {
 		return err
 	}
+
 	if w.stdin, err = w.cmd.StdinPipe(); err != nil {
 		return err
 	}
 	if err := w.cmd.Start(); err != nil {
 		return err
 	}
+
 	b.workers = append(b.workers, w)
 	b.tell(name, "starts", "")
 	w.wait.Go(func() {
@@ -190,18 +207,21 @@ func (b *batch) start(name string) error {
 			b.reports <- r
 		}
 	})
+
 	return nil
 }
 
-// end has all workers end, and removes what is left in ZooKeeper. They have to end well if all went well.
+// end ends all workers, and removes their nodes from ZooKeeper. If all went well, they must exit
+// without an error.
 func (b *batch) end(well bool) (err error) {
 	go func() {
-		for range b.reports { // nobody else listens any more
+		for range b.reports { // no one else reads them now
 		}
 	}()
+
 	for _, w := range b.workers {
 		w.stdin.Close()
-		grace := patience
+		grace := timeout
 		if !well {
 			grace = 5 * time.Second
 		}
@@ -213,36 +233,42 @@ func (b *batch) end(well bool) (err error) {
 			err = errors.Join(err, fmt.Errorf("%s: %w", w.name, failed))
 		}
 	}
+
 	close(b.reports)
-	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errTooSlow)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, errTooSlow)
 	defer cancel()
 	return errors.Join(err, b.remove(ctx, b.path))
 }
 
-// remove deletes a node and all below it. What belongs to the session of a killed worker goes with that.
+// remove deletes a node and all below it. Nodes of a killed worker go with its session.
 func (b *batch) remove(ctx context.Context, path string) error {
 	s, err := b.client.Session(ctx)
 	if err != nil {
 		return err
 	}
+
 	for {
 		children, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]string, error) {
 			children, _, err := c.Children(s.Path(path))
 			return children, err
 		})
+
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		} else if err != nil {
 			return err
 		}
+
 		for _, child := range children {
 			if err := b.remove(ctx, path+"/"+child); err != nil {
 				return err
 			}
 		}
+
 		_, err = protocol.Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
 			return struct{}{}, c.Delete(s.Path(path), -1)
 		})
+
 		if !errors.Is(err, zk.ErrNotEmpty) {
 			if errors.Is(err, zk.ErrNoNode) {
 				err = nil
@@ -252,7 +278,7 @@ func (b *batch) remove(ctx context.Context, path string) error {
 	}
 }
 
-// tell prints who does what at this moment, and what is to be known about it.
+// tell prints what an actor does, when, and a remark.
 func (b *batch) tell(who, what, more string) {
 	text := fmt.Sprintf("  %6.3f s  %-8s  %-9s  %s", time.Since(b.began).Seconds(), who, what, more)
 	fmt.Fprintln(b.out, strings.TrimRight(text, " "))

@@ -18,11 +18,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if slices.Contains(os.Args, "-worker") { // the test's binary is the program that starts copies of itself
+	if slices.Contains(os.Args, "-worker") { // the test binary starts copies of itself
 		main()
 		os.Exit(0)
 	}
-	sessionTimeout = 6 * time.Second // workers lose theirs when they are killed, and not when they are slow
+	sessionTimeout = 6 * time.Second // only killed workers lose their session, and slow ones do not
 	recipetest.Main(m)
 }
 
@@ -64,6 +64,7 @@ func TestInterruptedBatchLeavesNothingBehind(t *testing.T) {
 				}
 				return len(b), nil
 			})
+
 			require.ErrorIs(t, run(ctx, out, server.ConnectString()), context.Canceled)
 			requireNothingLeft(t, server.ConnectString())
 		})
@@ -74,7 +75,7 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(b []byte) (int, error) { return w(b) }
 
-// requireNothingLeft checks that no node is there but what was at the start, and no process.
+// requireNothingLeft checks that only the nodes of the start are left, and no process.
 func requireNothingLeft(t *testing.T, servers string) {
 	t.Helper()
 	c, err := protocol.Connect(t.Context(), servers)

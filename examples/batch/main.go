@@ -1,10 +1,12 @@
-// Batch is a job of three phases that some worker processes do together: they begin each phase at the same time, drain a
-// queue of tasks that they share, and end the phase at the same time. The program starts the workers as copies of itself,
-// kills one in the middle of the second phase and replaces it, and shows what becomes of the task that it was at:
+// Batch is a job of three phases that several worker processes do together. They begin each phase
+// at the same time, drain a shared queue of tasks, and end the phase at the same time. The program
+// starts the workers as copies of itself. It kills one in the middle of the second phase and
+// replaces it, and shows what becomes of that worker's task:
 //
 //	go run ./examples/batch
 //
-// It runs on a ZooKeeper inside itself, or on a real ensemble, below a path of its own that it removes in the end:
+// It runs on a ZooKeeper inside itself, or on a real ensemble. There it works below a path of its
+// own, which it removes in the end:
 //
 //	go run ./examples/batch -servers zk1:2181,zk2:2181,zk3:2181
 package main
@@ -33,19 +35,20 @@ const (
 	fatal = "task-2.13"
 )
 
-// sessionTimeout decides how soon the others hear that a worker has died.
+// sessionTimeout decides how soon the others learn that a worker has died.
 var sessionTimeout = 2 * time.Second
 
 func main() {
 	servers := flag.String("servers", "", "`host:port,...` of a real ensemble (default: a ZooKeeper inside this program)")
 	name := flag.String("worker", "", "be the worker of this `name`; the program starts its copies with this")
-	path := flag.String("path", "", "where the worker finds the others")
-	flag.DurationVar(&sessionTimeout, "timeout", sessionTimeout, "how long a session lasts that is not heard of")
+	path := flag.String("path", "", "the `path` at which the workers meet")
+	flag.DurationVar(&sessionTimeout, "timeout", sessionTimeout, "the session timeout")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "batch: unexpected argument %q\n", flag.Arg(0))
 		os.Exit(2)
 	}
+
 	if *name != "" {
 		if err := work(*servers, *path); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", *name, err)
@@ -53,6 +56,7 @@ func main() {
 		}
 		return
 	}
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C kills
 	if err := run(ctx, os.Stdout, *servers); err != nil {
@@ -64,8 +68,9 @@ func main() {
 	}
 }
 
-// plan is where the processes meet. The one that starts the workers is a member of each phase, too: nobody begins before
-// it has filled the queue, and it knows when all have ended.
+// plan returns the barrier and the queue at which the processes meet. The parent is a member of
+// each phase, too. No worker begins before the parent has filled the queue, and the parent knows
+// when all have ended.
 func plan(c *protocol.Client, path string) (*doublebarrier.Barrier, *queue.Queue) {
 	return doublebarrier.New(c, path+"/phase", workers+1, doublebarrier.WaitForNextRound()), queue.New(c, path+"/tasks")
 }

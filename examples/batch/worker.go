@@ -13,16 +13,17 @@ import (
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
-// work takes part in one phase after the other until the standard input ends, which it does when the parent dies, too.
-// It tells on its standard output what it does.
+// work takes part in one phase after the other until standard input ends, which also happens when
+// the parent dies. It reports on standard output what it does.
 func work(servers, path string) error {
-	signal.Ignore(os.Interrupt) // of the whole group; the parent sees to it
+	signal.Ignore(os.Interrupt) // it goes to the whole group; the parent handles it
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
+
 	client, err := protocol.Connect(ctx, servers, protocol.WithSessionTimeout(sessionTimeout))
 	if err == nil {
 		defer client.Close()
@@ -32,13 +33,16 @@ func work(servers, path string) error {
 			err = phase.Do(ctx, func(ctx context.Context) error { return drain(ctx, tasks) })
 		}
 	}
-	if ctx.Err() != nil { // told to end
+
+	if ctx.Err() != nil { // the parent ended it
 		return nil
 	}
+
 	return err
 }
 
-// drain does tasks until there are none: neither in the queue nor in the hands of others, who may die.
+// drain does tasks until none is left, neither in the queue nor reserved by other workers, which
+// may die.
 func drain(ctx context.Context, tasks *queue.Queue) error {
 	for {
 		task, err := tasks.TryReserve(ctx)
@@ -51,29 +55,34 @@ func drain(ctx context.Context, tasks *queue.Queue) error {
 		case !errors.Is(err, queue.ErrEmpty):
 			return err
 		}
+
 		n, err := tasks.Len(ctx)
 		if n == 0 || err != nil {
 			return err
 		}
+
 		if err := sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
 }
 
-// do does one task, and has it taken off the queue. Should this process die before that, it is somebody else's.
+// do does one task and acknowledges it. If this process dies before that, the task goes to another
+// worker.
 func do(ctx context.Context, task *queue.Item) error {
 	fmt.Printf("begins %s attempt %d\n", task.Data(), task.Attempt())
 	takes := 30 * time.Millisecond
 	if string(task.Data()) == fatal && task.Attempt() == 1 {
-		takes = patience // it will not get that far
+		takes = timeout // it is killed before
 	}
+
 	if err := sleep(ctx, takes); err != nil {
 		return err
 	}
 	if err := task.Ack(ctx); err != nil {
 		return err
 	}
+
 	fmt.Printf("ends %s attempt %d\n", task.Data(), task.Attempt())
 	return nil
 }

@@ -22,12 +22,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// What takes a session timeout at most, unless something is wrong, gets patience.
-const patience = 30 * time.Second
+// timeout bounds what takes a session timeout at most, unless something is wrong.
+const timeout = 30 * time.Second
 
 var (
 	errInterrupted = errors.New("interrupted")
-	errTooSlow     = errors.New("this takes too long: is ZooKeeper there?")
+	errTooSlow     = errors.New("timed out: is ZooKeeper running?")
 )
 
 // A demo is the parent of the replicas.
@@ -41,7 +41,7 @@ type demo struct {
 	storeURL string
 	client   *protocol.Client
 	election *election.Election
-	leaders  chan election.Leader // as they are observed
+	leaders  chan election.Leader // in the order in which they are observed
 	replicas []*process
 }
 
@@ -54,13 +54,14 @@ type process struct {
 	lines chan string // of its standard output
 }
 
-// run shows everything. It leaves nothing behind, neither processes nor nodes, also when ctx ends.
+// run shows everything. It leaves neither processes nor nodes behind, also when ctx ends.
 func run(ctx context.Context, out io.Writer, o options) (err error) {
 	d := &demo{
 		servers: o.servers, out: out, began: time.Now(),
 		path:    "/replicated-" + strings.ToLower(rand.Text()[:6]),
 		leaders: make(chan election.Leader, 100),
 	}
+
 	where := "on the ensemble " + o.servers
 	if o.servers == "" {
 		server, err := embedded.Start(embedded.Config{TickTime: sessionTimeout / 4})
@@ -71,6 +72,7 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		d.servers = server.ConnectString()
 		where = "on a ZooKeeper inside this program, at " + d.servers
 	}
+
 	d.store = &store{}
 	server := httptest.NewServer(d.store)
 	defer server.Close()
@@ -82,11 +84,13 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 			err = errInterrupted
 		}
 	}()
-	connect, cancel := context.WithTimeoutCause(ctx, patience, errTooSlow)
+
+	connect, cancel := context.WithTimeoutCause(ctx, timeout, errTooSlow)
 	defer cancel()
 	if d.client, err = protocol.Connect(connect, d.servers, protocol.WithSessionTimeout(sessionTimeout)); err != nil {
 		return err
 	}
+
 	d.election = election.New(d.client, d.path)
 	observe, cancel := context.WithCancel(ctx)
 	observed := make(chan struct{})
@@ -99,12 +103,14 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 			d.leaders <- l
 		}
 	}()
+
 	defer func() {
 		err = errors.Join(err, d.end(err == nil))
 		cancel()
 		<-observed
 		err = errors.Join(err, d.client.Close())
 	}()
+
 	return d.show(ctx)
 }
 
@@ -117,43 +123,48 @@ func (d *demo) show(ctx context.Context) error {
 			return err
 		}
 		d.tell(p.name, "serves at", p.url)
-		if i == 1 { // the others stand in line behind it
+		if i == 1 { // the others line up behind it
 			if leader, last, err = d.next(ctx, last); err != nil {
 				return err
 			}
 			d.tell(leader.name, "leads", fmt.Sprintf("with token %d", last.Token))
 		}
 	}
+
 	if err := d.write(ctx, d.other(leader), "hello", leader); err != nil {
 		return err
 	}
 
-	d.say("\n  The leader is killed. Its session expires %v after it was last heard of.\n", sessionTimeout)
+	d.say("\n  The leader is killed. Its session expires %v after its last message.\n", sessionTimeout)
 	struck := time.Now()
 	if err := leader.kill(); err != nil {
 		return err
 	}
 	d.tell(leader.name, "is killed", "")
+
 	leader, last, err := d.takesOver(ctx, last, struck)
 	if err != nil {
 		return err
 	}
+
 	if err := d.write(ctx, d.other(leader), "hello again", leader); err != nil {
 		return err
 	}
 
-	d.say("\n  The new leader is stopped in the middle of a write, and runs on when another one leads.\n")
+	d.say("\n  The new leader is stopped in the middle of a write, and continues when another one leads.\n")
 	stopped := leader
 	late := make(chan answer, 1)
 	go func() { late <- put(ctx, stopped.url+"/value?dawdle="+sessionTimeout.String(), "too late") }()
 	if err := stopped.says(ctx, "dawdling"); err != nil {
 		return err
 	}
+
 	struck = time.Now()
 	if err := stopped.cmd.Process.Signal(sigStop); err != nil {
 		return err
 	}
-	d.tell(stopped.name, "is stopped", "it has looked whether it leads, and not written yet")
+	d.tell(stopped.name, "is stopped", "after its check that it leads, before its write")
+
 	if leader, last, err = d.takesOver(ctx, last, struck); err != nil {
 		return err
 	}
@@ -164,24 +175,28 @@ func (d *demo) show(ctx context.Context) error {
 		return err
 	}
 	d.tell(stopped.name, "runs on", "and writes")
+
 	a := <-late
 	if a.err != nil {
 		return a.err
 	}
+
 	if a.status != http.StatusPreconditionFailed || d.store.content() != "in time" {
 		return fmt.Errorf("the late write was answered with %d %s, and the value is %q", a.status, a.text, d.store.content())
 	}
 	d.tell("the store", "refuses that", a.text)
+
 	if err := d.write(ctx, stopped, "from a follower", leader); err != nil {
 		return err
 	}
-	d.say("\n  Nothing was written by one that was no longer the leader. Fin.")
+
+	d.say("\n  The store took no write from a replica that had lost the leadership. Fin.")
 	return nil
 }
 
 // next waits for a leader other than the last.
 func (d *demo) next(ctx context.Context, last election.Leader) (*process, election.Leader, error) {
-	late := time.After(patience)
+	late := time.After(timeout)
 	for {
 		select {
 		case l := <-d.leaders:
@@ -196,9 +211,10 @@ func (d *demo) next(ctx context.Context, last election.Leader) (*process, electi
 					return p, l, nil
 				}
 			}
-			return nil, l, fmt.Errorf("%s leads, which is nobody", l.Value)
+			return nil, l, fmt.Errorf("%s leads, but is no replica", l.Value)
+
 		case <-late:
-			return nil, last, errors.New("nobody takes over")
+			return nil, last, errors.New("no replica takes over")
 		case <-ctx.Done():
 			return nil, last, context.Cause(ctx)
 		}
@@ -213,7 +229,7 @@ func (d *demo) takesOver(ctx context.Context, last election.Leader, struck time.
 	return p, l, err
 }
 
-// other is a replica that lives and does not lead.
+// other returns a replica that lives and does not lead.
 func (d *demo) other(leader *process) *process {
 	for _, p := range d.replicas {
 		if p != leader && p.cmd.ProcessState == nil {
@@ -223,20 +239,22 @@ func (d *demo) other(leader *process) *process {
 	return leader
 }
 
-// write sends a write to one replica, which has to end up in the store by way of the leader.
+// write sends a write to one replica. It must reach the store by way of the leader.
 func (d *demo) write(ctx context.Context, via *process, value string, leader *process) error {
 	for began := time.Now(); ; {
-		var known, own status // the leader itself may be the last to hear of it
+		var known, own status // the leader itself may be the last to learn that it leads
 		if err := check(ctx, via.url+"/leader", &known); err != nil {
 			return err
 		}
 		if err := check(ctx, leader.url+"/leader", &own); err != nil {
 			return err
 		}
+
 		a := answer{status: http.StatusServiceUnavailable}
-		if known.Leader == leader.url && own == known { // or else they would send the write on to one that is gone, and may be mute
+		if known.Leader == leader.url && own == known { // otherwise they would redirect to a dead or stopped replica
 			a = put(ctx, via.url+"/value", value)
 		}
+
 		switch {
 		case a.err != nil:
 			return a.err
@@ -247,10 +265,11 @@ func (d *demo) write(ctx context.Context, via *process, value string, leader *pr
 			}
 			d.tell(via.name, "gets a write", fmt.Sprintf("%q, %s, %s", value, route, a.text))
 			return nil
-		case a.status != http.StatusServiceUnavailable || time.Since(began) > patience:
+		case a.status != http.StatusServiceUnavailable || time.Since(began) > timeout:
 			return fmt.Errorf("a write was answered with %d %s by %s", a.status, a.text, a.from)
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil { // it does not know yet who leads
+
+		if err := sleep(ctx, 20*time.Millisecond); err != nil { // it does not know the leader yet
 			return err
 		}
 	}
@@ -264,14 +283,15 @@ type answer struct {
 }
 
 func put(ctx context.Context, url, value string) answer {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*patience, errTooSlow)
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*timeout, errTooSlow)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, url, strings.NewReader(value))
 	if err != nil {
 		return answer{err: err}
 	}
+
 	request.Close = true
-	r, err := http.DefaultClient.Do(request) // which follows a redirect
+	r, err := http.DefaultClient.Do(request) // it follows redirects
 	if err != nil {
 		return answer{err: err}
 	}
@@ -280,12 +300,13 @@ func put(ctx context.Context, url, value string) answer {
 	return answer{r.StatusCode, strings.TrimSpace(string(text)), r.Request.URL.String(), err}
 }
 
-// start starts a copy of this program as a replica, and returns when it serves and stands in line.
+// start starts a copy of this program as a replica, and returns once it serves and is in line.
 func (d *demo) start(ctx context.Context, name string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
+
 	p := &process{name: name, lines: make(chan string, 100)}
 	p.cmd = exec.Command(self, "-replica", name, "-servers", d.servers, "-path", d.path, "-store", d.storeURL,
 		"-timeout", sessionTimeout.String())
@@ -294,52 +315,61 @@ func (d *demo) start(ctx context.Context, name string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	d.replicas = append(d.replicas, p)
+
 	go func() {
 		defer close(p.lines)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			p.lines <- lines.Text()
 		}
 	}()
+
 	if p.url, err = p.line(ctx); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	return p, d.healthy(ctx, p)
 }
 
-// healthy waits until a replica is well, and stands in line.
+// healthy waits until a replica is healthy and in line.
 func (d *demo) healthy(ctx context.Context, p *process) error {
 	for began := time.Now(); ; {
 		line, err := d.election.Candidates(ctx)
 		if err != nil {
 			return err
 		}
+
 		for _, c := range line {
 			if string(c.Value) == p.url {
 				return check(ctx, p.url+"/healthz", nil)
 			}
 		}
-		if time.Since(began) > patience {
-			return fmt.Errorf("%s does not stand for election", p.name)
+
+		if time.Since(began) > timeout {
+			return fmt.Errorf("%s does not campaign", p.name)
 		}
+
 		if err := sleep(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}
 }
 
-// check gets something from a replica.
+// check sends a GET to a replica, which must answer 200, and decodes the answer.
 func check(ctx context.Context, url string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
+
 	request.Close = true
 	r, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -349,21 +379,23 @@ func check(ctx context.Context, url string, into any) error {
 	if r.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %s", url, r.Status)
 	}
+
 	if into == nil {
 		return nil
 	}
+
 	return json.NewDecoder(r.Body).Decode(into)
 }
 
-// line is the next line that a replica prints.
+// line returns the next line that a replica prints.
 func (p *process) line(ctx context.Context) (string, error) {
 	select {
 	case l, ok := <-p.lines:
 		if !ok {
-			return "", errors.New("it has ended")
+			return "", errors.New("the process has ended")
 		}
 		return l, nil
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		return "", errTooSlow
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
@@ -384,21 +416,24 @@ func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil {
 		return err
 	}
-	p.cmd.Wait() // says that it was killed
+	p.cmd.Wait() // returns that it was killed
 	return nil
 }
 
-// end has all replicas end, and removes what they have left in ZooKeeper. They have to end well if all went well.
+// end ends all replicas, and removes their nodes from ZooKeeper. If all went well, they must exit
+// without an error.
 func (d *demo) end(well bool) (err error) {
 	for _, p := range d.replicas {
 		if p.cmd.ProcessState != nil {
 			continue
 		}
+
 		p.stdin.Close()
 		grace := time.Second // it may be stopped
 		if well {
-			grace = patience
+			grace = timeout
 		}
+
 		kill := time.AfterFunc(grace, func() { p.cmd.Process.Kill() })
 		failed := p.cmd.Wait()
 		kill.Stop()
@@ -406,31 +441,37 @@ func (d *demo) end(well bool) (err error) {
 			err = errors.Join(err, fmt.Errorf("%s: %w", p.name, failed))
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errTooSlow)
+
+	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout, errTooSlow)
 	defer cancel()
+
 	for ctx.Err() == nil {
 		line, failed := d.election.Candidates(ctx)
-		if failed == nil && len(line) == 0 { // the killed ones have expired
+		if failed == nil && len(line) == 0 { // the killed replicas have expired
 			break
 		}
 		sleep(ctx, 50*time.Millisecond)
 	}
+
 	s, failed := d.client.Session(ctx)
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
+
 	_, failed = protocol.Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
 		return struct{}{}, c.Delete(s.Path(d.path), -1)
 	})
+
 	if errors.Is(failed, zk.ErrNoNode) {
 		failed = nil
 	}
+
 	return errors.Join(err, failed)
 }
 
 func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
 
-// tell prints who does what at this moment, and what is to be known about it.
+// tell prints what an actor does, when, and a remark.
 func (d *demo) tell(who, what, more string) {
 	text := fmt.Sprintf("  %6.3f s  %-10s  %-13s  %s", time.Since(d.began).Seconds(), who, what, more)
 	fmt.Fprintln(d.out, strings.TrimRight(text, " "))

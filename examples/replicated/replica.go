@@ -31,15 +31,15 @@ type replica struct {
 	leader atomic.Pointer[election.Leader]
 }
 
-// status is what /leader answers.
+// status is the answer to /leader.
 type status struct {
 	Leader string // its URL, or empty
 	Token  int64
 }
 
-// runReplica serves until the standard input ends, which it does when the parent dies, too.
+// runReplica serves until standard input ends, which also happens when the parent dies.
 func runReplica(o options) error {
-	signal.Ignore(os.Interrupt) // of the whole group; the parent sees to it
+	signal.Ignore(os.Interrupt) // it goes to the whole group; the parent handles it
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
@@ -56,6 +56,7 @@ func runReplica(o options) error {
 	if err != nil {
 		return err
 	}
+
 	r := &replica{url: "http://" + listener.Addr().String(), store: o.store}
 	server := &http.Server{Handler: r.routes()}
 	e := election.New(client, o.path)
@@ -71,10 +72,11 @@ func runReplica(o options) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
+
 	return err
 }
 
-// lead leads until the term is over. The work itself is done by put.
+// lead waits until the term is over. The work itself is done by put.
 func (r *replica) lead(ctx context.Context, t *election.Term) error {
 	r.term.Store(t)
 	defer r.term.Store(nil)
@@ -82,7 +84,7 @@ func (r *replica) lead(ctx context.Context, t *election.Term) error {
 	return nil
 }
 
-// observe keeps in mind who leads.
+// observe remembers the current leader.
 func (r *replica) observe(ctx context.Context, e *election.Election) {
 	for l, err := range e.Observe(ctx) {
 		if err != nil {
@@ -119,17 +121,21 @@ func (r *replica) put(w http.ResponseWriter, request *http.Request) {
 		http.Redirect(w, request, string(l.Value)+request.URL.RequestURI(), http.StatusTemporaryRedirect)
 		return
 	}
-	// From here on it may be too late, whatever t said. The token sees to that, for as long as this takes.
+
+	// From here on it may be too late, whatever t said. The token guards the write, however long
+	// this takes.
 	if d, err := time.ParseDuration(request.URL.Query().Get("dawdle")); err == nil {
 		fmt.Println("dawdling")
 		time.Sleep(d)
 	}
+
 	query := url.Values{"token": {strconv.FormatInt(t.Token(), 10)}}
 	write, err := http.NewRequest(http.MethodPut, r.store+"?"+query.Encode(), request.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+
 	answer, err := http.DefaultClient.Do(write)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)

@@ -23,11 +23,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if slices.Contains(os.Args, "-replica") { // the test's binary is the program that starts copies of itself
+	if slices.Contains(os.Args, "-replica") { // the test binary starts copies of itself
 		main()
 		os.Exit(0)
 	}
-	sessionTimeout = 6 * time.Second // replicas lose theirs when they are killed or stopped, and not when they are slow
+	sessionTimeout = 6 * time.Second // only killed or stopped replicas lose their session, and slow ones do not
 	recipetest.Main(m)
 }
 
@@ -55,7 +55,7 @@ func TestDemoOnAnEnsemble(t *testing.T) {
 	}
 }
 
-// requireFacts looks for what the demo promises in what it has printed.
+// requireFacts checks the output for what the demo promises.
 func requireFacts(t *testing.T, out string) {
 	t.Helper()
 	require.Contains(t, out, "Fin.")
@@ -84,12 +84,14 @@ func TestInterruptedDemoLeavesNothingBehind(t *testing.T) {
 				}
 				return len(b), nil
 			})
+
 			if moment == "before it begins" {
 				interrupt()
 			}
+
 			err := run(ctx, out, options{servers: servers})
 			require.ErrorIs(t, err, errInterrupted)
-			require.EqualError(t, err, errInterrupted.Error(), "nothing else was wrong")
+			require.EqualError(t, err, errInterrupted.Error(), "no other error")
 			requireNothingLeft(t, servers)
 		})
 	}
@@ -142,7 +144,7 @@ func TestDemoFailsOnABadConnectString(t *testing.T) {
 	require.Error(t, run(t.Context(), io.Discard, options{servers: "zk1:port"}))
 }
 
-// ensembleOf starts a server that the demo has to treat as a real one.
+// ensembleOf starts a server that the demo must treat as a real ensemble.
 func ensembleOf(t *testing.T) (connectString string) {
 	t.Helper()
 	server, err := embedded.Start(embedded.Config{TickTime: sessionTimeout / 4})
@@ -151,7 +153,7 @@ func ensembleOf(t *testing.T) (connectString string) {
 	return server.ConnectString()
 }
 
-// requireNothingLeft checks that no node is there but what was at the start, and no process.
+// requireNothingLeft checks that only the nodes of the start are left, and no process.
 func requireNothingLeft(t *testing.T, servers string) {
 	t.Helper()
 	c, err := protocol.Connect(t.Context(), servers)

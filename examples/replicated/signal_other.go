@@ -4,7 +4,7 @@ package main
 
 import "syscall"
 
-// There is no such thing here, as whoever tries is told.
+// Other systems have no such signals: sending one returns an error.
 const (
 	sigStop     = syscall.Signal(-1)
 	sigContinue = syscall.Signal(-2)

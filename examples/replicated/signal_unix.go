@@ -4,7 +4,7 @@ package main
 
 import "syscall"
 
-// What has a process stand still, and run on.
+// Signals that stop and continue a process.
 const (
 	sigStop     = syscall.SIGSTOP
 	sigContinue = syscall.SIGCONT

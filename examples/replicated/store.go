@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// A store keeps one value, and refuses writes with a smaller token than it has seen: that is all that fencing takes.
+// A store keeps one value, and refuses writes with a smaller token than the largest it has seen.
+// Fencing takes no more than that.
 type store struct {
 	mu    sync.Mutex // protects what follows
 	token int64
@@ -21,16 +22,19 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no token", http.StatusBadRequest)
 		return
 	}
+
 	value, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // whoever wrote it is gone
+		return // the writer is gone
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if token < s.token {
 		http.Error(w, fmt.Sprintf("token %d is older than %d", token, s.token), http.StatusPreconditionFailed)
 		return
 	}
+
 	s.token, s.value = token, string(value)
 	fmt.Fprintf(w, "stored with token %d\n", token)
 }

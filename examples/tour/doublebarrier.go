@@ -11,7 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// doubleBarrier shows doublebarrier.Barrier: members that come one after the other begin together and end together.
+// doubleBarrier shows doublebarrier.Barrier: members come one after the other, begin together and
+// end together.
 func doubleBarrier(ctx context.Context, t *tour) error {
 	const members = 3
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -25,23 +26,26 @@ func doubleBarrier(ctx context.Context, t *tour) error {
 			cancel(err)
 			break
 		}
+
 		working.Go(func() {
 			barrier := doublebarrier.New(c, t.root+"/double", members)
 			if err := errors.Join(cross(ctx, t, i, barrier), c.Close()); err != nil {
 				cancel(fmt.Errorf("%s: %w", member(i), err)) // the first one counts
 			}
 		})
+
 		if err := sleep(ctx, t.pace/2); err != nil {
 			break
 		}
 	}
+
 	working.Wait()
 	return context.Cause(ctx)
 }
 
 func member(i int) string { return fmt.Sprintf("member %d", i+1) }
 
-// cross comes, does what there is to do once all are here, and goes when all have done that.
+// cross comes, works once all are here, and goes when all have finished.
 func cross(ctx context.Context, t *tour, i int, b *doublebarrier.Barrier) error {
 	t.tell(member(i), "comes")
 	err := b.Do(ctx, func(inside context.Context) error {
@@ -52,11 +56,13 @@ func cross(ctx context.Context, t *tour, i int, b *doublebarrier.Barrier) error 
 		t.tell(member(i), "is ready to go")
 		return nil
 	})
+
 	if errors.Is(err, protocol.ErrLost) && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err == nil {
 		t.tell(member(i), "goes out")
 	}
+
 	return err
 }

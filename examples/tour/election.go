@@ -11,7 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// leaderElection shows election.Election: candidates lead one after the other, and an observer follows.
+// leaderElection shows election.Election: candidates lead one after the other, and an observer
+// follows.
 func leaderElection(ctx context.Context, t *tour) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	e := &electionChapter{tour: t, path: t.root + "/election", seen: make(chan election.Leader)}
@@ -21,7 +22,7 @@ func leaderElection(ctx context.Context, t *tour) (err error) {
 		err = errors.Join(err, e.close())
 	}()
 
-	t.say("  Three candidates want to lead. The others follow whoever does.\n")
+	t.say("  Three candidates want to lead. The others follow the leader.\n")
 	e.busy.Go(func() { e.observe(ctx) })
 	var all [3]*candidate
 	for i := range all {
@@ -29,6 +30,7 @@ func leaderElection(ctx context.Context, t *tour) (err error) {
 		if err := e.come(ctx, all[i]); err != nil {
 			return err
 		}
+
 		if i == 0 {
 			err = e.leads(ctx, all[i])
 		} else {
@@ -37,12 +39,13 @@ func leaderElection(ctx context.Context, t *tour) (err error) {
 		if err != nil {
 			return err
 		}
+
 		if err := sleep(ctx, t.pace); err != nil {
 			return err
 		}
 	}
 
-	t.say("\n  A leader is lost, one resigns, and each time the next in line takes over.\n")
+	t.say("\n  A leader is lost, another resigns, and each time the next in line takes over.\n")
 	if err := e.strike(ctx, all[0]); err != nil {
 		return err
 	}
@@ -52,6 +55,7 @@ func leaderElection(ctx context.Context, t *tour) (err error) {
 	if err := e.stop(ctx, all[0]); err != nil {
 		return err
 	}
+
 	for i, c := range all[1:] {
 		if err := sleep(ctx, t.pace); err != nil {
 			return err
@@ -67,9 +71,11 @@ func leaderElection(ctx context.Context, t *tour) (err error) {
 			}
 		}
 	}
-	if err := e.sees(ctx, election.Leader{}, "that nobody leads"); err != nil {
+
+	if err := e.sees(ctx, election.Leader{}, "that no candidate leads"); err != nil {
 		return err
 	}
+
 	t.say("\n  Every leader had a greater fencing token than those before.")
 	return nil
 }
@@ -97,7 +103,7 @@ type candidate struct {
 func (e *electionChapter) observe(ctx context.Context) {
 	for leader, err := range e.election.Observe(ctx) {
 		if err != nil {
-			return // ctx's, or what the candidates meet as well
+			return // ctx's, or one that the candidates meet as well
 		}
 		select {
 		case e.seen <- leader:
@@ -122,7 +128,7 @@ func (e *electionChapter) sees(ctx context.Context, leader election.Leader, what
 	}
 }
 
-// come has somebody stand for election, in a session of its own.
+// come makes a candidate campaign, in a session of its own.
 func (e *electionChapter) come(ctx context.Context, c *candidate) (err error) {
 	if c.client, err = e.connect(ctx); err != nil {
 		return err
@@ -137,7 +143,7 @@ func (e *electionChapter) come(ctx context.Context, c *candidate) (err error) {
 	return nil
 }
 
-// waits tells behind whom a candidate stands, as soon as it does.
+// waits prints behind which contender a candidate is, as soon as it is in line.
 func (e *electionChapter) waits(ctx context.Context, c *candidate) error {
 	for {
 		line, err := e.election.Candidates(ctx)
@@ -145,7 +151,7 @@ func (e *electionChapter) waits(ctx context.Context, c *candidate) error {
 			return err
 		}
 		if n := len(line); n > 1 && string(line[n-1].Value) == c.name {
-			e.tell(c.name, "stands in line", "behind "+string(line[n-2].Value))
+			e.tell(c.name, "waits in line", "behind "+string(line[n-2].Value))
 			return nil
 		}
 		if err := sleep(ctx, 5*time.Millisecond); err != nil {
@@ -154,7 +160,8 @@ func (e *electionChapter) waits(ctx context.Context, c *candidate) error {
 	}
 }
 
-// leads waits until a candidate is elected and the observer sees it, and fails if that breaks a promise.
+// leads waits until a candidate is elected and the observer sees it, and fails if that breaks a
+// promise.
 func (e *electionChapter) leads(ctx context.Context, c *candidate) error {
 	select {
 	case err := <-c.won:
@@ -164,38 +171,43 @@ func (e *electionChapter) leads(ctx context.Context, c *candidate) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+
 	token := c.term.Token()
 	if token <= e.token {
 		return fmt.Errorf("%s leads with token %d, after %d", c.name, token, e.token)
 	}
+
 	e.token = token
 	more := fmt.Sprintf("token %d", token)
 	if !e.vacated.IsZero() {
 		more += fmt.Sprintf(", %.1f ms later", float64(c.at.Sub(e.vacated))/float64(time.Millisecond))
 	}
+
 	e.tell(c.name, "leads", more)
 	return e.sees(ctx, election.Leader{Value: []byte(c.name), Token: token}, "that "+c.name+" leads")
 }
 
-// strike takes the leadership away from who has it.
+// strike takes the leadership away from the leader.
 func (e *electionChapter) strike(ctx context.Context, c *candidate) error {
 	if e.embedded == nil {
-		// The sessions of a real ensemble are not ours to end. Its operators depose a leader like this.
+		// We may not end sessions of a real ensemble. Its operators depose a leader like this.
 		e.tell("an operator", "deposes", c.name+", by deleting its node")
 		e.vacated = time.Now()
 		return e.election.Break(ctx, c.term.Node())
 	}
+
 	s, err := c.client.Session(ctx)
 	if err != nil {
 		return err
 	}
+
 	e.tell("ZooKeeper", "ends a session", "that of "+c.name+", as if it had crashed")
 	e.vacated = time.Now()
 	e.embedded.ExpireSession(s.ID())
 	return nil
 }
 
-// stop waits until a leader is told that its term is lost.
+// stop waits until a leader learns that its term is lost.
 func (e *electionChapter) stop(ctx context.Context, c *candidate) error {
 	select {
 	case <-c.term.Done():
@@ -210,7 +222,7 @@ func (e *electionChapter) stop(ctx context.Context, c *candidate) error {
 	return nil
 }
 
-// close ends all sessions, and the observation. It needs the ctx of the chapter to have ended.
+// close ends all sessions, and the observation. The ctx of the chapter must have ended before.
 func (e *electionChapter) close() (err error) {
 	for _, c := range e.clients {
 		err = errors.Join(err, c.Close())

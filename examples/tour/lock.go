@@ -11,7 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// exclusiveLock shows lock.Mutex: workers stand in line for one lock, and one of them loses it while it works.
+// exclusiveLock shows lock.Mutex: workers line up for one lock, and one of them loses it while it
+// works.
 func exclusiveLock(ctx context.Context, t *tour) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -22,10 +23,11 @@ func exclusiveLock(ctx context.Context, t *tour) error {
 		allHere: make(chan struct{}),
 		holding: make(chan struct{}),
 	}
+
 	l.mutex = lock.New(t.guide, l.path)
 
 	t.say("  %d workers, each with a session of its own, want one lock. They get it in order of\n"+
-		"  arrival, and each of them sleeps until the one ahead of it is gone.\n", t.workers)
+		"  arrival, and each of them sleeps until its predecessor is gone.\n", t.workers)
 	var working sync.WaitGroup
 	err := l.lineUp(ctx, func(i int, c *protocol.Client) {
 		working.Go(func() {
@@ -39,12 +41,13 @@ func exclusiveLock(ctx context.Context, t *tour) error {
 		})
 	})
 	if err == nil {
-		t.say("\n  All are here. Each works for %d ms and gives the lock back; one will not get that far.\n",
+		t.say("\n  All are here. Each works for %d ms and gives the lock back; one loses it first.\n",
 			t.pace.Milliseconds())
 		close(l.allHere)
 	} else {
 		cancel(err)
 	}
+
 	working.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -52,9 +55,10 @@ func exclusiveLock(ctx context.Context, t *tour) error {
 
 	first, last := l.grants[0], l.grants[len(l.grants)-1]
 	t.say("\n  Every holder had a greater fencing token than those before, %d to %d.\n"+
-		"  A storage that refuses smaller tokens than it has seen is safe from %s,\n"+
-		"  should that write without having noticed that its lock is gone.",
+		"  A store that refuses tokens smaller than the largest it has seen is safe from %s,\n"+
+		"  even if that worker writes before it notices the loss.",
 		first.token, last.token, name(l.victim))
+
 	return nil
 }
 
@@ -78,15 +82,16 @@ type grant struct {
 
 func name(worker int) string { return fmt.Sprintf("worker %d", worker+1) }
 
-// lineUp sends the workers into line one after the other, and returns when all stand there.
+// lineUp makes the workers join the line one after the other, and returns when all are in it.
 func (l *lockChapter) lineUp(ctx context.Context, start func(int, *protocol.Client)) error {
 	for i := range l.workers {
 		c, err := l.connect(ctx)
 		if err != nil {
 			return err
 		}
+
 		start(i, c)
-		if i == 0 { // nobody is ahead of it
+		if i == 0 { // it has no predecessor
 			select {
 			case <-l.holding:
 			case <-ctx.Done():
@@ -94,20 +99,23 @@ func (l *lockChapter) lineUp(ctx context.Context, start func(int, *protocol.Clie
 			}
 			continue
 		}
-		ahead, err := l.whoIsAhead(ctx, name(i))
+
+		before, err := l.predecessor(ctx, name(i))
 		if err != nil {
 			return err
 		}
-		l.tell(name(i), "stands in line", "behind "+ahead)
+
+		l.tell(name(i), "waits in line", "behind "+before)
 		if err := sleep(ctx, l.pace/4); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// whoIsAhead waits until a worker stands in line, and returns whom it waits for.
-func (l *lockChapter) whoIsAhead(ctx context.Context, worker string) (string, error) {
+// predecessor waits until a worker is in line, and returns the name of the one it waits for.
+func (l *lockChapter) predecessor(ctx context.Context, worker string) (string, error) {
 	for {
 		line, err := l.mutex.Contenders(ctx)
 		if err != nil {
@@ -131,31 +139,37 @@ func (l *lockChapter) work(ctx context.Context, i int, c *protocol.Client) error
 		if err := l.granted(i, lease.Token()); err != nil {
 			return err
 		}
+
 		select {
 		case <-l.allHere:
 		case <-held.Done():
 			return context.Cause(held)
 		}
+
 		if err := sleep(held, l.pace); err != nil {
 			return err
 		}
+
 		if i == l.victim {
 			if err := l.strike(ctx, c, name(i), lease); err != nil {
 				return err
 			}
 			return l.stop(ctx, held, name(i))
 		}
+
 		l.vacate()
 		l.tell(name(i), "gives it back")
 		return nil
 	})
+
 	if errors.Is(err, errStopped) {
 		return nil
 	}
+
 	return err
 }
 
-// granted takes note of a holder, and fails if that breaks a promise.
+// granted records a holder, and fails if that breaks a promise.
 func (l *lockChapter) granted(worker int, token int64) error {
 	l.mu.Lock()
 	n, vacated := len(l.grants), l.vacated
@@ -165,46 +179,51 @@ func (l *lockChapter) granted(worker int, token int64) error {
 	if wrong {
 		return fmt.Errorf("holder number %d, token %d, after %v", n+1, token, l.grants[:n])
 	}
+
 	more := fmt.Sprintf("token %d", token)
 	if n > 0 {
 		more += fmt.Sprintf(", %.1f ms later", float64(time.Since(vacated))/float64(time.Millisecond))
 	}
+
 	l.tell(name(worker), "gets the lock", more)
 	if n == 0 {
 		close(l.holding)
 	}
+
 	return nil
 }
 
-// vacate takes note of when the lock becomes free.
+// vacate records when the lock becomes free.
 func (l *lockChapter) vacate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.vacated = time.Now()
 }
 
-// strike takes the lock away from a holder who is at work.
+// strike takes the lock away from a working holder.
 func (l *lockChapter) strike(ctx context.Context, c *protocol.Client, holder string, lease *lock.Lease) error {
 	if l.embedded == nil {
-		// The sessions of a real ensemble are not ours to end. Its operators break a lock like this.
+		// We may not end sessions of a real ensemble. Its operators break a lock like this.
 		l.tell("an operator", "breaks the lock", "of "+holder+", by deleting its node")
 		l.vacate()
 		return l.mutex.Break(ctx, lease.Node())
 	}
+
 	s, err := c.Session(ctx)
 	if err != nil {
 		return err
 	}
+
 	l.tell("ZooKeeper", "ends a session", "that of "+holder+", as if it had crashed")
 	l.vacate()
 	l.embedded.ExpireSession(s.ID())
 	return nil
 }
 
-// errStopped is what the work of a holder returns that was told to stop.
+// errStopped is the error of a holder that was told to stop.
 var errStopped = errors.New("stopped")
 
-// stop waits until a holder is told that its lock is lost.
+// stop waits until a holder learns that its lock is lost.
 func (l *lockChapter) stop(ctx, held context.Context, holder string) error {
 	<-held.Done()
 	cause := context.Cause(held)

@@ -1,4 +1,4 @@
-// Tour shows what the recipes do, live, on a ZooKeeper that it runs inside itself:
+// Tour shows live what the recipes do, on a ZooKeeper that it runs inside itself:
 //
 //	go run ./examples/tour
 //
@@ -39,10 +39,12 @@ func main() {
 		fmt.Fprintf(os.Stderr, "tour: unexpected argument %q\n", flag.Arg(0))
 		os.Exit(2)
 	}
+
 	if o.workers < 2 || o.workers > 100 {
-		fmt.Fprintf(os.Stderr, "tour: -workers %d: it takes 2 to 100\n", o.workers)
+		fmt.Fprintf(os.Stderr, "tour: -workers %d: must be 2 to 100\n", o.workers)
 		os.Exit(2)
 	}
+
 	// Few workers take their time, many hurry.
 	o.pace = min(2*time.Second/time.Duration(o.workers), 300*time.Millisecond)
 

@@ -9,7 +9,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
-// distributedQueue shows queue.Queue: a job that a crashed worker had reserved comes back to its place.
+// distributedQueue shows queue.Queue: a job that a crashed worker had reserved comes back to its
+// place.
 func distributedQueue(ctx context.Context, t *tour) (err error) {
 	const jobs = 6
 	path := t.root + "/queue"
@@ -19,10 +20,12 @@ func distributedQueue(ctx context.Context, t *tour) (err error) {
 	for i := range jobs {
 		items = append(items, fmt.Appendf(nil, "job %d", i+1))
 	}
+
 	ids, err := queue.New(t.guide, path).OfferAll(ctx, items)
 	if err != nil {
 		return err
 	}
+
 	t.tell("a producer", "offers", fmt.Sprintf("%s to %s", ids[0], ids[jobs-1]))
 
 	var clients []*protocol.Client
@@ -31,6 +34,7 @@ func distributedQueue(ctx context.Context, t *tour) (err error) {
 			err = errors.Join(err, c.Close())
 		}
 	}()
+
 	var queues []*queue.Queue
 	var reserved []*queue.Item
 	for i := range 3 {
@@ -45,32 +49,40 @@ func distributedQueue(ctx context.Context, t *tour) (err error) {
 		}
 		reserved = append(reserved, item)
 	}
+
 	if err := clients[1].Close(); err != nil {
 		return err
 	}
-	t.tell(name(1), "crashes", "what it had reserved goes back with its session")
+
+	t.tell(name(1), "crashes", "its session ends, and its job is free again")
 	if err := acknowledge(ctx, t, 0, reserved[0]); err != nil {
 		return err
 	}
-	// A queue that was in use may still know job 2 as reserved, and pass over it for a moment.
+
+	// A Queue value that was in use may still take job 2 for reserved, and skip it for a moment.
 	again, err := reserve(ctx, t, 0, queue.New(clients[0], path))
 	if err != nil {
 		return err
 	}
+
 	if string(again.Data()) != "job 2" || again.Attempt() != 2 {
 		return fmt.Errorf("%s was reserved, at attempt %d", again.Data(), again.Attempt())
 	}
+
 	if err := errors.Join(acknowledge(ctx, t, 0, again), acknowledge(ctx, t, 2, reserved[2])); err != nil {
 		return err
 	}
+
 	rest, err := queues[2].PollN(ctx, jobs)
 	if err != nil {
 		return err
 	}
+
 	t.tell(name(2), "takes", fmt.Sprintf("%s to %s at once", rest[0], rest[len(rest)-1]))
 	if n, err := queues[2].Len(ctx); n > 0 || len(rest) != jobs-3 || err != nil {
 		return errors.Join(err, fmt.Errorf("%d jobs were taken at once, %d are left", len(rest), n))
 	}
+
 	t.say("\n  No job was lost, and none was acknowledged twice.")
 	return nil
 }

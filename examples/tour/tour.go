@@ -16,24 +16,25 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// What takes milliseconds unless something is wrong gets patience, and a chapter, which takes seconds, chapterTime.
+// timeout bounds what takes milliseconds unless something is wrong. chapterTime bounds a chapter,
+// which takes seconds.
 const (
-	patience    = 10 * time.Second
+	timeout     = 10 * time.Second
 	chapterTime = time.Minute
 )
 
 var (
 	errInterrupted = errors.New("interrupted")
-	errTooSlow     = errors.New("this takes too long: is ZooKeeper there?")
+	errTooSlow     = errors.New("timed out: is ZooKeeper running?")
 )
 
 type options struct {
 	servers string        // of a real ensemble, or empty
 	workers int           // at least 2
-	pace    time.Duration // how long each of them holds what it has got
+	pace    time.Duration // how long each worker holds its lock
 }
 
-// A tour is what all chapters share.
+// A tour is the state that all chapters share.
 type tour struct {
 	options
 	embedded *embedded.Server // nil on a real ensemble
@@ -45,7 +46,7 @@ type tour struct {
 	out io.Writer
 }
 
-// run shows all chapters. It leaves nothing behind, also when ctx ends.
+// run shows all chapters. It leaves no nodes behind, also when ctx ends.
 func run(ctx context.Context, out io.Writer, o options) error {
 	t := &tour{options: o, out: out, root: "/tour-" + strings.ToLower(rand.Text()[:6])}
 	where := "on the ensemble " + o.servers
@@ -58,11 +59,13 @@ func run(ctx context.Context, out io.Writer, o options) error {
 		t.embedded, t.servers = server, server.ConnectString()
 		where = "on a ZooKeeper inside this program, at " + t.servers
 	}
+
 	t.say("A tour of zkrecipes, %s.", where)
 	err := t.show(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = errInterrupted
 	}
+
 	return errors.Join(err, t.leave(ctx))
 }
 
@@ -70,6 +73,7 @@ func (t *tour) show(ctx context.Context) (err error) {
 	if t.guide, err = t.connect(ctx); err != nil {
 		return err
 	}
+
 	for i, chapter := range chapters {
 		t.say("\n%d. %s\n", i+1, chapter.title)
 		t.began = time.Now()
@@ -80,23 +84,24 @@ func (t *tour) show(ctx context.Context) (err error) {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // connect opens a session.
 func (t *tour) connect(ctx context.Context) (*protocol.Client, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errTooSlow)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTooSlow)
 	defer cancel()
 	return protocol.Connect(ctx, t.servers)
 }
 
-// leave removes the nodes that the chapters have worked with.
+// leave removes the nodes of the chapters.
 func (t *tour) leave(ctx context.Context) (err error) {
 	if t.guide == nil {
 		return nil
 	}
 	defer func() { err = errors.Join(err, t.guide.Close()) }()
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), patience, errTooSlow)
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), timeout, errTooSlow)
 	defer cancel()
 	s, err := t.guide.Session(ctx)
 	if err != nil {
@@ -112,6 +117,7 @@ func remove(ctx context.Context, s *protocol.Session, path string) error {
 			children, _, err := c.Children(s.Path(path))
 			return children, err
 		})
+
 		for _, child := range children {
 			if err := remove(ctx, s, path+"/"+child); err != nil {
 				return err
@@ -122,6 +128,7 @@ func remove(ctx context.Context, s *protocol.Session, path string) error {
 				return struct{}{}, c.Delete(s.Path(path), -1)
 			})
 		}
+
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			return nil
@@ -138,7 +145,7 @@ func (t *tour) say(format string, args ...any) {
 	fmt.Fprintf(t.out, format+"\n", args...)
 }
 
-// tell prints who does what at this moment, and what is to be known about it.
+// tell prints what an actor does, when, and remarks.
 func (t *tour) tell(who, what string, more ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

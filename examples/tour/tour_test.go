@@ -48,7 +48,7 @@ func TestTourOfAnEnsemble(t *testing.T) {
 
 func TestInterruptedTourLeavesNothingBehind(t *testing.T) {
 	for _, moment := range []string{
-		"before it begins", "gets the lock", "stands in line", "breaks the lock", "is told to stop",
+		"before it begins", "gets the lock", "waits in line", "breaks the lock", "is told to stop",
 		"reader 2", "reader 3", "downgrades", "candidate 1", "candidate 3", "deposes", "resigns",
 		"a producer", "crashes", "acknowledges", "member 2", "goes in", "is ready to go", "goes out",
 	} {
@@ -63,12 +63,14 @@ func TestInterruptedTourLeavesNothingBehind(t *testing.T) {
 				}
 				return len(b), nil
 			})
+
 			if moment == "before it begins" {
 				interrupt(nil) // before it has begun
 			}
+
 			err := run(ctx, out, options{servers: servers, workers: 4, pace: 50 * time.Millisecond})
 			require.ErrorIs(t, err, errInterrupted)
-			require.EqualError(t, err, errInterrupted.Error(), "nothing else was wrong")
+			require.EqualError(t, err, errInterrupted.Error(), "no other error")
 			requireEmpty(t, servers)
 		})
 	}
@@ -83,13 +85,14 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(b []byte) (int, error) { return w(b) }
 
-// checkLock looks for the facts of the chapter on the lock in what was printed.
+// checkLock checks the output for the facts of the chapter on the lock.
 func checkLock(t *testing.T, out string, workers int) {
 	t.Helper()
 	t.Log(out)
 	tokens := regexp.MustCompile(`worker (\d+) +gets the lock +token (\d+)`).FindAllStringSubmatch(out, -1)
 	require.Len(t, tokens, workers)
 	last := 0
+
 	for i, found := range tokens {
 		require.Equal(t, strconv.Itoa(i+1), found[1], "order of arrival")
 		token, err := strconv.Atoi(found[2])
@@ -97,27 +100,30 @@ func checkLock(t *testing.T, out string, workers int) {
 		require.Greater(t, token, last, "tokens increase")
 		last = token
 	}
+
 	victim := (workers + 1) / 2
+
 	for i := 1; i <= workers; i++ {
 		gives := regexp.MustCompile(fmt.Sprintf(`worker %d +gives it back`, i)).MatchString(out)
 		require.Equal(t, i != victim, gives, "worker %d gives it back", i)
 		if i > 1 {
-			require.Regexp(t, fmt.Sprintf(`worker %d +stands in line +behind worker %d\n`, i, i-1), out)
+			require.Regexp(t, fmt.Sprintf(`worker %d +waits in line +behind worker %d\n`, i, i-1), out)
 		}
 	}
+
 	require.Regexp(t, fmt.Sprintf(`(?s)(ends a session|breaks the lock) .*worker %d\b.*worker %d +gets the lock`,
 		victim, victim+1), out, "the next one takes over")
 }
 
-// checkSharedLock looks for the facts of the chapter on the shared lock.
+// checkSharedLock checks the output for the facts of the chapter on the shared lock.
 func checkSharedLock(t *testing.T, out string) {
 	t.Helper()
 	tokens := requireOrder(t, out,
 		`reader 1 +reads +token (\d+)\n`,
 		`reader 2 +reads +token \d+, together with reader 1\n`,
-		`writer 1 +stands in line +behind reader 2\n`,
-		`reader 3 +stands in line +behind writer 1\n`,
-		`writer 2 +stands in line +behind reader 3\n`,
+		`writer 1 +waits in line +behind reader 2\n`,
+		`reader 3 +waits in line +behind writer 1\n`,
+		`writer 2 +waits in line +behind reader 3\n`,
 		`reader 1 +gives it back\n`,
 		`reader 2 +gives it back\n`,
 		`writer 1 +writes +token (\d+), alone\n`,
@@ -127,18 +133,19 @@ func checkSharedLock(t *testing.T, out string) {
 		`reader 3 +gives it back\n`,
 		`writer 2 +writes +token (\d+), alone\n`,
 		`writer 2 +gives it back\n`)
+
 	require.Len(t, tokens, 3)
 	require.IsIncreasing(t, tokens)
 }
 
-// checkElection looks for the facts of the chapter on leader election.
+// checkElection checks the output for the facts of the chapter on leader election.
 func checkElection(t *testing.T, out, strike string) {
 	t.Helper()
 	tokens := requireOrder(t, out,
 		`candidate 1 +leads +token (\d+)\n`,
 		`an observer +sees +that candidate 1 leads\n`,
-		`candidate 2 +stands in line +behind candidate 1\n`,
-		`candidate 3 +stands in line +behind candidate 2\n`,
+		`candidate 2 +waits in line +behind candidate 1\n`,
+		`candidate 3 +waits in line +behind candidate 2\n`,
 		strike+` .*candidate 1, `,
 		`candidate 2 +leads +token (\d+), .* ms later\n`,
 		`an observer +sees +that candidate 2 leads\n`,
@@ -147,12 +154,13 @@ func checkElection(t *testing.T, out, strike string) {
 		`candidate 3 +leads +token (\d+), .* ms later\n`,
 		`an observer +sees +that candidate 3 leads\n`,
 		`candidate 3 +resigns\n`,
-		`an observer +sees +that nobody leads\n`)
+		`an observer +sees +that no candidate leads\n`)
+
 	require.Len(t, tokens, 3)
 	require.IsIncreasing(t, tokens)
 }
 
-// checkQueue looks for the facts of the chapter on the queue.
+// checkQueue checks the output for the facts of the chapter on the queue.
 func checkQueue(t *testing.T, out string) {
 	t.Helper()
 	requireOrder(t, out,
@@ -166,8 +174,8 @@ func checkQueue(t *testing.T, out string) {
 		`worker 3 +takes +job 4 to job 6 at once\n`)
 }
 
-// checkDoubleBarrier looks for the facts of the chapter on the double barrier: each of the three steps is taken by all
-// before the next is taken by anybody.
+// checkDoubleBarrier checks the output for the facts of the chapter on the double barrier. All
+// members take each of the three steps before any member takes the next.
 func checkDoubleBarrier(t *testing.T, out string) {
 	t.Helper()
 	var steps []string
@@ -182,7 +190,8 @@ func checkDoubleBarrier(t *testing.T, out string) {
 	}
 }
 
-// requireOrder checks that out has all that, one after the other, and returns the numbers in parentheses.
+// requireOrder checks that out matches the patterns in this order, and returns the numbers in
+// parentheses.
 func requireOrder(t *testing.T, out string, patterns ...string) (numbers []int) {
 	t.Helper()
 	for _, p := range patterns {
@@ -198,7 +207,7 @@ func requireOrder(t *testing.T, out string, patterns ...string) (numbers []int) 
 	return numbers
 }
 
-// ensembleOf starts a server that the tour has to treat as a real one.
+// ensembleOf starts a server that the tour must treat as a real ensemble.
 func ensembleOf(t *testing.T) (connectString string) {
 	t.Helper()
 	server, err := embedded.Start(embedded.Config{})
@@ -207,7 +216,7 @@ func ensembleOf(t *testing.T) (connectString string) {
 	return server.ConnectString()
 }
 
-// requireEmpty checks that nothing is there but what was at the start.
+// requireEmpty checks that only the nodes of the start are left.
 func requireEmpty(t *testing.T, servers string) {
 	t.Helper()
 	c, err := protocol.Connect(t.Context(), servers)

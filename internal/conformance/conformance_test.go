@@ -1,8 +1,9 @@
 // Package conformance runs the recipes' tests on a real ensemble.
 //
-// The suite that all locks have to pass, and the tests of each recipe, run on the embedded server and on a real one that
-// stands alone. Here that real one is an ensemble of three, over whose members the clients of each test are spread:
-// what one of them has been answered, another may not see yet. The suite always runs, and all the other tests with
+// The suite that all locks have to pass, and the tests of each recipe, run on the embedded server
+// and on a standalone real one. Here the real one is an ensemble of three, and the clients of each
+// test are spread over its members. So one member may not see yet what another one has answered.
+// The suite always runs. All the other tests run with
 //
 //	go test ./internal/conformance -ensemble
 package conformance
@@ -20,11 +21,11 @@ import (
 
 var everything = flag.Bool("ensemble", false, "run all of the recipes' tests on an ensemble, which takes some minutes")
 
-// suites are the tests that consist of the suite.
+// suites are the tests of each recipe that run the common suite.
 var suites = map[string]string{
 	"lock":     "TestMutexIsAFairLock|TestSimpleIsALock",
-	"rwlock":   "TestBothWaysAreThoseOfAFairLock",
-	"election": "TestElectionKeepsThePromisesOfALock",
+	"rwlock":   "TestReadingAndWritingAreFairLocks",
+	"election": "TestElectionIsAFairLock",
 }
 
 func TestSuiteOnAnEnsemble(t *testing.T) {
@@ -36,7 +37,7 @@ func TestSuiteOnAnEnsemble(t *testing.T) {
 
 func TestRecipesOnAnEnsemble(t *testing.T) {
 	if !*everything {
-		t.Skip("it takes minutes: ask for it with -ensemble")
+		t.Skip("takes minutes: run it with -ensemble")
 	}
 	servers := ensemble.Start(t, 3).ConnectString()
 	for _, recipe := range []string{"lock", "rwlock", "election", "barrier", "doublebarrier", "queue"} {
@@ -51,6 +52,6 @@ func runOn(t *testing.T, servers, recipe, tests string) {
 		cmd.Env = append(os.Environ(), "ZKRECIPES_SERVERS="+servers)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		require.Contains(t, string(out), "/real", "nothing has run")
+		require.Contains(t, string(out), "/real", "no test has run")
 	})
 }

@@ -19,8 +19,8 @@ var curatorProgram []byte
 // debianJars is where Debian's libcurator-recipes-java and its dependencies are.
 const debianJars = "/usr/share/java"
 
-// findJDK says why the peer cannot run, if so. A program that is given as source
-// needs the compiler too.
+// findJDK returns java, or the reason why the peer cannot run. A program given as source needs the
+// compiler, too.
 var findJDK = sync.OnceValues(func() (java string, err error) {
 	if _, err := exec.LookPath("javac"); err != nil {
 		return "", err
@@ -31,9 +31,9 @@ var findJDK = sync.OnceValues(func() (java string, err error) {
 	return exec.LookPath("java")
 })
 
-// Curator runs Apache Curator against the servers until tb ends. It skips tb
-// where there is no JDK or no Curator, or fails it if ZKRECIPES_REQUIRE_REAL is 1.
-// It takes about two seconds: the program is compiled.
+// Curator runs Apache Curator against the servers until tb ends. Without a JDK or Curator it skips
+// tb, or fails it if ZKRECIPES_REQUIRE_REAL is 1. It takes about two seconds to compile the
+// program.
 func Curator(tb testing.TB, connectString string) *Peer {
 	tb.Helper()
 	java, err := findJDK()

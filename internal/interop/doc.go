@@ -1,17 +1,16 @@
-// Package interop runs recipes of other languages beside ours, for tests: Apache
-// Curator's in Java and kazoo's in Python.
+// Package interop runs recipes of other languages beside ours, for tests: Apache Curator's in Java
+// and kazoo's in Python.
 //
-// A peer is a process of its own with a session of its own. It reads commands
-// from standard input and answers on standard output, one line each, the words
-// separated by tabs:
+// A peer is a process of its own with a session of its own. It reads commands from standard input
+// and answers on standard output, one line each. The words of a line are separated by tabs:
 //
 //	CALL COMMAND HANDLE [ARGUMENT]...
 //	CALL ok [RESULT]
 //	CALL err TEXT
 //
-// A handle is a contender: the peer gives each a thread of its own, on which the
-// commands for it run in order, so that a lock that blocks delays no other
-// handle, and a lock that belongs to a thread is released by the one that took it.
+// A handle is a contender. The peer gives each handle a thread of its own, on which its commands
+// run in order. So a lock that blocks delays no other handle, and a lock that belongs to a thread
+// is released by the thread that took it.
 //
 //	lock HANDLE PATH        acquires an exclusive lock
 //	trylock HANDLE PATH     the same without waiting: true or false
@@ -21,7 +20,7 @@
 //	offer HANDLE PATH DATA  puts data into a queue (Curator only)
 //	poll HANDLE PATH        takes the data at the head of a queue, or nothing
 //
-// A new command is one entry in CuratorPeer.java and one in kazoo_peer.py; the
-// Go side passes on whatever it is given. When standard input ends, because the
-// test or its whole process did, the peer closes its session and ends too.
+// A new command is one entry in CuratorPeer.java and one in kazoo_peer.py. The Go side passes on
+// all commands. When standard input ends, because the test or its whole process did, the peer
+// closes its session and ends, too.
 package interop

@@ -14,8 +14,8 @@ import (
 //go:embed kazoo_peer.py
 var kazooProgram string
 
-// findPython finds a Python that has kazoo: the first on PATH need not be the
-// one for which the system's packages are.
+// findPython finds a Python that has kazoo. The first one on PATH need not be the one that has the
+// system's packages.
 var findPython = sync.OnceValues(func() (python string, err error) {
 	const probe = "import inspect, kazoo.recipe.lock as l; " +
 		"assert 'extra_lock_patterns' in inspect.signature(l.Lock).parameters, 'kazoo is older than 2.7.1'"
@@ -31,9 +31,9 @@ var findPython = sync.OnceValues(func() (python string, err error) {
 	return "", errors.Join(errs...)
 })
 
-// Kazoo runs kazoo against the servers until tb ends. It skips tb where no Python
-// has it, or fails it if ZKRECIPES_REQUIRE_REAL is 1. Its locks are told to count
-// contenders named …-lock-<sequence>, ours among them.
+// Kazoo runs kazoo against the servers until tb ends. Where no Python has kazoo, it skips tb, or
+// fails it if ZKRECIPES_REQUIRE_REAL is 1. Its locks count contenders named …-lock-<sequence>, ours
+// among them.
 func Kazoo(tb testing.TB, connectString string) *Peer {
 	tb.Helper()
 	python, err := findPython()

@@ -18,17 +18,16 @@ import (
 )
 
 const (
-	sessionTimeout = 10 * time.Second // which a server of ours grants at most: peers do not expect to lose anything
-	patience       = 3 * time.Minute  // with what takes a second or two on an idle machine
+	sessionTimeout = 10 * time.Second // the longest that our servers grant, so that no peer loses its session
+	answerTimeout  = 3 * time.Minute  // for what takes a second or two on an idle machine
 )
 
-// A Peer is a process with recipes of another language. Its methods are safe for
-// concurrent use.
+// A Peer is a process with recipes of another language. Its methods are safe for concurrent use.
 type Peer struct {
 	name   string
 	cmd    *exec.Cmd
 	stderr *tail
-	gone   chan struct{} // closed when there will be no more answers
+	gone   chan struct{} // closed after the last answer
 
 	mu      sync.Mutex // guards the fields below and writing to stdin
 	stdin   io.WriteCloser
@@ -36,7 +35,7 @@ type Peer struct {
 	pending map[string]*Call // nil when gone
 }
 
-// A Call is a command that a peer was given.
+// A Call is a command that was given to a peer.
 type Call struct {
 	words  []string
 	done   chan struct{}
@@ -44,12 +43,12 @@ type Call struct {
 	err    error
 }
 
-// Done is closed when the peer has answered, or is gone.
+// Done returns a channel that is closed when the peer has answered, or is gone.
 func (c *Call) Done() <-chan struct{} { return c.done }
 
-// Wait blocks until the peer has answered, and returns its result. Its error is
-// the peer's, or that the peer is gone, or ctx's if that ends first. The peer
-// goes on with the command in that case.
+// Wait blocks until the peer has answered, and returns its result. It returns the peer's error, or
+// one that says that the peer is gone. If ctx ends first, it returns an error that wraps ctx's
+// cause, and the peer goes on with the command.
 func (c *Call) Wait(ctx context.Context) (string, error) {
 	select {
 	case <-c.done:
@@ -67,8 +66,8 @@ func (c *Call) finish(result string, err error) {
 	close(c.done)
 }
 
-// Start gives the peer a command and returns at once. The words are those of the
-// package documentation, beginning with the command; none may contain a tab.
+// Start gives the peer a command and returns at once. The words are those of the package
+// documentation, beginning with the command. No word may contain a tab.
 func (p *Peer) Start(cmd ...string) *Call {
 	call := &Call{words: append([]string{p.name}, cmd...), done: make(chan struct{})}
 	p.mu.Lock()
@@ -77,19 +76,21 @@ func (p *Peer) Start(cmd ...string) *Call {
 		call.finish("", p.goneErr())
 		return call
 	}
+
 	p.calls++
 	id := strconv.Itoa(p.calls)
 	p.pending[id] = call
-	// A write that fails means that answers end too, which is where calls fail.
+
+	// If the write fails, the answers end, too, and the call fails there.
 	_, _ = fmt.Fprintf(p.stdin, "%s\t%s\n", id, strings.Join(cmd, "\t"))
 	return call
 }
 
-// Do gives the peer a command, waits for its answer and returns the result. It
-// fails tb if the peer reports an error, and if three minutes pass.
+// Do gives the peer a command, waits for its answer and returns the result. It fails tb if the peer
+// reports an error, or has not answered after three minutes.
 func (p *Peer) Do(tb testing.TB, cmd ...string) string {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	result, err := p.Start(cmd...).Wait(ctx)
 	require.NoError(tb, err)
@@ -113,6 +114,7 @@ func start(tb testing.TB, name string, cmd *exec.Cmd) *Peer {
 		gone:    make(chan struct{}),
 		pending: make(map[string]*Call),
 	}
+
 	cmd.Stderr = p.stderr
 	stdin, err := cmd.StdinPipe()
 	require.NoError(tb, err)
@@ -124,17 +126,19 @@ func start(tb testing.TB, name string, cmd *exec.Cmd) *Peer {
 
 	ready := make(chan struct{})
 	go p.read(bufio.NewScanner(stdout), ready)
+
 	select {
 	case <-ready:
 	case <-p.gone:
 		require.Fail(tb, name+" ended", p.stderr.String())
-	case <-time.After(patience):
-		require.Fail(tb, name+" does not come up", p.stderr.String())
+	case <-time.After(answerTimeout):
+		require.Fail(tb, name+" did not start", p.stderr.String())
 	}
+
 	return p
 }
 
-// read hands answers to their calls until there are no more.
+// read hands each answer to its call until there are no more answers.
 func (p *Peer) read(answers *bufio.Scanner, ready chan<- struct{}) {
 	for answers.Scan() {
 		if ready != nil && answers.Text() == "ready" {
@@ -142,25 +146,29 @@ func (p *Peer) read(answers *bufio.Scanner, ready chan<- struct{}) {
 			ready = nil
 			continue
 		}
+
 		id, answer, _ := strings.Cut(answers.Text(), "\t")
 		kind, text, _ := strings.Cut(answer, "\t")
 		p.mu.Lock()
 		call := p.pending[id]
 		delete(p.pending, id)
 		p.mu.Unlock()
+
 		switch {
-		case call == nil: // not an answer: something the libraries printed
+		case call == nil: // no answer, but output of a library
 		case kind == "ok":
 			call.finish(text, nil)
 		default:
 			call.finish("", errors.New(text))
 		}
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, call := range p.pending {
 		call.finish("", p.goneErr())
 	}
+
 	p.pending = nil
 	close(p.gone)
 }
@@ -169,22 +177,22 @@ func (p *Peer) goneErr() error {
 	return fmt.Errorf("%s has ended: %s", p.name, p.stderr)
 }
 
-// stop gives the peer a moment to close its session, then ends it.
+// stop gives the peer five seconds to close its session, then ends it.
 func (p *Peer) stop() {
 	p.mu.Lock()
-	_ = p.stdin.Close() // which asks it to end; if that fails it has
+	_ = p.stdin.Close() // asks the peer to end; fails if it has ended
 	p.mu.Unlock()
 	select {
 	case <-p.gone:
 	case <-time.After(5 * time.Second):
-		_ = p.cmd.Process.Kill() // fails if it has just ended
+		_ = p.cmd.Process.Kill() // fails if the peer has just ended
 		<-p.gone
 	}
 	_ = p.cmd.Wait() // however it ended
 }
 
-// unavailable ends tb because there is no such peer: with failure where real
-// peers are required, else by skipping.
+// unavailable ends tb because there is no such peer. It fails tb where real peers are required, and
+// skips it otherwise.
 func unavailable(tb testing.TB, name string, err error) {
 	tb.Helper()
 	if os.Getenv("ZKRECIPES_REQUIRE_REAL") == "1" {

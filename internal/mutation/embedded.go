@@ -1,7 +1,7 @@
 package main
 
-// The server that tests run against has mutations, too: what is wrong with it is wrong with every test. They are made to
-// be noticed by its own tests, without a real server beside it.
+// The embedded server has mutations too, as a defect in it undermines every test that runs on it. Its
+// own tests must notice them, without a real server to compare with.
 func init() {
 	const dir = "recipestest/embedded/"
 	mutations = append(mutations, []mutation{
@@ -17,7 +17,7 @@ func init() {
 			File: dir + "tree.go",
 			Old:  "n.parent.pzxid = max(n.parent.pzxid, t.zxid)",
 			New:  "n.parent.pzxid = max(n.parent.pzxid, 0)",
-			Test: "TestStatTellsTheStoryOfANode",
+			Test: "TestStatReflectsEveryChange",
 		},
 		{
 			Name: "embedded: an ephemeral node may have children",
@@ -80,7 +80,7 @@ func init() {
 			File: dir + "tree.go",
 			Old:  "		if len(n.children) > 0 {\n			continue\n		}\n		if n.owner == ownerContainer",
 			New:  "		if len(n.children) > 0 && n.owner == ownerContainer {\n			continue\n		}\n		if n.owner == ownerContainer",
-			Test: "TestTTLNodesGoWhenTheyAreOldAndEmpty",
+			Test: "TestTTLNodesAreReapedWhenOldAndEmpty",
 		},
 		{
 			Name: "embedded: watches fire again and again",
@@ -90,31 +90,31 @@ func init() {
 			Test: "TestWatchesFireOnce",
 		},
 		{
-			Name: "embedded: who watches data and children hears of a deletion twice",
+			Name: "embedded: a deletion fires data and child watches of one connection separately",
 			File: dir + "tree.go",
 			Old:  "t.child.fire(n.path, eventDeleted, n.acl, t.round)",
 			New:  "t.round++\n	t.child.fire(n.path, eventDeleted, n.acl, t.round)",
-			Test: "TestDeletionIsToldOnceToWhoeverWatchesDataAndChildren",
+			Test: "TestDeletionSendsOneEventForDataAndChildWatches",
 		},
 		{
-			Name: "embedded: events tell of nodes that may not be read",
+			Name: "embedded: events need no read permission",
 			File: dir + "watch.go",
 			Old:  "if allowed(list, permRead, c.ids) {",
 			New:  "if true {",
-			Test: "TestNobodyHearsOfNodesThatTheyMayNotRead",
+			Test: "TestEventsNeedReadPermission",
 		},
 		{
-			Name: "embedded: a recursive watch hears of its own node only",
+			Name: "embedded: a recursive watch fires for its own node only",
 			File: dir + "watch.go",
 			Old:  "if t.recursive > 0 && event != eventChildrenChanged {",
 			New:  "if false {",
-			Test: "TestRecursiveWatchesHearOfEverythingBelow",
+			Test: "TestRecursiveWatchesFireForDescendants",
 		},
 		{
 			Name: "embedded: a transaction goes on after a part that fails",
 			File: dir + "multi.go",
-			Old:  "			return appendMultiEnd(b), codeOK\n		}\n	}\n	for i, st",
-			New:  "			changes[i] = change{op: opCheck}\n		}\n	}\n	for i, st",
+			Old:  "			return appendMultiEnd(b), codeOK\n		}\n	}\n\n	for i, st",
+			New:  "			changes[i] = change{op: opCheck}\n		}\n	}\n\n	for i, st",
 			Test: "TestMultiFailsAsAWhole",
 		},
 		{
@@ -143,7 +143,7 @@ func init() {
 			File: dir + "conn.go",
 			Old:  "if c.gone || seen > c.tree.zxid {",
 			New:  "if _ = seen; c.gone {",
-			Test: "TestClientsThatHaveSeenMoreAreTurnedAway",
+			Test: "TestClientsThatHaveSeenMoreAreRefused",
 		},
 		{
 			Name: "embedded: timeouts are as long as the client wants",
@@ -153,7 +153,7 @@ func init() {
 			Test: "TestHandshakeClampsTheTimeout",
 		},
 		{
-			Name: "embedded: who comes back is not told of what it has missed",
+			Name: "embedded: a client that reconnects does not get the events that it has missed",
 			File: dir + "request.go",
 			Old:  "} else if n.mzxid > since {",
 			New:  "} else if n.mzxid < 0 {",
@@ -185,29 +185,29 @@ func init() {
 		{
 			Name: "embedded: followers answer before they know",
 			File: dir + "conn.go",
-			Old:  "	if zxid > c.tree.zxid {\n		c.hold",
-			New:  "	if false {\n		c.hold",
+			Old:  "	if zxid > c.tree.zxid {\n		c.postpone",
+			New:  "	if false {\n		c.postpone",
 			Test: "TestWritesThroughALaggingFollowerAreCommittedAtOnceAndAnsweredLate|TestSyncWaits",
 		},
 		{
 			Name: "embedded: followers sync with what the leader will have",
 			File: dir + "request.go",
-			Old:  "		b, result = b[:headerSize], codeMarshallingError\n	}\n	s.answer(c, xid, s.tree.zxid, result, b)",
-			New:  "		b, result = b[:headerSize], codeMarshallingError\n	}\n	s.answer(c, xid, s.tree.zxid+1, result, b)",
+			Old:  "		b, result = b[:headerSize], codeMarshallingError\n	}\n\n	s.answer(c, xid, s.tree.zxid, result, b)",
+			New:  "		b, result = b[:headerSize], codeMarshallingError\n	}\n\n	s.answer(c, xid, s.tree.zxid+1, result, b)",
 			Test: "TestSyncWaitsForWhatTheLeaderHasCommittedBefore",
 		},
 		{
 			Name: "embedded: followers have nothing to sync with",
 			File: dir + "request.go",
-			Old:  "		b, result = b[:headerSize], codeMarshallingError\n	}\n	s.answer(c, xid, s.tree.zxid, result, b)",
-			New:  "		b, result = b[:headerSize], codeMarshallingError\n	}\n	s.answer(c, xid, c.tree.zxid, result, b)",
+			Old:  "		b, result = b[:headerSize], codeMarshallingError\n	}\n\n	s.answer(c, xid, s.tree.zxid, result, b)",
+			New:  "		b, result = b[:headerSize], codeMarshallingError\n	}\n\n	s.answer(c, xid, c.tree.zxid, result, b)",
 			Test: "TestSyncWaitsForWhatTheLeaderHasCommittedBefore",
 		},
 		{
 			Name: "embedded: reads overtake the writes before them",
 			File: dir + "request.go",
-			Old:  "	case len(c.held) > 0:",
-			New:  "	case len(c.held) > 99:",
+			Old:  "	case len(c.deferred) > 0:",
+			New:  "	case len(c.deferred) > 99:",
 			Test: "TestRequestsToALaggingFollowerAreAnsweredInOrder",
 		},
 		{
@@ -218,18 +218,18 @@ func init() {
 			Test: "TestAnswersDoNotMix",
 		},
 		{
-			Name: "embedded: who asks a follower for too much is given more",
+			Name: "embedded: a client may defer any amount of requests at a follower",
 			File: dir + "follower.go",
-			Old:  "c.heldSize > maxUnsent {",
-			New:  "c.heldSize < 0 {",
-			Test: "TestWhoAsksALaggingFollowerForTooMuchIsCutOff",
+			Old:  "c.deferredSize > maxUnsent {",
+			New:  "c.deferredSize < 0 {",
+			Test: "TestClientThatDefersTooMuchIsCutOff",
 		},
 		{
-			Name: "embedded: followers hear at once of who has gone",
+			Name: "embedded: followers learn at once of expired sessions",
 			File: dir + "follower.go",
 			Old:  "x.expired.conn.tree == t {",
 			New:  "t != nil {",
-			Test: "TestALaggingFollowerHearsLateThatASessionHasEnded|TestWritesOfASessionThatHasEndedFail",
+			Test: "TestLaggingFollowerLearnsLateThatASessionHasEnded|TestWritesOfASessionThatHasEndedFail",
 		},
 		{
 			Name: "embedded: sessions write when they have ended",
@@ -239,32 +239,32 @@ func init() {
 			Test: "TestWritesOfASessionThatHasEndedFail",
 		},
 		{
-			Name: "embedded: followers turn nobody away",
+			Name: "embedded: followers refuse no client",
 			File: dir + "conn.go",
 			Old:  "if c.gone || seen > c.tree.zxid {",
 			New:  "if c.gone || seen > s.tree.zxid {",
-			Test: "TestClientsThatHaveSeenMoreThanAFollowerAreTurnedAway",
+			Test: "TestClientsThatHaveSeenMoreThanAFollowerAreRefused",
 		},
 		{
 			Name: "embedded: followers set watches on what their leader knows",
 			File: dir + "request.go",
 			Old:  "	t := c.tree\n	for _, path := range data {\n		if n := t.nodes[path]; n == nil {",
 			New:  "	t := c.tree\n	for _, path := range data {\n		if n := s.tree.nodes[path]; n == nil {",
-			Test: "TestWatchesAreSetAgainOnWhatTheFollowerKnows",
+			Test: "TestSetWatchesComparesWithTheFollowersTree",
 		},
 		{
 			Name: "embedded: followers begin with nothing",
 			File: dir + "follower.go",
 			Old:  "f := &Follower{srv: s, tree: s.tree.clone()}",
 			New:  "f := &Follower{srv: s, tree: newTree()}",
-			Test: "TestFollowersKnowWhatTheirLeaderKnows",
+			Test: "TestFollowersHaveTheLeadersTree",
 		},
 		{
-			Name: "embedded: followers do not hear of a session's end",
+			Name: "embedded: followers do not learn of a session's end",
 			File: dir + "session.go",
 			Old:  "	s.commit(transaction{changes: s.tree.deletions(ss.id), expired: ss})",
 			New:  "	s.carryOut(transaction{zxid: s.tree.zxid + 1, changes: s.tree.deletions(ss.id), expired: ss}, s.tree)",
-			Test: "TestFollowersKnowWhatTheirLeaderKnows",
+			Test: "TestFollowersHaveTheLeadersTree",
 		},
 		{
 			Name: "embedded: connections to followers outlive their sessions",
@@ -288,7 +288,7 @@ func init() {
 			Test: "TestWatchesOfFollowersAreCounted",
 		},
 		{
-			Name:    "sim: nobody waits for a follower to catch up",
+			Name:    "sim: reads do not wait for a follower to catch up",
 			File:    "protocol/retry.go",
 			Old:     "return c.Sync(path) })\n	return err",
 			New:     "return path, nil })\n	return err",

@@ -1,18 +1,23 @@
-// Mutation proves that the tests bite: it takes one protection after the other out of the code and runs the test that
-// is there for it, which then has to fail.
+// Mutation proves that the tests bite. It takes one protection after the other out of the code, and runs the tests that
+// are there for it. One of those has to fail.
 //
 //	go run ./internal/mutation             all of them
 //	go run ./internal/mutation -run trust  those whose names match
 //	go run ./internal/mutation -list       their names
+//	go run ./internal/mutation -short      on the embedded server only
 //
 // The working tree is not touched: the go command is given the changed file as an overlay. A mutation whose code is not
-// found, does not compile or is not noticed is an error.
+// found, does not compile or is not noticed is an error. The test of this package finds those of the first kind.
 package main
 
 import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,24 +26,32 @@ import (
 	"time"
 )
 
-// A mutation replaces Old, which stands once in File, by New, and expects Test of Package to fail.
+// A mutation replaces Old in File by New, and expects a test of Package to fail. Old stands once in File, or once in the
+// function of File that Func names.
 type mutation struct {
 	Name     string // what is missing then
 	File     string
+	Func     string // optional: "Start", "(*session).overdue"
 	Old, New string
 	Package  string // defaults to the directory of File
 	Test     string // a -run pattern
 }
 
+// mutations has the protections of note, each with the tests that would miss it. There is a file for each area. Where a
+// protection moves, so does its entry.
+var mutations []mutation
+
 func main() {
 	run := flag.String("run", "", "only mutations whose names match this regular expression")
 	list := flag.Bool("list", false, "print names and do nothing")
+	short := flag.Bool("short", false, "leave out real servers")
 	flag.Parse()
 	match, err := regexp.Compile(*run)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
+
 	caught, total := 0, 0
 	for _, m := range mutations {
 		if !match.MatchString(m.Name) {
@@ -50,7 +63,7 @@ func main() {
 		}
 		total++
 		began := time.Now()
-		by, err := m.try()
+		by, err := m.try(*short)
 		verdict := "caught by " + by
 		if err != nil {
 			verdict = "NOT CAUGHT: " + err.Error()
@@ -68,62 +81,118 @@ func main() {
 	}
 }
 
-// try tells what has caught the mutation.
-func (m mutation) try() (by string, err error) {
-	source, err := os.ReadFile(m.File)
+// try returns what has caught the mutation.
+func (m mutation) try(short bool) (by string, err error) {
+	mutant, err := m.mutant()
 	if err != nil {
 		return "", err
-	}
-	if n := strings.Count(string(source), m.Old); n != 1 {
-		return "", fmt.Errorf("its code stands %d times in %s", n, m.File)
 	}
 	dir, err := os.MkdirTemp("", "mutation")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	mutant := filepath.Join(dir, filepath.Base(m.File))
-	if err := os.WriteFile(mutant, []byte(strings.Replace(string(source), m.Old, m.New, 1)), 0o600); err != nil {
-		return "", err
-	}
-	original, err := filepath.Abs(m.File)
+	overlay, err := m.overlay(dir, mutant)
 	if err != nil {
 		return "", err
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: mutant}})
-	if err != nil {
-		return "", err
-	}
-	overlayFile := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
-		return "", err
-	}
+
 	pkg := m.Package
 	if pkg == "" {
 		pkg = "./" + filepath.Dir(m.File)
 	}
-	build := exec.Command("go", "vet", "-overlay", overlayFile, pkg)
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("it does not compile: %s", out)
-	}
-	args := []string{"test", "-overlay", overlayFile, "-count=1", "-timeout=60s", "-run", m.Test}
-	test := exec.Command("go", append(args, pkg)...)
+	// Most of the time goes into building the test, so nothing is built for vet or debuggers.
+	test := exec.Command("go", "test", "-overlay", overlay, "-vet=off", "-ldflags=-s -w",
+		"-count=1", "-timeout=60s", "-run", m.Test, pkg)
 	test.Env = append(os.Environ(), "RAPID_NOFAILFILE=true")
+	if short {
+		test.Env = append(test.Env, "ZKRECIPES_REAL=0", "ZKRECIPES_REQUIRE_REAL=0")
+	}
 	out, err := test.CombinedOutput()
 	switch {
+	case noTest.Match(out):
+		return "", fmt.Errorf("no test of %s matches %s", pkg, m.Test)
 	case err == nil:
 		return "", fmt.Errorf("%s passes", m.Test)
-	case ended.Match(out):
-		return m.Test, nil // which has not ended by itself
+	case unbuilt.Match(out):
+		return "", fmt.Errorf("it does not compile: %s", out)
 	}
-	failed := failedTest.FindSubmatch(out)
-	if failed == nil {
-		return "", fmt.Errorf("%w: %s", err, out)
+	if failed := failedTest.FindSubmatch(out); failed != nil {
+		return string(failed[1]), nil
 	}
-	return string(failed[1]), nil
+	if ended.Match(out) { // the test has not ended by itself
+		return m.Test, nil
+	}
+	return "", fmt.Errorf("%w: %s", err, out)
 }
 
 var (
 	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 	ended      = regexp.MustCompile(`(?m)^(panic|fatal error): `)
+	noTest     = regexp.MustCompile(`\[no tests to run\]`)
+	unbuilt    = regexp.MustCompile(`(?m)^FAIL\s.*\[(build|setup) failed\]`)
 )
+
+// overlay writes the mutant and a file for the -overlay flag of the go command into dir. It returns the latter's path.
+func (m mutation) overlay(dir, mutant string) (string, error) {
+	original, err := filepath.Abs(m.File)
+	if err != nil {
+		return "", err
+	}
+	instead := filepath.Join(dir, filepath.Base(m.File))
+	if err := os.WriteFile(instead, []byte(mutant), 0o600); err != nil {
+		return "", err
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: instead}})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, overlay, 0o600)
+}
+
+// mutant returns the file without the protection.
+func (m mutation) mutant() (string, error) {
+	b, err := os.ReadFile(m.File)
+	if err != nil {
+		return "", err
+	}
+	source, from, to, where := string(b), 0, len(b), m.File
+	if m.Func != "" {
+		if from, to, err = extent(m.File, b, m.Func); err != nil {
+			return "", err
+		}
+		where = m.Func + " of " + m.File
+	}
+	if n := strings.Count(source[from:to], m.Old); n != 1 {
+		return "", fmt.Errorf("its code stands %d times in %s: %q", n, where, m.Old)
+	}
+	return source[:from] + strings.Replace(source[from:to], m.Old, m.New, 1) + source[to:], nil
+}
+
+// extent returns where a function begins and ends in its file.
+func extent(file string, source []byte, name string) (from, to int, err error) {
+	files := token.NewFileSet()
+	parsed, err := parser.ParseFile(files, file, source, parser.SkipObjectResolution)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, d := range parsed.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && nameOf(f) == name {
+			return files.Position(f.Pos()).Offset, files.Position(f.End()).Offset, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("%s has no function %s", file, name)
+}
+
+// nameOf returns a function's name, with its receiver's type as in a method expression.
+func nameOf(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return f.Name.Name
+	}
+	receiver := f.Recv.List[0].Type
+	if _, ok := receiver.(*ast.StarExpr); ok {
+		return "(" + types.ExprString(receiver) + ")." + f.Name.Name
+	}
+	return types.ExprString(receiver) + "." + f.Name.Name
+}

@@ -1,5 +1,6 @@
 package main
 
+// The read-write lock and conversions of a grant.
 func init() {
 	mutations = append(mutations, []mutation{
 		{
@@ -7,7 +8,7 @@ func init() {
 			File: "rwlock/spelling.go",
 			Old:  "for ahead = self - 1; ahead >= 0 && !exclusive(line[ahead].Kind); ahead-- {",
 			New:  "for ahead = self - 1; ahead >= 0 && ahead > self; ahead-- {",
-			Test: "TestTryTakesWhatItNeedNotWaitForAndElseOnlyReads/embedded",
+			Test: "TestTryTakesWhatIsFreeAndOtherwiseOnlyReads/embedded",
 		},
 		{
 			Name: "rwlock: a reader waits for the first writer and not for the nearest",
@@ -21,7 +22,7 @@ func init() {
 			File: "rwlock/spelling.go",
 			Old:  "	return ahead\n",
 			New:  "	if ahead > 0 {\n		return -1\n	}\n	return ahead\n",
-			Test: "TestTryTakesWhatItNeedNotWaitForAndElseOnlyReads/embedded",
+			Test: "TestTryTakesWhatIsFreeAndOtherwiseOnlyReads/embedded",
 		},
 		{
 			Name:    "rwlock: a writer does not wait for readers",
@@ -36,7 +37,7 @@ func init() {
 			File: "rwlock/spelling.go",
 			Old:  "if kind == s.write {",
 			New:  "if kind == s.write && s == spellings[Native] {",
-			Test: "TestAllSpellingsStandInOneLine/embedded",
+			Test: "TestAllSpellingsShareOneLine/embedded",
 		},
 		{
 			Name:    "conversion: who changes places while the line is read is missing",
@@ -44,7 +45,7 @@ func init() {
 			Old:     "len(all) == len(line) || look == looksAtStandings",
 			New:     "len(all) <= len(line) || look == looksAtStandings",
 			Package: "./rwlock",
-			Test:    "TestContendersHaveTheHolderThroughADowngrade/embedded",
+			Test:    "TestContendersShowTheHolderThroughADowngrade/embedded",
 		},
 		{
 			Name:    "conversion: the deletion of the old node is taken for a loss",
@@ -73,8 +74,9 @@ func init() {
 		{
 			Name:    "conversion: the lock is kept though ctx has ended",
 			File:    "protocol/convert.go",
-			Old:     "	case ctx.Err() != nil:\n		Release(ctx, g)\n",
-			New:     "",
+			Func:    "(*conversion).end",
+			Old:     "if ended == nil && g.finish(released) {",
+			New:     "if g.finish(released) {",
 			Package: "./rwlock",
 			Test:    "TestContextThatEnds",
 		},
@@ -124,7 +126,7 @@ func init() {
 			Old:     "			&zk.SetDataRequest{Path: g.node, Version: -1},\n",
 			New:     "",
 			Package: "./rwlock",
-			Test:    "TestDowngradeIsNoReleaseToThoseWhoWait/W0/embedded",
+			Test:    "TestDowngradeIsNoReleaseToWaiters/W0/embedded",
 		},
 		{
 			Name: "conversion: readers do not know that writers leave marks",

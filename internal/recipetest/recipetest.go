@@ -23,12 +23,20 @@ import (
 // Patience bounds what must happen in the end. Nothing depends on how soon it does.
 const Patience = 30 * time.Second
 
-// Each runs a test on the embedded server and on a real one.
+// lag is how far behind their leader servers are that lag: much longer than what the embedded server needs for anything
+// else, and short enough to be waited for at each request.
+const lag = 6 * time.Millisecond
+
+// Each runs a test on the embedded server, on one whose clients are spread over followers that lag, and on a real one.
 func Each(t *testing.T, test func(*testing.T, *recipestest.Server)) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
 		test(t, recipestest.Start(t))
+	})
+	t.Run("lagging", func(t *testing.T) {
+		t.Parallel()
+		test(t, recipestest.Start(t, recipestest.Lagging(lag)))
 	})
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
@@ -37,7 +45,7 @@ func Each(t *testing.T, test func(*testing.T, *recipestest.Server)) {
 }
 
 // Session is the client's current session.
-func Session(t *testing.T, c *protocol.Client) *protocol.Session {
+func Session(t testing.TB, c *protocol.Client) *protocol.Session {
 	t.Helper()
 	s, err := c.Session(t.Context())
 	require.NoError(t, err)
@@ -45,7 +53,7 @@ func Session(t *testing.T, c *protocol.Client) *protocol.Session {
 }
 
 // CatchUp has the client's server see what others have been answered before: in an ensemble it may lag behind theirs.
-func CatchUp(t *testing.T, c *protocol.Client) {
+func CatchUp(t testing.TB, c *protocol.Client) {
 	t.Helper()
 	require.NoError(t, Session(t, c).Sync(t.Context(), "/"))
 }

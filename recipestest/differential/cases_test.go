@@ -2,8 +2,8 @@ package differential_test
 
 import "testing"
 
-// Each case pins down what a client can depend on and what is easily got wrong. A case here that fails
-// says more than the random steps do.
+// Each case covers behaviour that clients depend on and that is easily got wrong. A case that fails
+// says more than a failure of the random steps.
 func TestCasesHaveTheSameEffects(t *testing.T) {
 	p := newPair(t)
 	for _, c := range []struct {
@@ -34,7 +34,7 @@ func TestCasesHaveTheSameEffects(t *testing.T) {
 				request{op: opCreateTTL, path: "/a/missing-", acl: openACL, flags: 6, ttl: 1<<40 - 1},
 				request{op: opCreateTTL, path: "/a-", acl: openACL, flags: 6, ttl: 1<<40 - 1}),
 		}},
-		{"a transaction fails as one, whichever part is at fault", []step{
+		{"a transaction fails as a whole, whichever part fails", []step{
 			on(0, create("/a", openACL)),
 			on(0, multi(create("/b", openACL), setData("/a", "x"), create("/a", openACL), remove("/b"))),
 			on(0, multi(request{op: opCheck, path: "/a", version: 1}, create("/b", openACL))),
@@ -71,12 +71,12 @@ func TestCasesHaveTheSameEffects(t *testing.T) {
 			on(0, request{op: opCheckWatches, path: "/a", mode: 2}, request{op: opCheckWatches, path: "/a", mode: 1}),
 			on(0, request{op: opRemoveWatches, path: "/a", mode: 3}, request{op: opRemoveWatches, path: "/a", mode: 3}),
 		}},
-		{"checkWatches sees the watches of others, removeWatches does not", []step{
+		{"checkWatches finds the watches of other clients, removeWatches does not", []step{
 			on(0, request{op: opExists, path: "/a", watch: true}),
 			on(1, request{op: opCheckWatches, path: "/a", mode: 2}, request{op: opRemoveWatches, path: "/a", mode: 2}),
 			on(0, request{op: opRemoveWatches, path: "/a", mode: 2}),
 		}},
-		{"a session that comes back is told what it missed", []step{
+		{"a resumed session gets the events that it missed", []step{
 			on(0, create("/a", openACL), create("/a/c", openACL), create("/b", openACL)),
 			on(1, setData("/b", "x"), remove("/a/c")),
 			{session: 0, does: doReconnect},
@@ -93,7 +93,7 @@ func TestCasesHaveTheSameEffects(t *testing.T) {
 			auth(0, "digest", "alice:a"),
 			on(0, setData("/a", "x")),
 		}},
-		{"a wrong password costs the right client its connection", []step{
+		{"a resume with a wrong password ends the session's connection", []step{
 			on(0, ephemeral("/a"), request{op: opGetData, path: "/a", watch: true}),
 			{session: 0, does: doWrongPassword},
 			on(1, setData("/a", "x")),
@@ -101,7 +101,7 @@ func TestCasesHaveTheSameEffects(t *testing.T) {
 			{session: 0, does: doFromFuture},
 			on(0, request{op: opGetData, path: "/a"}),
 		}},
-		{"a closed session is gone with its nodes", []step{
+		{"closing a session deletes its nodes", []step{
 			on(0, create("/a", openACL), ephemeral("/a/c"), ephemeral("/a/d")),
 			on(1, request{op: opAddWatch, path: "/a", mode: 1}),
 			on(2, request{op: opGetChildren, path: "/a", watch: true}),
@@ -109,7 +109,7 @@ func TestCasesHaveTheSameEffects(t *testing.T) {
 			{session: 0, does: doReturn},
 			on(1, request{op: opGetChildren2, path: "/a"}),
 		}},
-		{"who may not read a node hears nothing of it", []step{
+		{"a client gets no events of nodes that it may not read", []step{
 			auth(0, "digest", "alice:a"),
 			on(0, create("/a", openACL), create("/a/c", allowing(permAll, "auth", ""))),
 			on(1, request{op: opAddWatch, path: "/a", mode: 1}, request{op: opExists, path: "/a/c", watch: true}),
@@ -182,7 +182,7 @@ func setData(path, data string) request {
 	return request{op: opSetData, path: path, data: []byte(data), version: -1}
 }
 
-// everything is a step of one request for each permission on a node.
+// everything returns a step with one request for each permission on a node.
 func everything(session int, path string) step {
 	return on(session,
 		request{op: opExists, path: path}, request{op: opGetData, path: path}, request{op: opGetChildren2, path: path},

@@ -23,5 +23,5 @@ func TestRandomStepsHaveTheSameEffects(t *testing.T) {
 			t.Fatalf("the servers differ:\n%s", diff)
 		}
 	})
-	t.Logf("%d sequences, in which the real server has said:\n%v", p.runs, p.said)
+	t.Logf("%d sequences, with these answers and events of the real server:\n%v", p.runs, p.answers)
 }

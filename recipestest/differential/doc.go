@@ -1,26 +1,26 @@
-// Package differential holds the embedded server against a real ZooKeeper. It has
-// tests only.
+// Package differential compares the embedded server with a real ZooKeeper. It contains only tests.
 //
-// The same steps go to both, from up to three sessions: requests of every kind,
-// one at a time or several in a row without waiting, authentication, sessions that
-// close, come back on another connection, or try to with a wrong password. What each session
-// is sent, answers and watch events in their order, is written down without what
-// cannot be equal (see transcript), and both records must be the same. Steps
-// are drawn at random; what matters most is also kept as cases with names.
+// Both servers get the same steps, from up to three sessions. A step sends requests of any kind,
+// one at a time or several in a row without waiting. Or it authenticates, closes its session,
+// resumes it on another connection, or tries to with a wrong password.
+//
+// A transcript records what each session is sent, answers and watch events in order. It replaces
+// values that cannot be equal on two servers. Both transcripts must be the same. Steps are drawn at
+// random; the most important ones are also kept as named cases.
 //
 //	go test ./recipestest/differential -rapid.checks=5000
 //
-// What is meant to differ is listed in the documentation of package embedded.
-// The following is not compared:
+// The documentation of package embedded lists the intended differences. The following is not
+// compared:
 //
-//   - The order of children, of ephemeral nodes, of a connection's identities, and of the
-//     events of a closed session's nodes, which nobody promises.
+//   - The order of children, of ephemeral nodes, of a connection's identities, and of the events of
+//     a closed session's nodes. ZooKeeper does not define it.
 //   - Whether a successful check outside of a transaction is answered.
-//   - What follows a setACL without waiting for its answer: the real server is
-//     of two minds about it.
-//   - When containers are reaped and TTL nodes deleted, and when sessions expire.
-//   - Malformed packets, quota nodes, and what concerns the server as a whole.
+//   - Requests that follow a setACL without waiting for its answer. The real server checks them
+//     against either list.
+//   - When containers and TTL nodes are deleted, and when sessions expire.
+//   - Malformed packets, quota nodes, and requests about the server as a whole.
 //
-// A difference counts if it shows three times in a row, as a real server that runs already reaps
-// containers at a time of its own.
+// A difference fails the test if it shows three times in a row. The reason is that a real server
+// that was already running deletes containers at times of its own choosing.
 package differential

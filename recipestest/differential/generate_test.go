@@ -32,7 +32,7 @@ var badEntryList = []entry{
 	{31, "super", ""},
 }
 
-// Few names, so that requests meet the same nodes.
+// There are few paths, so that requests often hit the same nodes.
 var (
 	paths = oneOf([]string{
 		"/a", "/a", "/a", "/b", "/b", "/a/c", "/a/c", "/a/c", "/a/d", "/a/c/e", "/a/c/e", "/", "/a/c/e/f", "/b/c",
@@ -49,8 +49,8 @@ var (
 	perms       = oneOf([]int32{31, 31, 1, 1, 2, 4, 8, 16, 30, 29, 27, 23, 15, 0, 32, -1})
 )
 
-// oneOf draws each with the same probability. The library's own generators
-// favour what comes first.
+// oneOf draws every element with the same probability. The library's own generators favour the
+// first elements.
 func oneOf[T any](list []T) *rapid.Generator[T] {
 	return rapid.Custom(func(t *rapid.T) T {
 		n := 0
@@ -64,7 +64,7 @@ func oneOf[T any](list []T) *rapid.Generator[T] {
 	})
 }
 
-// oneIn is true once in n times, and false when a counter-example shrinks.
+// oneIn returns true once in n draws on average. Counter-examples shrink towards false.
 func oneIn(t *rapid.T, n int) bool {
 	odds := make([]bool, n)
 	odds[n-1] = true
@@ -84,7 +84,7 @@ var (
 		{scheme: "auth"},
 		{scheme: "digest", id: digest("alice:a")},
 		{scheme: "digest", id: digest("bob:b")},
-		{scheme: "digest", id: digest("nobody:n")},
+		{scheme: "digest", id: digest("carol:c")},
 		{scheme: "ip", id: "{ip}"},
 		{scheme: "ip", id: "{ip}/8"},
 		{scheme: "ip", id: "10.1.2.3"},
@@ -131,7 +131,7 @@ var creates = rapid.Custom(func(t *rapid.T) request {
 	if r.op == opCreateTTL {
 		r.ttl = ttls.Draw(t, "ttl")
 		if r.flags != 5 && r.flags != 6 {
-			r.ttl = max(r.ttl, 0) // else the real server takes it, and ends
+			r.ttl = max(r.ttl, 0) // with a negative one the real server shuts down
 		}
 	}
 	if r.flags == 2 || r.flags == 3 || r.flags == 6 {
@@ -140,7 +140,7 @@ var creates = rapid.Custom(func(t *rapid.T) request {
 	return r
 })
 
-// parts of a transaction.
+// writes draws parts of a transaction.
 var writes = rapid.Custom(func(t *rapid.T) request {
 	op := oneOf([]int32{opCreate, opDelete, opSetData, opCheck}).Draw(t, "op")
 	if op == opCreate {
@@ -213,7 +213,7 @@ var steps = rapid.Custom(func(t *rapid.T) step {
 	case doRequests:
 		s.requests = rapid.SliceOfN(requests, 1, 3).Draw(t, "requests")
 		for i, r := range s.requests {
-			if r.op == opSetACL { // requests close behind may meet the old list at the real server
+			if r.op == opSetACL { // the real server may check later requests against the old list
 				s.requests = s.requests[:i+1]
 				break
 			}
@@ -225,19 +225,19 @@ var steps = rapid.Custom(func(t *rapid.T) step {
 	return s
 })
 
-// sequences begin with a few nodes and watches more often than not.
+// sequences draws the steps of a run. Half of them start with a few nodes and watches.
 var sequences = rapid.Custom(func(t *rapid.T) []step {
 	var list []step
-	if rapid.Bool().Draw(t, "groundwork") {
-		list = groundwork(t)
+	if rapid.Bool().Draw(t, "set up") {
+		list = setUp(t)
 	}
-	for range 4 { // the library's lists are short
+	for range 4 { // the library draws short lists
 		list = append(list, rapid.SliceOfN(steps, 0, 20).Draw(t, "steps")...)
 	}
 	return list
 })
 
-func groundwork(t *rapid.T) []step {
+func setUp(t *rapid.T) []step {
 	var begin []request
 	for _, path := range []string{"/a", "/a/c", "/b", "/a/c/e"} {
 		begin = append(begin, request{op: opCreate, path: path, acl: acls.Draw(t, "acl")})

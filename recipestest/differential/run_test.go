@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// patience bounds waits that end at once when all is well.
-const patience = 20 * time.Second
+// waitLimit bounds waits that end at once unless the test fails.
+const waitLimit = 20 * time.Second
 
-// sessionTimeout is asked for. No run takes as long.
+// sessionTimeout is the timeout that clients ask for, in milliseconds. No run takes as long.
 const sessionTimeout = 10_000
 
-// A peer is one of the sessions of a run, and its connection while it has one.
+// A peer is one of the sessions of a run, with its connection while it has one.
 type peer struct {
 	number   int
 	nc       net.Conn
@@ -30,14 +30,14 @@ type peer struct {
 	formerPassword []byte
 }
 
-func (p *peer) hangUp() {
+func (p *peer) disconnect() {
 	if p.nc != nil {
 		p.nc.Close()
 		p.nc = nil
 	}
 }
 
-// receive returns the next message, io.EOF or another error.
+// receive returns the next message, or io.EOF at the end of the connection.
 func (p *peer) receive() (*message, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(p.r, head[:]); err != nil {
@@ -48,16 +48,16 @@ func (p *peer) receive() (*message, error) {
 	return &message{b: b}, err
 }
 
-// A run carries out steps at one server.
+// A run carries out steps on one server.
 type run struct {
 	address string
-	at      *place
+	at      *target
 	log     *transcript
 	peers   [sessions]*peer
 }
 
 func newRun(address, root, ip string) *run {
-	at := &place{root: root, ip: ip}
+	at := &target{root: root, ip: ip}
 	r := &run{address: address, at: at, log: &transcript{at: at}}
 	for i := range r.peers {
 		r.peers[i] = &peer{number: i}
@@ -65,11 +65,11 @@ func newRun(address, root, ip string) *run {
 	return r
 }
 
-// A fault is trouble that is nobody's answer: a server that cannot be reached or
-// says nothing.
+// A fault is a failure of the environment and not an answer: a server cannot be reached or does not
+// answer.
 type fault struct{ err error }
 
-// attempt runs f and returns the fault that ended it, if one did.
+// attempt runs f and returns the fault that ended it, if any.
 func attempt(f func()) (err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -90,7 +90,7 @@ func check(err error) {
 	}
 }
 
-// play carries out the steps and returns what the sessions were sent.
+// play carries out the steps and returns the transcript.
 func (r *run) play(steps []step) (lines []string, err error) {
 	err = attempt(func() {
 		for i, s := range steps {
@@ -105,7 +105,7 @@ func (r *run) play(steps []step) (lines []string, err error) {
 	return r.log.strings(), err
 }
 
-// sortFrom sorts lines whose order nobody promises.
+// sortFrom sorts the lines from begin on, whose order ZooKeeper does not define.
 func (t *transcript) sortFrom(begin int) {
 	slices.SortStableFunc(t.lines[begin:], func(a, b []any) int {
 		return strings.Compare(fmt.Sprint(a...), fmt.Sprint(b...))
@@ -127,9 +127,11 @@ func (r *run) do(s step, p *peer) {
 			r.connect(p, p.id, p.password, 0)
 		}
 	}
+
 	if p.nc != nil {
 		r.act(s, p)
 	}
+
 	for _, other := range r.peers {
 		r.fence(other)
 	}
@@ -147,28 +149,31 @@ func (r *run) act(s step, p *peer) {
 		r.fence(p)
 		p.formerID, p.formerPassword = p.id, p.password
 		p.id, p.password = 0, nil
-		p.hangUp()
+		p.disconnect()
 	}
 }
 
-// connect begins a session, or resumes one, on a new connection.
+// connect starts or resumes a session on a new connection.
 func (r *run) connect(p *peer, id int64, password []byte, seen int64) {
-	nc, err := net.DialTimeout("tcp", r.address, patience)
+	nc, err := net.DialTimeout("tcp", r.address, waitLimit)
 	check(err)
-	check(nc.SetDeadline(time.Now().Add(patience)))
+	check(nc.SetDeadline(time.Now().Add(waitLimit)))
 	fresh := &peer{nc: nc, r: bufio.NewReader(nc)}
 	if password == nil {
 		password = make([]byte, 16)
 	}
+
 	hello := packet{}.int32(0).int64(seen).int32(sessionTimeout).int64(id).buffer(password).bool(false)
 	_, err = nc.Write(hello.frame())
 	check(err)
+
 	m, err := fresh.receive()
 	if err != nil {
 		r.ended(fresh, err)
-		r.log.add(p.number, "hung up on")
+		r.log.add(p.number, "disconnected")
 		return
 	}
+
 	version, timeout, given, secret := m.int32(), m.int32(), m.int64(), m.buffer()
 	if given == 0 {
 		r.log.add(p.number, "refused", version, timeout, len(secret), m.bool(), r.log.rest(m))
@@ -176,15 +181,17 @@ func (r *run) connect(p *peer, id int64, password []byte, seen int64) {
 		r.ended(fresh, err)
 		return
 	}
+
 	if !slices.Contains(r.log.sessions, given) {
 		r.log.sessions = append(r.log.sessions, given)
 	}
 	r.log.add(p.number, "connected", version, r.log.owner(given), len(secret), m.bool(), r.log.rest(m))
-	p.hangUp()
+
+	p.disconnect()
 	p.nc, p.r, p.id, p.password = nc, fresh.r, given, secret
 }
 
-// refused tries to connect and expects nothing to come of it.
+// refused tries to connect, which the server is expected to refuse.
 func (r *run) refused(p *peer, id int64, password []byte, seen int64) {
 	if id == 0 {
 		return
@@ -192,22 +199,22 @@ func (r *run) refused(p *peer, id int64, password []byte, seen int64) {
 	was := p.nc
 	r.connect(p, id, password, seen)
 	if p.nc != was {
-		r.log.add(p.number, "let in")
+		r.log.add(p.number, "accepted")
 	}
 }
 
-// ended notes that a connection has ended. It must have: silence is a fault.
+// ended records that a connection has ended. If it has not, that is a fault.
 func (r *run) ended(p *peer, err error) {
 	if nerr, ok := err.(net.Error); ok && nerr.Timeout() {
-		check(fmt.Errorf("no answer within %v: %w", patience, err))
+		check(fmt.Errorf("no answer within %v: %w", waitLimit, err))
 	}
 	if err == nil {
-		check(fmt.Errorf("the connection goes on"))
+		check(fmt.Errorf("the connection has not ended"))
 	}
-	p.hangUp()
+	p.disconnect()
 }
 
-// send sends requests and a ping and notes what comes before the ping's answer.
+// send sends requests and a ping, and records all messages up to the answer to the ping.
 func (r *run) send(p *peer, requests []request) {
 	var out packet
 	first := p.xid + 1
@@ -215,6 +222,7 @@ func (r *run) send(p *peer, requests []request) {
 		p.xid++
 		out = append(out, append(packet{}.int32(p.xid).int32(req.op), r.at.body(req)...).frame()...)
 	}
+
 	p.nc.Write(append(out, packet{}.int32(xidPing).int32(opPing).frame()...))
 	r.await(p, xidPing, first, requests)
 }
@@ -225,7 +233,7 @@ func (r *run) call(p *peer, xid, op int32, body packet) {
 	r.await(p, xid, xid, []request{{op: op}})
 }
 
-// fence notes what the server has sent to a session so far.
+// fence records what the server has sent to a session so far.
 func (r *run) fence(p *peer) {
 	if p.nc == nil {
 		return
@@ -234,10 +242,10 @@ func (r *run) fence(p *peer) {
 	r.await(p, xidPing, 0, nil)
 }
 
-// await notes all messages up to the one with the given xid, or to the end of
-// the connection. first is the xid of the first of the requests.
+// await records all messages up to the one with xid last, or to the end of the connection. first is
+// the xid of the first of the requests.
 func (r *run) await(p *peer, last, first int32, requests []request) {
-	check(p.nc.SetDeadline(time.Now().Add(patience)))
+	check(p.nc.SetDeadline(time.Now().Add(waitLimit)))
 	for {
 		m, err := p.receive()
 		if err != nil {
@@ -245,6 +253,7 @@ func (r *run) await(p *peer, last, first int32, requests []request) {
 			r.log.add(p.number, "connection ended")
 			return
 		}
+
 		xid, zx, code := m.int32(), m.int64(), m.int32()
 		switch {
 		case xid == xidEvent:
@@ -258,6 +267,7 @@ func (r *run) await(p *peer, last, first int32, requests []request) {
 			}
 			r.answered(p, requests[i], zx, code, m)
 		}
+
 		if xid == last {
 			return
 		}
@@ -266,8 +276,9 @@ func (r *run) await(p *peer, last, first int32, requests []request) {
 
 func (r *run) answered(p *peer, req request, zx int64, code int32, m *message) {
 	if req.op == opCheck && code == 0 {
-		return // the real server forgets to answer these
+		return // the real server does not answer these
 	}
+
 	at := any(latest(zx))
 	if req.writes() {
 		at = zxid(zx)
@@ -276,6 +287,7 @@ func (r *run) answered(p *peer, req request, zx int64, code int32, m *message) {
 	if req.op == opAuth {
 		at = zx
 	}
+
 	words := []any{p.number, opName(req.op), "code", code, "at", at}
 	if code == 0 {
 		words = append(words, r.log.answer(req, m)...)
@@ -285,7 +297,7 @@ func (r *run) answered(p *peer, req request, zx int64, code int32, m *message) {
 	r.log.add(words...)
 }
 
-// finish closes the sessions.
+// finish closes the sessions. It first resumes those that have no connection.
 func (r *run) finish() error {
 	return attempt(func() {
 		for _, p := range r.peers {
@@ -295,7 +307,7 @@ func (r *run) finish() error {
 			if p.nc != nil {
 				p.xid++
 				r.call(p, p.xid, opCloseSession, nil)
-				p.hangUp()
+				p.disconnect()
 			}
 		}
 	})

@@ -17,40 +17,39 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// attempts is how often a difference or a fault must show. A real server that was
-// started by others reaps containers when it pleases, and a machine that is stopped
-// for a while loses its sessions.
+// attempts is how often in a row a difference or a fault must show. A real server that was already
+// running deletes containers at any time, and its sessions expire if the machine is suspended.
 const attempts = 3
 
-// A pair is a real server and what is compared with it.
+// A pair is a real server and an embedded server to compare with it.
 type pair struct {
-	real string // host and port
-	root string // of this pair's runs at the real server
-	runs int
-	said tally
+	real    string // host and port
+	root    string // prefix of the roots of this pair's runs
+	runs    int
+	answers counts // of the real server
 }
 
-// A tally counts answers and events by their kind.
-type tally map[string]int
+// counts holds the number of answers and events of each kind.
+type counts map[string]int
 
-func (t tally) add(lines []string) {
+func (c counts) add(lines []string) {
 	for _, line := range lines {
 		words := strings.Fields(line)
 		switch {
 		case len(words) > 3 && words[2] == "code":
-			t[words[1]+" "+words[3]]++
+			c[words[1]+" "+words[3]]++
 		case len(words) > 5 && words[4] == "event":
-			t["event "+words[5]]++
+			c["event "+words[5]]++
 		case len(words) > 1 && !strings.HasSuffix(words[0], "."):
-			t[words[1]]++
+			c[words[1]]++
 		}
 	}
 }
 
-func (t tally) String() string {
+func (c counts) String() string {
 	var list []string
-	for _, kind := range slices.Sorted(maps.Keys(t)) {
-		list = append(list, fmt.Sprintf("%s: %d", kind, t[kind]))
+	for _, kind := range slices.Sorted(maps.Keys(c)) {
+		list = append(list, fmt.Sprintf("%s: %d", kind, c[kind]))
 	}
 	return strings.Join(list, ", ")
 }
@@ -62,10 +61,11 @@ func newPair(t *testing.T) *pair {
 	if chroot != "" {
 		chroot = "/" + chroot
 	}
-	return &pair{real: host, root: chroot + "/differential-" + strings.ToLower(rand.Text()[:8]), said: make(tally)}
+	return &pair{real: host, root: chroot + "/differential-" + strings.ToLower(rand.Text()[:8]), answers: make(counts)}
 }
 
-// realServer returns the connect string of a real server: one that reaps no containers, unless it is one that runs already.
+// realServer returns the connect string of a real server. Unless it was already running, it deletes
+// no containers.
 func realServer(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("ZKRECIPES_SERVERS") != "" {
@@ -74,34 +74,38 @@ func realServer(t *testing.T) string {
 	return ensemble.Start(t, 1, ensemble.WithJVMFlags("-Dznode.container.checkIntervalMs=86400000")).ConnectString()
 }
 
-// difference carries out the steps at both servers and says where they first
-// differ, or nothing.
+// difference carries out the steps on both servers and returns their first difference, or the empty
+// string.
 func (p *pair) difference(steps []step) (diff string, err error) {
 	for range attempts {
-		if diff, err = p.differenceOnce(steps); diff == "" && err == nil {
+		if diff, err = p.compareOnce(steps); diff == "" && err == nil {
 			break
 		}
 	}
 	return diff, err
 }
 
-func (p *pair) differenceOnce(steps []step) (string, error) {
+func (p *pair) compareOnce(steps []step) (string, error) {
 	p.runs++
 	root := fmt.Sprintf("%s-%d", p.root, p.runs)
+
 	want, err := playAt(p.real, root, steps)
 	if err != nil {
 		return "", fmt.Errorf("real server: %w\n%s", err, strings.Join(want, "\n"))
 	}
-	p.said.add(want)
+	p.answers.add(want)
+
 	s, err := embedded.Start(embedded.Config{TickTime: 500 * time.Millisecond, ContainerInterval: time.Hour})
 	if err != nil {
 		return "", err
 	}
 	defer s.Close()
+
 	got, err := playAt(s.ConnectString(), root, steps)
 	if err != nil {
 		return "", fmt.Errorf("embedded server: %w\n%s", err, strings.Join(got, "\n"))
 	}
+
 	return firstDifference(want, got), nil
 }
 
@@ -109,7 +113,7 @@ func firstDifference(want, got []string) string {
 	if slices.Equal(want, got) {
 		return ""
 	}
-	want, got = append(want, "nothing more"), append(got, "nothing more")
+	want, got = append(want, "end of transcript"), append(got, "end of transcript")
 	i := 0
 	for want[i] == got[i] {
 		i++
@@ -117,34 +121,36 @@ func firstDifference(want, got []string) string {
 	return fmt.Sprintf("%s\nreal:     %s\nembedded: %s", strings.Join(want[:i], "\n"), want[i], got[i])
 }
 
-// playAt carries out the steps below a root of their own, which is gone afterwards.
+// playAt carries out the steps below root, which it creates before and deletes afterwards.
 func playAt(address, root string, steps []step) (lines []string, err error) {
-	j := &caretaker{newRun(address, "", "")}
+	j := &janitor{newRun(address, "", "")}
 	if err := j.prepare(root); err != nil {
 		return nil, err
 	}
+
 	r := newRun(address, root, j.at.ip)
 	lines, err = r.play(steps)
 	return lines, errors.Join(err, r.finish(), j.cleanUp(root))
 }
 
-// A caretaker makes and removes the roots of runs.
-type caretaker struct{ *run }
+// A janitor creates the roots of runs and deletes them.
+type janitor struct{ *run }
 
-func (j *caretaker) prepare(root string) error {
+func (j *janitor) prepare(root string) error {
 	return attempt(func() {
 		p := j.peers[0]
 		j.connect(p, 0, nil, 0)
 		j.at.ip = j.whoAmI(p)
-		j.call(p, xidAuth, opAuth, packet{}.int32(0).string("digest").buffer([]byte(janitor)))
+		j.call(p, xidAuth, opAuth, packet{}.int32(0).string("digest").buffer([]byte(janitorCredentials)))
+
 		if code, _ := j.ask(p, request{op: opCreate, path: root, acl: openACL}); code != 0 {
 			check(fmt.Errorf("create %s: code %d", root, code))
 		}
 	})
 }
 
-// cleanUp removes the root with everything below and ends the caretaker's session.
-func (j *caretaker) cleanUp(root string) error {
+// cleanUp deletes the root with all its descendants and closes the janitor's session.
+func (j *janitor) cleanUp(root string) error {
 	return errors.Join(attempt(func() {
 		if left := j.remove(root); left != nil {
 			check(fmt.Errorf("cannot remove %q", left))
@@ -152,7 +158,7 @@ func (j *caretaker) cleanUp(root string) error {
 	}), j.finish())
 }
 
-func (j *caretaker) remove(path string) (left []string) {
+func (j *janitor) remove(path string) (left []string) {
 	_, m := j.ask(j.peers[0], request{op: opGetChildren, path: path})
 	for _, name := range m.strings() {
 		left = append(left, j.remove(path+"/"+name)...)
@@ -163,7 +169,7 @@ func (j *caretaker) remove(path string) (left []string) {
 	return left
 }
 
-func (j *caretaker) whoAmI(p *peer) string {
+func (j *janitor) whoAmI(p *peer) string {
 	_, m := j.ask(p, request{op: opWhoAmI})
 	m.int32()
 	m.string()
@@ -171,7 +177,7 @@ func (j *caretaker) whoAmI(p *peer) string {
 }
 
 // ask sends one request and returns its answer.
-func (j *caretaker) ask(p *peer, r request) (int32, *message) {
+func (j *janitor) ask(p *peer, r request) (int32, *message) {
 	p.xid++
 	p.nc.Write(append(packet{}.int32(p.xid).int32(r.op), j.at.body(r)...).frame())
 	m, err := p.receive()

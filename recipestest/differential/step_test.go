@@ -1,20 +1,20 @@
 package differential_test
 
 import (
-	"crypto/sha1" // the digest scheme is defined by it
+	"crypto/sha1" // the digest scheme is defined with SHA-1
 	"encoding/base64"
 	"fmt"
 	"strings"
 )
 
-// sessions is how many take part.
+// sessions is the number of sessions in a run.
 const sessions = 3
 
 // A step is what one session does next.
 type step struct {
 	session  int
 	does     action
-	requests []request // in a row, without waiting for answers
+	requests []request // sent in a row, without waiting for answers
 	scheme   string    // of doAuth
 	secret   string
 }
@@ -23,39 +23,40 @@ type action int
 
 const (
 	doRequests      action = iota
-	doAuth                 // prove an identity, or fail to
-	doClose                // close the session; its next step begins another
+	doAuth                 // authenticate, successfully or not
+	doClose                // close the session; the next step starts another
 	doReconnect            // resume the session on another connection
-	doWrongPassword        // try to, while connected
-	doReturn               // resume the session closed last
-	doFromFuture           // reconnect claiming to have seen what is still to come
+	doWrongPassword        // try to resume with a wrong password, while connected
+	doReturn               // try to resume the session closed last
+	doFromFuture           // reconnect claiming a zxid that the server has not reached
 )
 
 func (s step) String() string {
-	who := fmt.Sprintf("session %d: ", s.session)
+	prefix := fmt.Sprintf("session %d: ", s.session)
 	switch s.does {
 	case doAuth:
-		return who + fmt.Sprintf("auth %s %q", s.scheme, s.secret)
+		return prefix + fmt.Sprintf("auth %s %q", s.scheme, s.secret)
 	case doClose:
-		return who + "close"
+		return prefix + "close"
 	case doReconnect:
-		return who + "reconnect"
+		return prefix + "reconnect"
 	case doWrongPassword:
-		return who + "reconnect with a wrong password"
+		return prefix + "reconnect with a wrong password"
 	case doReturn:
-		return who + "resume the closed session"
+		return prefix + "resume the closed session"
 	case doFromFuture:
-		return who + "reconnect from the future"
+		return prefix + "reconnect from the future"
 	}
+
 	var list []string
 	for _, r := range s.requests {
 		list = append(list, r.String())
 	}
-	return who + strings.Join(list, "; ")
+	return prefix + strings.Join(list, "; ")
 }
 
-// A request is any of the protocol's. Fields that its kind has no use for are ignored.
-// Paths are below the root of the run, unless they lack a slash at their begin.
+// A request is any request of the protocol. Fields that its operation does not have are ignored.
+// Paths are below the root of the run, unless they do not start with a slash.
 type request struct {
 	op      int32
 	path    string
@@ -67,11 +68,11 @@ type request struct {
 	watch   bool
 	mode    int32       // of addWatch, and the kind of removeWatches and checkWatches
 	parts   []request   // of multi and multiRead
-	since   int         // of setWatches: how many writes of this run it has seen
+	since   int         // of setWatches: the number of this run's writes that the client has seen
 	watches [5][]string // data, exist, child, persistent, recursive
 }
 
-// An entry of an access control list. In ids, {ip} is the client's address.
+// An entry is an entry of an access control list. In ids, {ip} stands for the client's address.
 type entry struct {
 	perms      int32
 	scheme, id string
@@ -87,6 +88,7 @@ func (r request) String() string {
 	case opSetWatches, opSetWatches2:
 		return fmt.Sprintf("%s since=%d %q", s, r.since, r.watches)
 	}
+
 	s += fmt.Sprintf(" %q", r.path)
 	switch r.op {
 	case opCreate, opCreate2, opCreateContainer, opCreateTTL:
@@ -108,7 +110,7 @@ func (r request) String() string {
 	return s
 }
 
-// writes reports whether the request has a zxid of its own.
+// writes reports whether the request consumes a zxid.
 func (r request) writes() bool {
 	switch r.op {
 	case opCreate, opCreate2, opCreateContainer, opCreateTTL, opDelete, opSetData, opSetACL, opCheck, opMulti:
@@ -117,15 +119,15 @@ func (r request) writes() bool {
 	return false
 }
 
-// A place is where the requests of a run go: what they have to be told that
-// is different for each server and run.
-type place struct {
+// A target holds what differs between servers and runs: the values that requests must be adapted
+// to.
+type target struct {
 	root  string
-	ip    string  // of the client, as the server sees it
-	zxids []int64 // of the writes so far
+	ip    string  // the client's address, as the server sees it
+	zxids []int64 // the zxids of the writes so far
 }
 
-func (at *place) path(path string) string {
+func (at *target) path(path string) string {
 	switch {
 	case path == "/":
 		return at.root
@@ -135,14 +137,14 @@ func (at *place) path(path string) string {
 	return path
 }
 
-func (at *place) since(n int) int64 {
+func (at *target) since(n int) int64 {
 	if n == 0 || len(at.zxids) == 0 {
 		return 0
 	}
 	return at.zxids[min(n, len(at.zxids))-1]
 }
 
-func (at *place) acl(p packet, list []entry) packet {
+func (at *target) acl(p packet, list []entry) packet {
 	list = withJanitor(list)
 	p = p.int32(int32(len(list)))
 	for _, e := range list {
@@ -151,8 +153,8 @@ func (at *place) acl(p packet, list []entry) packet {
 	return p
 }
 
-// body returns the request as the protocol has it, without its header.
-func (at *place) body(r request) packet {
+// body returns the body of the request as the protocol encodes it.
+func (at *target) body(r request) packet {
 	var p packet
 	switch r.op {
 	case opWhoAmI:
@@ -171,6 +173,7 @@ func (at *place) body(r request) packet {
 		for _, list := range lists {
 			p = p.int32(int32(len(list)))
 			for _, path := range list {
+
 				p = p.string(at.path(path))
 			}
 		}
@@ -201,17 +204,17 @@ const permAll = 31
 
 var openACL = []entry{{permAll, "world", "anyone"}}
 
-// janitor is who cleans up after a run. It may do anything with any node.
-const janitor = "janitor:secret"
+// janitorCredentials are those of the janitor, which has every permission on every node.
+const janitorCredentials = "janitor:secret"
 
 func withJanitor(list []entry) []entry {
 	if len(list) == 0 || len(list) == 1 && list[0] == openACL[0] {
 		return list
 	}
-	return append(list[:len(list):len(list)], entry{permAll, "digest", digest(janitor)})
+	return append(list[:len(list):len(list)], entry{permAll, "digest", digest(janitorCredentials)})
 }
 
-// digest returns the id that user:password proves.
+// digest returns the id that the credentials user:password prove.
 func digest(credentials string) string {
 	sum := sha1.Sum([]byte(credentials))
 	user, _, _ := strings.Cut(credentials, ":")

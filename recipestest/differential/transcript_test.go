@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// A transcript is what the sessions of one run were sent. What cannot be equal on two
-// servers is replaced: zxids by their rank among those of the run, the run's
-// root and the client's address by names, session ids by their order, and times
-// by whether they make sense.
+// A transcript records what the sessions of one run were sent. It replaces values that cannot be
+// equal on two servers. A zxid becomes its rank among those of the run. The run's root and the
+// client's address get names, and session ids are numbered in order. Times are only checked for
+// plausibility.
 type transcript struct {
-	at       *place
-	sessions []int64 // in the order of their begin
+	at       *target
+	sessions []int64 // in the order in which they started
 	lines    [][]any
 }
 
-// A zxid belongs to a write of this run. Others may write to the server, too.
+// A zxid is the zxid of a write of this run. Other clients may write to the server too.
 type zxid int64
 
-// A latest zxid is the one of the last write, whosever it is.
+// A latest is the zxid of the server's last write, which any client may have made.
 type latest int64
 
 func (t *transcript) add(words ...any) { t.lines = append(t.lines, words) }
@@ -34,6 +34,7 @@ func (t *transcript) strings() []string {
 			}
 		}
 	}
+
 	slices.Sort(known)
 	known = slices.Compact(known)
 
@@ -59,7 +60,7 @@ func (t *transcript) strings() []string {
 	return lines
 }
 
-// path returns a path as the run knows it.
+// path returns a path relative to the run's root.
 func (t *transcript) path(path string) string {
 	if rest, ok := strings.CutPrefix(path, t.at.root); ok && (rest == "" || rest[0] == '/') {
 		return fmt.Sprintf("%q", "/"+strings.TrimPrefix(rest, "/"))
@@ -90,10 +91,12 @@ func (t *transcript) stat(m *message) []any {
 	czxid, mzxid, ctime, mtime := m.int64(), m.int64(), m.int64(), m.int64()
 	version, cversion, aversion := m.int32(), m.int32(), m.int32()
 	owner, length, children, pzxid := m.int64(), m.int32(), m.int32(), m.int64()
-	times := "sound"
+
+	times := "plausible"
 	if ctime <= 0 || mtime < ctime || czxid == mzxid && ctime != mtime {
 		times = fmt.Sprint(ctime, mtime)
 	}
+
 	return []any{
 		"{c", zxid(czxid), "m", zxid(mzxid), "p", zxid(pzxid), "times", times,
 		"versions", version, cversion, aversion, "owner", t.owner(owner),
@@ -110,7 +113,7 @@ func (t *transcript) event(m *message) []any {
 	return []any{"event", name, "state", state, t.path(path), t.rest(m)}
 }
 
-// answer decodes the body of an answer without error.
+// answer decodes the body of an answer without an error.
 func (t *transcript) answer(r request, m *message) []any {
 	var words []any
 	switch r.op {
@@ -181,7 +184,8 @@ func (t *transcript) acl(m *message) []entry {
 	for n := m.int32(); n > 0 && !m.short; n-- {
 		list = append(list, entry{m.int32(), m.string(), strings.ReplaceAll(m.string(), t.at.ip, "{ip}")})
 	}
-	// What one entry of scheme auth stands for comes in any order.
+
+	// The order of the identities that replace one entry of scheme auth is undefined.
 	for i, e := range list {
 		for j := i; j > 0 && e.scheme == "digest" && list[j-1].scheme == e.scheme &&
 			list[j-1].perms == e.perms && list[j-1].id > e.id; j-- {
@@ -191,7 +195,7 @@ func (t *transcript) acl(m *message) []entry {
 	return list
 }
 
-// rest says whether a message has been as long as it should be.
+// rest returns how a message's length differs from what it should be, or the empty string.
 func (t *transcript) rest(m *message) string {
 	switch {
 	case m.short:

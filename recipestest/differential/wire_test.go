@@ -55,7 +55,7 @@ func opName(op int32) string {
 	return fmt.Sprintf("opcode %d", op)
 }
 
-// Transaction ids that are no request's own.
+// Xids with a meaning of their own.
 const (
 	xidEvent int32 = -1
 	xidPing  int32 = -2
@@ -88,7 +88,7 @@ func (p packet) part(op int32, done bool) packet { return p.int32(op).bool(done)
 
 func (p packet) frame() packet { return append(packet{}.int32(int32(len(p))), p...) }
 
-// A message is one that has been received. Reading beyond its end makes it short.
+// A message is a received message, read field by field. Reading beyond its end sets short.
 type message struct {
 	b     []byte
 	short bool

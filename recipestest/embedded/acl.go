@@ -1,7 +1,7 @@
 package embedded
 
 import (
-	"crypto/sha1" // the digest scheme is defined by it
+	"crypto/sha1" // the digest scheme is defined with SHA-1
 	"encoding/base64"
 	"net/netip"
 	"slices"
@@ -18,15 +18,14 @@ const (
 	permAll          = permRead | permWrite | permCreate | permDelete | permAdmin
 )
 
-// Every access is checked against every entry and every identity, so that there
-// must be an end to both.
+// Every access check compares every entry with every identity, so both are limited.
 const (
 	maxACL        = 4096
 	maxIdentities = 256
 )
 
-// identity is what a client has proved to be, or what an access control list
-// entry demands: a scheme and an id that the scheme interprets.
+// identity is a scheme and an id that the scheme interprets. A client has proved its identities; an
+// entry of an access control list demands one.
 type identity struct{ scheme, id string }
 
 // acl is one entry of an access control list.
@@ -49,8 +48,8 @@ func allowed(list []acl, perms int32, ids []identity) bool {
 		if a.scheme == "world" && a.id == "anyone" {
 			return true
 		}
-		for _, who := range ids {
-			if who.scheme == a.scheme && matches(who, a.id) {
+		for _, id := range ids {
+			if id.scheme == a.scheme && matches(id, a.id) {
 				return true
 			}
 		}
@@ -59,24 +58,25 @@ func allowed(list []acl, perms int32, ids []identity) bool {
 }
 
 // matches reports whether the identity satisfies an entry's id of the same scheme.
-func matches(who identity, want string) bool {
-	switch who.scheme {
+func matches(id identity, want string) bool {
+	switch id.scheme {
 	case "digest":
-		return who.id == want
+		return id.id == want
 	case "ip":
 		prefix, ok := parseNetwork(want)
-		addr, err := netip.ParseAddr(who.id)
+		addr, err := netip.ParseAddr(id.id)
 		return ok && err == nil && prefix.Contains(addr)
 	}
 	return false
 }
 
-// resolveACL checks a list that a client wants to set and replaces the entries
-// of scheme auth by the identities that the client has.
+// resolveACL checks a list that a client wants to set. It removes duplicates and replaces entries
+// of scheme auth by the client's own identities.
 func resolveACL(list []acl, ids []identity) ([]acl, code) {
 	if len(list) > maxACL {
 		return nil, codeInvalidACL
 	}
+
 	var resolved []acl
 	seen := make(map[acl]struct{}, len(list))
 	for _, a := range list {
@@ -84,6 +84,7 @@ func resolveACL(list []acl, ids []identity) ([]acl, code) {
 			continue
 		}
 		seen[a] = struct{}{}
+
 		switch a.scheme {
 		case "world":
 			if a.id != "anyone" {
@@ -92,10 +93,10 @@ func resolveACL(list []acl, ids []identity) ([]acl, code) {
 			resolved = append(resolved, a)
 		case "auth":
 			known := false
-			for _, who := range ids {
-				if who.scheme == "digest" { // an address alone authenticates nobody
+			for _, id := range ids {
+				if id.scheme == "digest" { // an address alone is no authentication
 					known = true
-					resolved = append(resolved, acl{a.perms, who})
+					resolved = append(resolved, acl{a.perms, id})
 				}
 			}
 			if !known {
@@ -115,13 +116,15 @@ func resolveACL(list []acl, ids []identity) ([]acl, code) {
 			return nil, codeInvalidACL
 		}
 	}
+
 	if len(resolved) == 0 || len(resolved) > maxACL {
 		return nil, codeInvalidACL
 	}
 	return resolved, codeOK
 }
 
-// maskDigests hides the password hashes from readers that may not administer the node.
+// maskDigests returns a copy of the list without password hashes, for readers that may not
+// administer the node.
 func maskDigests(list []acl) []acl {
 	masked := slices.Clone(list)
 	for i := range masked {
@@ -132,26 +135,28 @@ func maskDigests(list []acl) []acl {
 	return masked
 }
 
-// digestIdentity is the identity that the credentials user:password prove.
+// digestIdentity returns the identity that the credentials user:password prove.
 func digestIdentity(credentials []byte) identity {
 	sum := sha1.Sum(credentials)
 	user, _, _ := strings.Cut(string(credentials), ":")
 	return identity{"digest", user + ":" + base64.StdEncoding.EncodeToString(sum[:])}
 }
 
-// parseNetwork parses the id of an ip entry, an IPv4 address with an optional
-// number of leading bits. The server knows no IPv6 there.
+// parseNetwork parses the id of an ip entry: an IPv4 address with an optional number of leading
+// bits. The real server accepts no IPv6 address there either.
 func parseNetwork(s string) (netip.Prefix, bool) {
 	host, bits, hasBits := strings.Cut(s, "/")
 	addr, err := netip.ParseAddr(host)
 	if err != nil || !addr.Is4() {
 		return netip.Prefix{}, false
 	}
+
 	n := addr.BitLen()
 	if hasBits {
 		if n, err = strconv.Atoi(bits); err != nil || n < 0 || n > addr.BitLen() {
 			return netip.Prefix{}, false
 		}
 	}
+
 	return netip.PrefixFrom(addr, n), true
 }

@@ -25,6 +25,7 @@ func TestEveryOperationNeedsItsPermission(t *testing.T) {
 	for perm, path := range map[int32]string{read: "/read", write: "/write", create: "/create", remove: "/remove", admin: "/admin"} {
 		a := c.must(t, opCreate, packet{}.string(path).buffer(nil).acl(perm, "world", "anyone").int32(0))
 		require.Zero(t, a.code)
+
 		code := func(needs int32, op int32, body packet) {
 			t.Helper()
 			want := int32(0)
@@ -33,6 +34,7 @@ func TestEveryOperationNeedsItsPermission(t *testing.T) {
 			}
 			require.Equal(t, want, c.must(t, op, body).code, path)
 		}
+
 		code(read, opGetData, packet{}.string(path).bool(false))
 		code(read, opGetChildren, packet{}.string(path).bool(false))
 		code(read, opGetChildren2, packet{}.string(path).bool(false))
@@ -45,7 +47,8 @@ func TestEveryOperationNeedsItsPermission(t *testing.T) {
 		code(all, opSync, packet{}.string(path))
 		code(admin, opSetACL, packet{}.string(path).acl(perm, "world", "anyone").int32(-1))
 	}
-	// To delete a node takes a permission on its parent.
+
+	// Deleting a node needs a permission on its parent.
 	a := c.must(t, opCreate, packet{}.string("/p").buffer(nil).acl(create, "world", "anyone").int32(0))
 	require.Zero(t, a.code)
 	require.Zero(t, c.must(t, opCreate, packet{}.create("/p/x", nil, 0)).code)
@@ -53,12 +56,13 @@ func TestEveryOperationNeedsItsPermission(t *testing.T) {
 	require.Zero(t, c.must(t, opDelete, packet{}.string("/remove").int32(-1)).code)
 }
 
-func TestDigestsLockOthersOut(t *testing.T) {
+func TestDigestACLsExcludeOtherClients(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{InMemory: true})
 	owner, other := dial(t, s), dial(t, s)
 	_, err := owner.Create("/early", nil, 0, zk.AuthACL(zk.PermAll))
-	require.ErrorIs(t, err, zk.ErrInvalidACL, "nobody in particular")
+	require.ErrorIs(t, err, zk.ErrInvalidACL, "the client has no identity yet")
+
 	require.NoError(t, owner.AddAuth("digest", []byte("me:secret")))
 	_, err = owner.Create("/mine", []byte("x"), 0, zk.AuthACL(zk.PermAll))
 	require.NoError(t, err)
@@ -74,6 +78,7 @@ func TestDigestsLockOthersOut(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, zk.DigestACL(zk.PermAll, "me", "secret"), acl)
 	}
+
 	require.NoError(t, other.AddAuth("digest", []byte("me:wrong")))
 	_, _, err = other.Get("/mine")
 	require.ErrorIs(t, err, zk.ErrNoAuth)
@@ -90,6 +95,7 @@ func TestHashesAreShownToAdministratorsOnly(t *testing.T) {
 	list := append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...)
 	_, err := owner.Create("/mine", nil, 0, list)
 	require.NoError(t, err)
+
 	acl, _, err := owner.GetACL("/mine")
 	require.NoError(t, err)
 	require.Equal(t, list, acl)
@@ -118,7 +124,7 @@ func TestAddressesGrantAccess(t *testing.T) {
 	}
 }
 
-func TestListsThatMakeNoSenseAreRefused(t *testing.T) {
+func TestInvalidACLsAreRefused(t *testing.T) {
 	t.Parallel()
 	c := connect(t, start(t, embedded.Config{InMemory: true}), hello{})
 	for _, entry := range [][2]string{
@@ -155,10 +161,12 @@ func TestWhoAmI(t *testing.T) {
 		require.Zero(t, a.code)
 		require.Zero(t, a.zxid)
 	}
+
 	auth("digest", "me:secret")
 	auth("digest", "me:secret")
 	auth("digest", "you:secret")
 	auth("ip", "")
+
 	a := c.must(t, opWhoAmI, nil)
 	var ids []string
 	for range a.int32() {

@@ -23,7 +23,7 @@ func BenchmarkStartClose(b *testing.B) {
 	}
 }
 
-// BenchmarkRequest is one request after the other through go-zookeeper.
+// BenchmarkRequest measures single requests through go-zookeeper, one after the other.
 func BenchmarkRequest(b *testing.B) {
 	for name, cfg := range transports {
 		b.Run(name, func(b *testing.B) {
@@ -31,6 +31,7 @@ func BenchmarkRequest(b *testing.B) {
 			c := dialOver(b, s)
 			_, err := c.Create("/a", []byte("data"), 0, open)
 			require.NoError(b, err)
+
 			b.Run("Get", func(b *testing.B) {
 				for b.Loop() {
 					c.Get("/a")
@@ -51,19 +52,21 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// BenchmarkPipeline is what the server can do: requests of one client in batches,
-// without the cost of a client library.
+// BenchmarkPipeline measures the server without the cost of a client library: one client sends
+// requests in batches.
 func BenchmarkPipeline(b *testing.B) {
 	for name, cfg := range transports {
 		b.Run(name, func(b *testing.B) {
 			s := start(b, cfg)
 			c := connect(b, s, hello{timeout: 40000})
 			c.must(b, opCreate, packet{}.create("/a", []byte("data"), 0))
+
 			const batch = 100
 			var requests packet
 			for range batch {
 				requests = append(requests, frame(packet{}.int32(1).int32(opGetData).string("/a").bool(false))...)
 			}
+
 			b.ReportAllocs()
 			for b.Loop() {
 				c.nc.Write(requests)
@@ -81,7 +84,7 @@ func dialOver(b *testing.B, s *embedded.Server) *zk.Conn {
 	if s.ConnectString() == inMemory {
 		return dial(b, s)
 	}
-	c, events, err := zk.Connect([]string{s.ConnectString()}, patience, zk.WithLogger(silent{}))
+	c, events, err := zk.Connect([]string{s.ConnectString()}, waitLimit, zk.WithLogger(silent{}))
 	require.NoError(b, err)
 	b.Cleanup(c.Close)
 	for receive(b, events).State != zk.StateHasSession {

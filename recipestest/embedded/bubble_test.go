@@ -17,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// A silencer dials a server and can swallow what its connections send, either way.
+// A silencer dials a server. While mute, it refuses to dial and discards what its clients write.
 type silencer struct {
 	dial zk.Dialer
 	mu   sync.Mutex
@@ -26,7 +26,7 @@ type silencer struct {
 
 func (s *silencer) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	if s.muted() {
-		return nil, errors.New("silence")
+		return nil, errors.New("the network is mute")
 	}
 	nc, err := s.dial(network, address, timeout)
 	return &silencedConn{nc, s}, err
@@ -56,7 +56,7 @@ func (c *silencedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-func TestTwoMinutesInABubble(t *testing.T) {
+func TestSessionLivesAndExpiresInABubble(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
@@ -80,8 +80,8 @@ func TestTwoMinutesInABubble(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, id, st.EphemeralOwner)
 
-		// Silence for less than the timeout costs nothing. The last ping may have been
-		// two seconds ago, and the client may take a second to come back.
+		// Silence for less than the timeout does not end the session. The last ping may be two
+		// seconds old, and the client may take a second to reconnect.
 		network.set(true)
 		time.Sleep(2 * time.Second)
 		network.set(false)
@@ -92,17 +92,17 @@ func TestTwoMinutesInABubble(t *testing.T) {
 		}
 		require.Equal(t, id, c.SessionID())
 
-		// Longer silence costs the session, and its node.
+		// A longer silence ends the session, and its node is deleted.
 		_, _, gone, err := witness.GetW("/mine")
 		require.NoError(t, err)
 		silence := time.Now()
 		network.set(true)
 		require.Equal(t, zk.EventNodeDeleted, (<-gone).Type)
 		lasted := time.Since(silence)
-		require.Greater(t, lasted, 4*time.Second) // its last ping was up to two seconds ago
+		require.Greater(t, lasted, 4*time.Second) // the last ping was up to two seconds old
 		require.LessOrEqual(t, lasted, 8*time.Second)
 
-		// Back again there is a new one.
+		// After it the client has a new session.
 		network.set(false)
 		for {
 			time.Sleep(100 * time.Millisecond)
@@ -114,10 +114,10 @@ func TestTwoMinutesInABubble(t *testing.T) {
 		require.NotEqual(t, id, c.SessionID())
 		require.NotZero(t, c.SessionID())
 	})
-	require.Less(t, time.Since(began), time.Minute, "by the clock on the wall")
+	require.Less(t, time.Since(began), time.Minute, "in real time")
 }
 
-func TestServersComeAndGoInABubble(t *testing.T) {
+func TestSessionSurvivesRestartsInABubble(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		c := dial(t, s)
@@ -137,7 +137,7 @@ func TestServersComeAndGoInABubble(t *testing.T) {
 func TestConnectionsInMemoryHonourDeadlines(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
-		nc := plug(t, s)
+		nc := openRaw(t, s)
 		one := make([]byte, 1)
 
 		began := time.Now()
@@ -149,7 +149,7 @@ func TestConnectionsInMemoryHonourDeadlines(t *testing.T) {
 		require.ErrorAs(t, err, &timeout)
 		require.True(t, timeout.Timeout())
 
-		// A deadline in the past wakes a reader that waits already.
+		// A deadline in the past wakes a reader that is blocked.
 		nc.SetReadDeadline(time.Time{})
 		failed := make(chan error)
 		go func() {
@@ -160,7 +160,7 @@ func TestConnectionsInMemoryHonourDeadlines(t *testing.T) {
 		nc.SetReadDeadline(time.Now())
 		require.ErrorIs(t, <-failed, os.ErrDeadlineExceeded)
 
-		// And so does closing.
+		// So does closing the connection.
 		nc.SetReadDeadline(time.Time{})
 		go func() {
 			_, err := nc.Read(one)
@@ -174,11 +174,11 @@ func TestConnectionsInMemoryHonourDeadlines(t *testing.T) {
 	})
 }
 
-func TestConnectionsInMemoryPushBack(t *testing.T) {
+func TestConnectionsInMemoryApplyBackPressure(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
-		// A client that asks and never listens: its answers fill the way back, then
-		// the server stops reading, then the way there is full.
+		// A client that sends requests and never reads: the answers fill one direction, then the
+		// server stops reading, then the requests fill the other.
 		c := connect(t, s, hello{timeout: 4000})
 		c.must(t, opCreate, packet{}.create("/big", make([]byte, 100_000), 0))
 		c.nc.SetDeadline(time.Time{})
@@ -188,17 +188,18 @@ func TestConnectionsInMemoryPushBack(t *testing.T) {
 			err = c.send(opGetData, packet{}.string("/big").bool(false))
 		}
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		// Nothing is heard of it any more, so its session ends, and it learns that
-		// after what has been sent.
+
+		// Its pings do not arrive either, so its session expires. The client reads what was sent
+		// before, and then the end.
 		time.Sleep(10 * time.Second)
 		_, err = io.Copy(io.Discard, c.nc)
 		require.NoError(t, err)
 	})
 }
 
-func TestAServerWithNothingToDoHasNoTicker(t *testing.T) {
+func TestIdleServerHasNoTimer(t *testing.T) {
 	t.Parallel()
-	// A century takes as long as there are ticks in it.
+	// With a ticker, a century of virtual time would take too long.
 	began := time.Now()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		time.Sleep(100 * 365 * 24 * time.Hour)
@@ -208,10 +209,10 @@ func TestAServerWithNothingToDoHasNoTicker(t *testing.T) {
 		c.must(t, opCloseSession, nil)
 		time.Sleep(100 * 365 * 24 * time.Hour)
 	})
-	require.Less(t, time.Since(began), time.Minute, "by the clock on the wall")
+	require.Less(t, time.Since(began), time.Minute, "in real time")
 }
 
-func TestAServerDoesNotHideADeadlock(t *testing.T) {
+func TestServerDoesNotHideADeadlock(t *testing.T) {
 	t.Parallel()
 	const inside = "ZKRECIPES_TEST_DEADLOCK"
 	if os.Getenv(inside) != "" {

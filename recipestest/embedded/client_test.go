@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// missing skips a test for want of a tool, or fails it where tools are required.
+// missing skips a test because a tool is missing, or fails it if tools are required.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("ZKRECIPES_REQUIRE_REAL") == "1" {
@@ -30,14 +30,14 @@ func run(t *testing.T, name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-const kazooStory = `
+const kazooScript = `
 import sys, threading
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError, NodeExistsError, BadVersionError, NotEmptyError, RolledBackError
 from kazoo.security import make_digest_acl
 
 def wait(event):
-    assert event.wait(20), "nothing came"
+    assert event.wait(20), "no event came"
 
 a, b = KazooClient(sys.argv[1]), KazooClient(sys.argv[1])
 a.start(); b.start()
@@ -121,12 +121,12 @@ func TestKazoo(t *testing.T) {
 		missing(t, "python3 with kazoo")
 	}
 	s := start(t, embedded.Config{})
-	out, err := run(t, python, "-c", kazooStory, s.ConnectString())
+	out, err := run(t, python, "-c", kazooScript, s.ConnectString())
 	require.NoError(t, err, out)
 	require.Contains(t, out, "the end")
 }
 
-// zkCli runs commands in the command line client that comes with ZooKeeper.
+// zkCli runs commands in ZooKeeper's command line client and returns its output.
 func zkCli(t *testing.T, s *embedded.Server, commands ...string) string {
 	t.Helper()
 	name, args := "zkCli.sh", []string{}
@@ -139,10 +139,12 @@ func zkCli(t *testing.T, s *embedded.Server, commands ...string) string {
 			missing(t, "/usr/share/java/zookeeper.jar")
 		}
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, append(args, "-server", s.ConnectString())...)
 	cmd.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
+
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return string(out)
@@ -178,6 +180,7 @@ func TestZkCli(t *testing.T) {
 		"ls /",
 		"quit",
 	)
+
 	for _, want := range []string{
 		"Created /j\n",
 		"Created /j/n-0000000000\n",

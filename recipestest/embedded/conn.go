@@ -14,24 +14,25 @@ import (
 )
 
 const (
-	readBuffer  = 4 << 10  // what a connection reads at once
-	flushAt     = 64 << 10 // answers are sent at the latest when they amount to this
-	keepBuffers = 64 << 10 // larger write buffers are not kept
-	maxUnsent   = 16 << 20 // a connection further behind than this loses events and is closed
-	maxReply    = 64 << 20 // no answer to multiRead is larger
+	readBuffer  = 4 << 10  // bytes a connection reads at once
+	flushAt     = 64 << 10 // unsent bytes at which answers no longer wait for more requests
+	keepBuffers = 64 << 10 // larger write buffers are not reused
+	maxUnsent   = 16 << 20 // unsent bytes at which a connection is closed
+	maxReply    = 64 << 20 // size of the largest answer to multiRead
 
-	// silenceTimeout bounds what a connection without a session may take for
-	// its handshake or for reading its last answer.
+	// silenceTimeout bounds the handshake of a connection without a session, and the writing of a
+	// connection's last answers.
 	silenceTimeout = 10 * time.Second
 )
 
 var errBadLength = errors.New("bad packet length")
 
-// A conn is one connection of a client. One goroutine reads it, carries out
-// the requests one after the other and sends the answers. Events come from the
-// goroutines of other connections, which only append them to what is to be sent:
-// as that happens under the server's lock, like every change and every read of
-// the tree, a client never sees an answer before the events that led to it.
+// A conn is one connection of a client. One goroutine reads from it, carries out the requests one
+// after the other and sends the answers.
+//
+// Events come from the goroutines of other connections, which only append them to out. They do so
+// under the server's lock, which every read and write of the tree holds too. So a client never sees
+// an answer before the events that led to it.
 type conn struct {
 	srv     *Server
 	nc      net.Conn
@@ -39,29 +40,29 @@ type conn struct {
 	r       *bufio.Reader
 	pending int // bytes of the current frame that are still in r's buffer
 
-	tree     *tree     // which it reads and watches: the leader's, or its
-	follower *Follower // if it has one
+	tree     *tree     // the tree that it reads and watches: the follower's or the leader's
+	follower *Follower // nil for a connection to the leader
 
 	// Guarded by the server's lock.
-	session  *session
-	ids      []identity
-	gone     bool
-	round    uint64 // of the last watch event
-	since    time.Time
-	received int
-	sent     int
-	lastOp   opcode
-	lastXID  int32
-	lastZxid int64
-	held     []held // until the follower has caught up
-	heldSize int
+	session      *session
+	ids          []identity
+	gone         bool
+	round        uint64 // of the last watch event
+	since        time.Time
+	received     int
+	sent         int
+	lastOp       opcode
+	lastXID      int32
+	lastZxid     int64
+	deferred     []deferred // until the follower has caught up
+	deferredSize int
 
-	mu      sync.Mutex // guards the rest; innermost, nothing blocks while it is held
+	mu      sync.Mutex // guards the rest; taken last, and nothing blocks while it is held
 	idle    sync.Cond  // signalled when writing becomes false
-	writing bool       // by one goroutine at a time
+	writing bool       // a goroutine is writing; there is one at most
 	out     []byte     // to be sent
-	spare   []byte     // the other buffer, while nobody is writing
-	ending  bool       // it is closed when all is sent
+	spare   []byte     // a second buffer, in use while writing
+	ending  bool       // the connection closes once out is sent
 	closed  bool
 }
 
@@ -73,6 +74,7 @@ func newConn(s *Server, nc net.Conn, serial int, f *Follower) *conn {
 	if f != nil {
 		c.tree = f.tree
 	}
+
 	c.idle.L = &c.mu
 	c.ids = []identity{{"ip", hostOf(nc.RemoteAddr())}}
 	return c
@@ -85,6 +87,8 @@ func (c *conn) serve() {
 		c.srv.drop(c)
 		c.srv.mu.Unlock()
 	}()
+
+	// A four-letter word takes the place of the handshake.
 	c.nc.SetDeadline(time.Now().Add(silenceTimeout))
 	if word, err := c.r.Peek(4); err != nil {
 		return
@@ -93,10 +97,12 @@ func (c *conn) serve() {
 		c.nc.Write(answer)
 		return
 	}
+
 	frame, err := c.readFrame()
 	if err != nil {
 		return
 	}
+
 	again := c.srv.connect(c, frame)
 	for again && err == nil {
 		if !c.frameReady() && !c.flush() {
@@ -106,15 +112,17 @@ func (c *conn) serve() {
 			again = c.srv.request(c, frame)
 		}
 	}
+
 	c.nc.SetWriteDeadline(time.Now().Add(silenceTimeout))
 	c.flush()
 }
 
-// readFrame returns the next frame without its length. It is valid until the
-// next call. Its length is believed only as far as the bytes arrive.
+// readFrame returns the next frame without its length field. The frame is valid until the next
+// call. Memory grows with the bytes that arrive, not with the length that the frame announces.
 func (c *conn) readFrame() ([]byte, error) {
 	c.r.Discard(c.pending)
 	c.pending = 0
+
 	head, err := c.r.Peek(4)
 	if err != nil {
 		return nil, err
@@ -123,35 +131,39 @@ func (c *conn) readFrame() ([]byte, error) {
 	if n < 0 || n > c.srv.cfg.MaxPacket {
 		return nil, errBadLength
 	}
+
 	c.r.Discard(4)
 	if n <= c.r.Size() {
 		frame, err := c.r.Peek(n)
 		c.pending = len(frame)
 		return frame, err
 	}
+
 	var frame bytes.Buffer
 	_, err = io.CopyN(&frame, c.r, int64(n))
 	return frame.Bytes(), err
 }
 
-// frameReady reports whether readFrame has a whole frame to return, so that
-// sending answers can wait for the next one.
+// frameReady reports whether readFrame can return the next frame without blocking. If so, sending
+// the answers can wait. It reports false once flushAt bytes are unsent.
 func (c *conn) frameReady() bool {
 	have := c.r.Buffered() - c.pending
 	if have < 4 {
 		return false
 	}
+
 	head, _ := c.r.Peek(c.pending + 4)
 	n := int32(binary.BigEndian.Uint32(head[c.pending:]))
 	if have-4 < int(n) {
 		return false
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.out) < flushAt
 }
 
-// send appends a frame to what is to be sent. The caller holds the server's lock.
+// send appends a frame to the unsent bytes. The caller holds the server's lock.
 func (c *conn) send(frame []byte) {
 	c.sent++
 	c.srv.sent++
@@ -162,29 +174,32 @@ func (c *conn) send(frame []byte) {
 	}
 }
 
-// sendAfter is send for the answer to what a transaction has done, which the connection's server may have yet to hear of.
+// sendAfter sends an answer that reflects the transactions up to zxid. If the connection's follower
+// has not applied them yet, the answer is deferred until it has.
 func (c *conn) sendAfter(zxid int64, frame []byte) {
 	if zxid > c.tree.zxid {
-		c.hold(held{after: zxid, answer: bytes.Clone(frame)})
+		c.postpone(deferred{after: zxid, answer: bytes.Clone(frame)})
 		return
 	}
 	c.send(frame)
 }
 
-// notify sends a watch event without waiting for anything. The caller holds the
-// server's lock. A client too slow to take its events is cut off: it will hear of
-// them when it comes back and sets its watches again.
+// notify sends a watch event and never blocks. A client too slow to read its events is
+// disconnected. It learns of them when it reconnects and sets its watches again. The caller holds
+// the server's lock.
 func (c *conn) notify(event eventType, path string) {
 	if c.gone {
 		return
 	}
+
 	frame := c.srv.eventBuf[:0]
 	frame = append(frame, make([]byte, headerSize)...)
 	frame = appendInt32(frame, int32(event))
-	frame = appendInt32(frame, 3) // connected, the only state there is
+	frame = appendInt32(frame, 3) // the state: connected, the only one used
 	frame = appendString(frame, path)
 	putHeader(frame, xidNotification, -1, codeOK)
 	c.srv.eventBuf = frame
+
 	c.send(frame)
 	c.startWriting()
 }
@@ -196,88 +211,101 @@ func (c *conn) endWhenSent() {
 	c.ending = true
 }
 
-// startWriting has what there is sent by a goroutine of its own, if none is sending. The caller holds the server's lock.
+// startWriting starts a goroutine that sends the unsent bytes, unless one is running. It closes the
+// connection if too much is unsent. The caller holds the server's lock.
 func (c *conn) startWriting() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.out) > maxUnsent {
 		c.closed = true
-		c.nc.Close() // its own goroutine does the rest
+		c.nc.Close() // serve sees the error and drops the connection
 		return
 	}
+
 	if !c.writing && !c.closed {
 		c.writing = true
 		c.srv.conns.Go(c.write)
 	}
 }
 
-// flush sends what there is, after another goroutine that is sending has
-// finished, and reports whether the connection still works.
+// flush waits until no other goroutine is writing, sends the unsent bytes, and reports whether the
+// connection still works.
 func (c *conn) flush() bool {
 	c.mu.Lock()
 	for c.writing {
 		c.idle.Wait()
 	}
+
 	if len(c.out) == 0 || c.closed {
 		ok := !c.closed
 		c.mu.Unlock()
 		return ok
 	}
+
 	c.writing = true
 	c.mu.Unlock()
 	c.write()
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.closed
 }
 
-// write sends until there is nothing to send. The caller has set writing.
+// write sends until out is empty. The caller has set writing.
 func (c *conn) write() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for len(c.out) > 0 && !c.closed {
 		full := c.out
 		c.out, c.spare = c.spare[:0], nil
 		c.mu.Unlock()
 		_, err := c.nc.Write(full)
 		c.mu.Lock()
+
 		if cap(full) <= keepBuffers {
 			c.spare = full
 		}
+
 		if err != nil {
 			c.closed = true
 			c.nc.Close()
 		}
 	}
+
 	if c.ending && !c.closed {
 		c.closed = true
 		c.nc.Close()
 	}
+
 	c.writing = false
 	c.idle.Broadcast()
 }
 
-// drop ends a connection. Its session, if it has one, goes on without it.
+// drop ends a connection. Its session, if any, lives on. The caller holds mu.
 func (s *Server) drop(c *conn) {
 	if c.gone {
 		return
 	}
+
 	c.gone = true
 	delete(s.open, c)
+
 	c.tree.data.removeAll(c)
 	c.tree.child.removeAll(c)
-	c.held = nil
+	c.deferred = nil
 	if c.session != nil && c.session.conn == c {
 		c.session.conn = nil
 	}
+
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	c.nc.Close()
 }
 
-// connect answers the first frame of a connection, which starts a session or
-// resumes one, and reports whether the connection goes on.
+// connect answers the first frame of a connection, which starts or resumes a session. It reports
+// whether the connection goes on.
 func (s *Server) connect(c *conn, frame []byte) bool {
 	d := decoder{b: frame}
 	d.int32() // protocol version
@@ -288,18 +316,21 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 	if d.bad {
 		return false
 	}
-	aware := len(d.b) > 0 // of the read-only mode: old clients send no such field
+	hasReadOnly := len(d.b) > 0 // old clients send no read-only field
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	c.received++
 	s.received++
 	if c.gone || seen > c.tree.zxid {
-		return false // a client that knows more than its server must go elsewhere
+		return false // the client has seen later transactions and must try another server
 	}
+
 	timeout = min(max(timeout, s.cfg.MinSessionTimeout), s.cfg.MaxSessionTimeout)
+
 	var ss *session
-	var begun int64 // the transaction that a new session begins with
+	var begun int64 // the zxid of a new session's first transaction
 	if id == 0 {
 		ss = s.newSession(timeout)
 		begun = s.tree.zxid
@@ -326,21 +357,23 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 		reply = appendInt64(reply, 0)
 		reply = appendBuffer(reply, make([]byte, passwordSize))
 	}
-	if aware {
+	if hasReadOnly {
 		reply = appendBool(reply, false)
 	}
 	binary.BigEndian.PutUint32(reply, uint32(len(reply)-4))
+
 	c.sendAfter(begun, reply)
 	if ss == nil {
 		return false
 	}
+
 	c.session, ss.conn = ss, c
 	c.nc.SetDeadline(time.Time{})
 	s.log.Debug("session connected", "session", ss.id, "timeout", timeout, "client", c.nc.RemoteAddr())
 	return true
 }
 
-// hostOf returns the host of an address without port and zone.
+// hostOf returns the host of an address, without port and zone.
 func hostOf(addr net.Addr) string {
 	host, err := netip.ParseAddrPort(addr.String())
 	if err != nil {

@@ -15,8 +15,7 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// A node that belongs to a session goes when the session ends, and whoever
-// watches it is told.
+// An ephemeral node is deleted when its session ends, and its watches fire.
 func Example() {
 	server, err := embedded.Start(embedded.Config{})
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// lag is how far followers lag behind in these tests: less than anybody's patience.
+// lag is how far followers lag in these tests: less than any timeout of a client.
 const lag = 5 * time.Second
 
-// An ensemble is a leader and a follower, each with a client, in a bubble.
+// An ensemble is a leader and a follower in a bubble, with a client of each.
 type ensemble struct {
 	*embedded.Server
 	follower     *embedded.Follower
@@ -26,7 +26,7 @@ type ensemble struct {
 	beganLagging time.Time
 }
 
-// lagging runs f with a follower that lags from then on.
+// lagging runs f with a follower that has just begun to lag.
 func lagging(t *testing.T, f func(t *testing.T, e *ensemble)) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
@@ -36,11 +36,11 @@ func lagging(t *testing.T, f func(t *testing.T, e *ensemble)) {
 		e.follower.Lag(lag)
 		e.beganLagging = time.Now()
 		f(t, e)
-		e.follower.Lag(0) // or closing would take as long
+		e.follower.Lag(0) // or closing the client would wait for the follower
 	})
 }
 
-// since requires that so much time has passed since the follower began to lag.
+// since requires that exactly want has passed since the follower began to lag.
 func (e *ensemble) since(t *testing.T, want time.Duration) {
 	t.Helper()
 	require.Equal(t, want, time.Since(e.beganLagging))
@@ -72,7 +72,8 @@ func exists(t *testing.T, c *zk.Conn, path string) bool {
 	return ok
 }
 
-// later is the result of f, which runs meanwhile and is blocked, or over, when later returns.
+// later runs f in a goroutine and returns a channel with its result. When later returns, f is
+// blocked or has ended.
 func later[T any](f func() T) <-chan T {
 	result := make(chan T, 1)
 	go func() { result <- f() }()
@@ -80,7 +81,7 @@ func later[T any](f func() T) <-chan T {
 	return result
 }
 
-// requireNothing requires that a channel has nothing to offer yet.
+// requireNothing requires that a channel is empty.
 func requireNothing[T any](t *testing.T, ch <-chan T) {
 	t.Helper()
 	synctest.Wait()
@@ -104,7 +105,7 @@ func TestReadsFromALaggingFollowerAreStale(t *testing.T) {
 		require.Zero(t, stat.NumChildren)
 
 		time.Sleep(time.Nanosecond)
-		synctest.Wait() // for the follower
+		synctest.Wait() // for the follower to catch up
 		require.Equal(t, "new", data(t, e.lags, "/a"))
 		require.True(t, exists(t, e.lags, "/a/b"))
 		_, there, err := e.lags.Get("/a")
@@ -142,9 +143,11 @@ func TestWritesThroughALaggingFollowerAreCommittedAtOnceAndAnsweredLate(t *testi
 			_, err := e.lags.Create("/mine", nil, zk.FlagEphemeral, open)
 			return err
 		})
+
 		require.True(t, exists(t, e.leads, "/mine"))
 		require.NoError(t, <-answer)
 		e.since(t, lag)
+
 		select {
 		case ev := <-event:
 			require.Equal(t, zk.EventNodeCreated, ev.Type)
@@ -160,7 +163,7 @@ func TestRequestsToALaggingFollowerAreAnsweredInOrder(t *testing.T) {
 		read := later(func() string { return data(t, e.lags, "/a") })
 		time.Sleep(lag / 2)
 		second := later(func() error { _, err := e.lags.Set("/a", []byte("second"), 1); return err })
-		require.Equal(t, "second", data(t, e.leads, "/a"), "it does not wait for the first to be answered")
+		require.Equal(t, "second", data(t, e.leads, "/a"), "the leader applies it before the first is answered")
 		requireNothing(t, read)
 
 		require.Equal(t, "first", <-read)
@@ -172,31 +175,33 @@ func TestRequestsToALaggingFollowerAreAnsweredInOrder(t *testing.T) {
 	})
 }
 
-// A transaction that fails is answered by what it was going to do, and makes followers carry out what is due. Both happen
-// in the same instant here, in either order.
+// A failed transaction is answered after it has made followers apply what is due. At this instant
+// another connection's deferred answers are due too, and the two must not share a buffer.
 func TestAnswersDoNotMix(t *testing.T) {
 	lagging(t, func(t *testing.T, e *ensemble) {
 		for range 100 {
 			written := later(func() error { _, err := e.lags.Set("/a", []byte("new"), -1); return err })
 			read := later(func() string { return data(t, e.lags, "/a") })
 			time.Sleep(lag)
+
 			results, err := e.leads.Multi(&zk.SetDataRequest{Path: "/a", Version: -1}, &zk.DeleteRequest{Path: "/none", Version: -1})
 			require.ErrorIs(t, err, zk.ErrNoNode)
 			require.Len(t, results, 2)
+
 			require.NoError(t, <-written)
 			require.Equal(t, "new", <-read)
 		}
 	})
 }
 
-func TestFailuresOfALaggingFollowersClientsAreDecidedByTheLeader(t *testing.T) {
+func TestWritesThroughALaggingFollowerFailByTheLeadersState(t *testing.T) {
 	lagging(t, func(t *testing.T, e *ensemble) {
 		put(t, e.leads, "/b", "")
 		require.False(t, exists(t, e.lags, "/b"))
 		_, err := e.lags.Create("/b", nil, 0, open)
 		require.ErrorIs(t, err, zk.ErrNodeExists)
 		e.since(t, lag)
-		require.True(t, exists(t, e.lags, "/b"), "who has been told so sees it")
+		require.True(t, exists(t, e.lags, "/b"), "the client sees what its answer told")
 	})
 }
 
@@ -204,7 +209,7 @@ func TestSyncWaitsForWhatTheLeaderHasCommittedBefore(t *testing.T) {
 	lagging(t, func(t *testing.T, e *ensemble) {
 		sync := func() error { _, err := e.lags.Sync("/a"); return err }
 		require.NoError(t, sync())
-		e.since(t, 0) // there is nothing to wait for
+		e.since(t, 0) // the follower is up to date
 
 		set(t, e.leads, "/a", "new")
 		time.Sleep(lag / 2)
@@ -217,19 +222,19 @@ func TestSyncWaitsForWhatTheLeaderHasCommittedBefore(t *testing.T) {
 	})
 }
 
-func TestSessionsOfALaggingFollowerLiveByWhatTheyAsk(t *testing.T) {
+func TestPingsThroughALaggingFollowerKeepASessionAlive(t *testing.T) {
 	lagging(t, func(t *testing.T, e *ensemble) {
 		_, err := e.lags.Create("/mine", nil, zk.FlagEphemeral, open)
 		require.NoError(t, err)
 		id := e.lags.SessionID()
-		time.Sleep(10 * time.Minute) // of pings
+		time.Sleep(10 * time.Minute) // during which the client pings
 		_, stat, err := e.leads.Get("/mine")
 		require.NoError(t, err)
 		require.Equal(t, id, stat.EphemeralOwner)
 	})
 }
 
-func TestALaggingFollowerHearsLateThatASessionHasEnded(t *testing.T) {
+func TestLaggingFollowerLearnsLateThatASessionHasEnded(t *testing.T) {
 	lagging(t, func(t *testing.T, e *ensemble) {
 		_, err := e.leads.Create("/theirs", nil, zk.FlagEphemeral, open)
 		require.NoError(t, err)
@@ -246,7 +251,7 @@ func TestALaggingFollowerHearsLateThatASessionHasEnded(t *testing.T) {
 		require.True(t, e.ExpireSession(other.SessionID()))
 		time.Sleep(lag / 2)
 		require.True(t, exists(t, e.lags, "/theirs"))
-		require.True(t, exists(t, other, "/theirs"), "its own session has ended, and its server does not know")
+		require.True(t, exists(t, other, "/theirs"), "its session has ended, and the follower does not know")
 		failed := later(func() error { _, err := other.Set("/a", nil, -1); return err })
 
 		require.Equal(t, zk.EventNodeDeleted, (<-theirs).Type)
@@ -265,32 +270,36 @@ func TestWritesOfASessionThatHasEndedFail(t *testing.T) {
 		f.Lag(lag)
 		require.True(t, s.ExpireSession(c.session))
 		time.Sleep(time.Nanosecond)
-		f.Lag(2 * lag) // its connection lasts as long
+		f.Lag(2 * lag) // the connection ends after this lag
+
 		require.NoError(t, c.send(opCreate, packet{}.create("/late", nil, 1)))
 		require.NoError(t, c.send(opCreate, packet{}.create("/late", nil, 0)))
+
 		synctest.Wait()
 		require.False(t, exists(t, dial(t, s), "/late"))
 		require.Zero(t, connect(t, s, hello{session: c.session, password: c.password}).session)
+
 		began := time.Now()
 		_, err := c.receive()
-		require.ErrorIs(t, err, io.EOF, "it is over before that is answered")
+		require.ErrorIs(t, err, io.EOF, "the connection ends before the answer")
 		require.Equal(t, 2*lag-1, time.Since(began))
 	})
 }
 
-// A roamer dials the server that it is told to.
-type roamer struct{ dial zk.Dialer }
+// A switchingDialer dials with its current dialer.
+type switchingDialer struct{ dial zk.Dialer }
 
-func (r *roamer) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
+func (r *switchingDialer) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	return r.dial(network, address, timeout)
 }
 
-func TestClientsThatHaveSeenMoreThanAFollowerAreTurnedAway(t *testing.T) {
+func TestClientsThatHaveSeenMoreThanAFollowerAreRefused(t *testing.T) {
 	lagging(t, func(t *testing.T, e *ensemble) {
-		r := &roamer{e.Server.Dial}
+		r := &switchingDialer{e.Server.Dial}
 		c := dial(t, r)
 		id := c.SessionID()
 		put(t, c, "/b", "")
+
 		r.dial = e.follower.Dial
 		e.DropConnections()
 		require.True(t, <-later(func() bool {
@@ -301,12 +310,13 @@ func TestClientsThatHaveSeenMoreThanAFollowerAreTurnedAway(t *testing.T) {
 			}
 			return ok
 		}))
+
 		require.GreaterOrEqual(t, time.Since(e.beganLagging), lag)
 		require.Equal(t, id, c.SessionID())
 	})
 }
 
-func TestWatchesAreSetAgainOnWhatTheFollowerKnows(t *testing.T) {
+func TestSetWatchesComparesWithTheFollowersTree(t *testing.T) {
 	lagging(t, func(t *testing.T, e *ensemble) {
 		_, _, changed, err := e.lags.GetW("/a")
 		require.NoError(t, err)
@@ -314,14 +324,17 @@ func TestWatchesAreSetAgainOnWhatTheFollowerKnows(t *testing.T) {
 		require.NoError(t, err)
 		_, _, children, err := e.lags.ChildrenW("/a")
 		require.NoError(t, err)
+
 		set(t, e.leads, "/a", "new")
 		put(t, e.leads, "/a/b", "")
+
 		e.DropConnections()
 		time.Sleep(lag - 1)
-		require.Equal(t, "old", data(t, e.lags, "/a"), "it is back")
+		require.Equal(t, "old", data(t, e.lags, "/a"), "it has reconnected")
 		requireNothing(t, changed)
 		requireNothing(t, created)
 		requireNothing(t, children)
+
 		require.Equal(t, zk.EventNodeDataChanged, (<-changed).Type)
 		require.Equal(t, zk.EventNodeCreated, (<-created).Type)
 		require.Equal(t, zk.EventNodeChildrenChanged, (<-children).Type)
@@ -346,7 +359,7 @@ func TestFollowersCatchUpWhenTheyLagLess(t *testing.T) {
 	})
 }
 
-func TestFollowersKnowWhatTheirLeaderKnows(t *testing.T) {
+func TestFollowersHaveTheLeadersTree(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		leads := dial(t, s)
@@ -360,6 +373,7 @@ func TestFollowersKnowWhatTheirLeaderKnows(t *testing.T) {
 		require.NoError(t, err)
 		_, err = leads.CreateContainer("/c", nil, zk.FlagContainer, open)
 		require.NoError(t, err)
+
 		old := s.Follower()
 		require.NoError(t, s.SetSequence("/a", 41))
 		_, err = leads.Multi(
@@ -370,6 +384,7 @@ func TestFollowersKnowWhatTheirLeaderKnows(t *testing.T) {
 		require.NoError(t, err)
 		put(t, leads, "/c/x", "")
 		require.NoError(t, leads.Delete("/c/x", -1))
+
 		want := dump(t, leads, "/")
 		require.Contains(t, want, "/a/n-0000000041")
 		require.Equal(t, want, dump(t, dial(t, old), "/"))
@@ -384,7 +399,7 @@ func TestFollowersKnowWhatTheirLeaderKnows(t *testing.T) {
 	})
 }
 
-// dump has everything at and below a path.
+// dump returns data, stat, access control list and children of every node at and below a path.
 func dump(t *testing.T, c *zk.Conn, path string) map[string]string {
 	t.Helper()
 	b, stat, err := c.Get(path)
@@ -393,6 +408,7 @@ func dump(t *testing.T, c *zk.Conn, path string) map[string]string {
 	require.NoError(t, err)
 	names, _, err := c.Children(path)
 	require.NoError(t, err)
+
 	all := map[string]string{path: fmt.Sprintf("%s %+v %v %v", b, stat, list, names)}
 	for _, name := range names {
 		below := path + "/" + name
@@ -437,7 +453,7 @@ func TestFollowersOfAServerThatStopsCatchUp(t *testing.T) {
 	})
 }
 
-func TestClosedFollowersServeNobody(t *testing.T) {
+func TestClosedFollowersRefuseConnections(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		f := s.Follower()
@@ -467,7 +483,7 @@ func TestWatchesOfFollowersAreCounted(t *testing.T) {
 	})
 }
 
-func TestWhoAsksALaggingFollowerForTooMuchIsCutOff(t *testing.T) {
+func TestClientThatDefersTooMuchIsCutOff(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		f := s.Follower()
@@ -488,7 +504,7 @@ func TestWhoAsksALaggingFollowerForTooMuchIsCutOff(t *testing.T) {
 
 func TestFollowersThatHaveCaughtUpHaveNoTimer(t *testing.T) {
 	t.Parallel()
-	// A century takes as long as there are ticks in it.
+	// With a ticker, a century of virtual time would take too long.
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		f := s.Follower()
 		f.Lag(lag)

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// version is what the four-letter words report: the version imitated, in a form
-// that the monitoring tools out there can parse.
+// version is the version that four-letter words report, in the form that monitoring tools parse.
 const version = "3.8.0-zkrecipes-embedded, built on 01/01/2025 00:00 UTC"
 
-// fourLetterWord returns the answer to one of the words that a client may send
-// instead of a packet, or nil if it is none of them.
+// fourLetterWord returns the answer to a four-letter word, which a client may send instead of a
+// packet. It returns nil if word is none of them.
 func (s *Server) fourLetterWord(c *conn, word string) []byte {
 	var answer func(s *Server, c *conn, b *strings.Builder)
+
 	switch word {
 	case "ruok":
 		return []byte("imok")
@@ -35,17 +35,20 @@ func (s *Server) fourLetterWord(c *conn, word string) []byte {
 	default:
 		return nil
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.received++
 	c.received++
+
 	var b strings.Builder
 	answer(s, c, &b)
 	s.sent++
 	return []byte(b.String())
 }
 
-// trees returns those of all servers.
+// trees returns the trees of the leader and of all followers.
 func (s *Server) trees() []*tree {
 	all := []*tree{s.tree}
 	for _, f := range s.followers {
@@ -78,7 +81,7 @@ func (s *Server) cons(self *conn, b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
-// word is what the words call a request.
+// word returns the name of an operation in the answers to four-letter words.
 func (op opcode) word() string {
 	switch op {
 	case opCreate, opCreate2, opCreateContainer, opCreateTTL:
@@ -110,11 +113,12 @@ func (op opcode) word() string {
 	case opNotification:
 		return "SESS" // no request yet
 	}
+
 	return "NA"
 }
 
-// interest is what the server waits for on a connection: nothing while it
-// answers a word, the next request otherwise.
+// interest returns the interest set that cons and stat report for c: none for the connection that
+// asks, reading for all others.
 func interest(c, self *conn) int {
 	if c == self {
 		return 0
@@ -131,14 +135,17 @@ func (s *Server) mntr(_ *conn, b *strings.Builder) {
 	for _, owned := range s.tree.ephemerals {
 		ephemerals += len(owned)
 	}
+
 	watches := 0
 	for _, t := range s.trees() {
 		watches += t.data.count() + t.child.count()
 	}
+
 	size := 0
 	for path, n := range s.tree.nodes {
 		size += len(path) + len(n.data)
 	}
+
 	fmt.Fprintf(b, "zk_version\t%s\n", version)
 	fmt.Fprintf(b, "zk_server_state\tstandalone\n")
 	for _, m := range []struct {

@@ -13,7 +13,7 @@ import (
 
 func word(t *testing.T, s *embedded.Server, w string) string {
 	t.Helper()
-	nc := plug(t, s)
+	nc := openRaw(t, s)
 	_, err := nc.Write([]byte(w))
 	require.NoError(t, err)
 	answer, err := io.ReadAll(nc)
@@ -52,12 +52,12 @@ func TestFourLetterWordsOfGoZookeeper(t *testing.T) {
 	s := start(t, embedded.Config{})
 	c := dial(t, s)
 	servers := []string{s.ConnectString()}
-	require.Equal(t, []bool{true}, zk.FLWRuok(servers, patience))
-	stats, ok := zk.FLWSrvr(servers, patience)
+	require.Equal(t, []bool{true}, zk.FLWRuok(servers, waitLimit))
+	stats, ok := zk.FLWSrvr(servers, waitLimit)
 	require.True(t, ok, "%+v", stats)
 	require.Equal(t, zk.ModeStandalone, stats[0].Mode)
-	// It trips over its own connection, which has no session, with any server.
-	clients, _ := zk.FLWCons(servers, patience)
+	// With any server, go-zookeeper fails to parse its own connection, which has no session.
+	clients, _ := zk.FLWCons(servers, waitLimit)
 	require.Len(t, clients[0].Clients, 1)
 	require.Equal(t, c.SessionID(), clients[0].Clients[0].SessionID)
 }

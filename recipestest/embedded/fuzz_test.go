@@ -9,7 +9,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// FuzzConnection sends arbitrary bytes from the first on.
+// FuzzConnection sends arbitrary bytes from the start of a connection.
 func FuzzConnection(f *testing.F) {
 	f.Add([]byte("ruok"))
 	f.Add([]byte("mntr\n"))
@@ -18,9 +18,10 @@ func FuzzConnection(f *testing.F) {
 	f.Add([]byte(first))
 	f.Add([]byte(append(first, frame(packet{}.int32(-2).int32(opPing))...)))
 	f.Add([]byte(append(first, frame(packet{}.int32(1).int32(opCreate).create("/a", nil, 3))...)))
+
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s := start(t, embedded.Config{InMemory: true})
-		nc := plug(t, s)
+		nc := openRaw(t, s)
 		go func() {
 			nc.Write(raw)
 			nc.(interface{ CloseWrite() error }).CloseWrite()
@@ -31,8 +32,8 @@ func FuzzConnection(f *testing.F) {
 	})
 }
 
-// FuzzRequest sends an arbitrary body after an arbitrary opcode, and then a ping:
-// the request has an answer, or the connection ends.
+// FuzzRequest sends an arbitrary body after an arbitrary opcode, and then a ping. The server must
+// answer the request or end the connection.
 func FuzzRequest(f *testing.F) {
 	for op, body := range map[int32]packet{
 		opCreate:          packet{}.create("/a", []byte("x"), 0),
@@ -68,14 +69,17 @@ func FuzzRequest(f *testing.F) {
 	} {
 		f.Add(op, []byte(body))
 	}
+
 	f.Fuzz(func(t *testing.T, op int32, body []byte) {
 		s := start(t, embedded.Config{InMemory: true})
 		c := connect(t, s, hello{timeout: 10000})
 		c.must(t, opCreate, packet{}.create("/n", nil, 0))
 		c.must(t, opAddWatch, packet{}.string("/").int32(1))
+
 		if c.send(op, body) != nil || c.send(opPing, nil) != nil {
 			return // cut already
 		}
+
 		for range 2 {
 			if a, err := c.receive(); err != nil || a.xid == -2 && op != opPing {
 				break

@@ -10,7 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// requireAlive checks that the server serves others.
+// requireAlive requires that the server serves a new client.
 func requireAlive(t testing.TB, s *embedded.Server) {
 	t.Helper()
 	c := connect(t, s, hello{})
@@ -36,10 +36,12 @@ func TestPacketsUpToTheLimitPassAndLargerOnesEndTheConnection(t *testing.T) {
 				overhead := len(packet{}.int32(0).int32(0).create("/x", []byte{}, 0))
 				return packet{}.create("/x", make([]byte, n-overhead), 0)
 			}
+
 			c := connect(t, s, hello{})
 			require.Zero(t, c.must(t, opCreate, sized(limit)).code)
 			data := c.must(t, opGetData, packet{}.string("/x").bool(false)).buffer()
 			require.Len(t, data, len(sized(limit))-len(packet{}.create("/x", []byte{}, 0)))
+
 			go c.send(opCreate, sized(limit+1)) // may be cut short
 			_, err := c.receive()
 			require.Error(t, err)
@@ -48,10 +50,11 @@ func TestPacketsUpToTheLimitPassAndLargerOnesEndTheConnection(t *testing.T) {
 	}
 }
 
-func TestLengthsAreNotBelieved(t *testing.T) {
+func TestAnnouncedLengthsAllocateNoMemory(t *testing.T) {
 	s := start(t, embedded.Config{InMemory: true, MaxPacket: 1<<31 - 1})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
+
 	var conns []*wireClient
 	for range 50 {
 		c := connect(t, s, hello{})
@@ -59,6 +62,7 @@ func TestLengthsAreNotBelieved(t *testing.T) {
 		require.NoError(t, err)
 		conns = append(conns, c)
 	}
+
 	for _, size := range []int32{1 << 30, 1<<31 - 1, -2, -1 << 31} {
 		for _, body := range []packet{
 			packet{}.int32(size),                                             // a path
@@ -74,8 +78,10 @@ func TestLengthsAreNotBelieved(t *testing.T) {
 			}
 		}
 	}
+
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
+
 	for _, c := range conns {
 		c.nc.Close()
 	}
@@ -96,7 +102,7 @@ func TestUnknownRequestsAreAnsweredAndEndTheConnection(t *testing.T) {
 	requireAlive(t, s)
 }
 
-func TestRequestsThatAreNotForClients(t *testing.T) {
+func TestReconfigDeleteContainerAndSASLAreAnswered(t *testing.T) {
 	t.Parallel()
 	c := connect(t, start(t, embedded.Config{InMemory: true}), hello{})
 	require.EqualValues(t, codeMarshalling, c.must(t, opReconfig, nil).code)
@@ -126,18 +132,20 @@ func TestBrokenFramesEndTheConnectionAndNothingElse(t *testing.T) {
 		_, err = c.receive()
 		require.ErrorIs(t, err, io.EOF, name)
 	}
+
 	for name, raw := range map[string][]byte{
 		"empty handshake":     packet{}.int32(0),
 		"truncated handshake": packet{}.int32(8).int32(0).int32(0),
 		"lying password":      packet{}.int32(28).int32(0).int64(0).int32(0).int64(0).int32(1 << 20),
 		"nonsense":            []byte("GET / HTTP/1.1\r\n\r\n"),
 	} {
-		nc := plug(t, s)
+		nc := openRaw(t, s)
 		_, err := nc.Write(raw)
 		require.NoError(t, err)
 		_, err = nc.Read(make([]byte, 1))
 		require.ErrorIs(t, err, io.EOF, name)
 	}
+
 	require.Zero(t, whole.must(t, opPing, nil).code)
 }
 
@@ -153,9 +161,11 @@ func TestListsOfIdentitiesAreBounded(t *testing.T) {
 		}
 		return c.must(t, opCreate, body.int32(0)).code
 	}
+
 	require.Zero(t, create("/long", 4096))
 	require.EqualValues(t, codeInvalidACL, create("/longer", 4097))
 	require.EqualValues(t, codeInvalidACL, create("/longest", 35_000))
+
 	for i := range 1000 {
 		a := c.must(t, opAuth, packet{}.int32(0).string("digest").buffer(packet{}.int32(int32(i))))
 		if a.code != 0 {

@@ -17,17 +17,17 @@ func TestMain(m *testing.M) {
 	recipetest.Main(m)
 }
 
-// patience bounds waits that end at once when all is well.
-const patience = 2 * time.Minute
+// waitLimit bounds waits that end at once unless the test fails.
+const waitLimit = 2 * time.Minute
 
-// open is the access control list that lets anyone do anything.
+// open is the access control list that grants everything to every client.
 var open = zk.WorldACL(zk.PermAll)
 
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// start starts a server that ends with the test.
+// start starts a server that is closed when the test ends.
 func start(t testing.TB, cfg embedded.Config) *embedded.Server {
 	t.Helper()
 	s, err := embedded.Start(cfg)
@@ -50,20 +50,20 @@ func dial(t testing.TB, s interface {
 	return c
 }
 
-// connect is dial for a wireClient. Unless h says otherwise its session is a long one,
-// so that no test depends on how fast it runs.
+// connect opens a session with a wireClient. Unless h has a timeout the session is a long one, so
+// that no test depends on its own speed.
 func connect(t testing.TB, s *embedded.Server, h hello) *wireClient {
 	t.Helper()
 	h.timeout = cmp.Or(h.timeout, 40_000)
-	w, err := handshake(plug(t, s), h)
+	w, err := handshake(openRaw(t, s), h)
 	require.NoError(t, err)
 	return w
 }
 
-// connectTo is connect to a follower, however far behind that is.
+// connectTo is connect to a follower, which may lag.
 func connectTo(t testing.TB, f *embedded.Follower, h hello) *wireClient {
 	t.Helper()
-	nc, err := f.Dial("tcp", inMemory, patience)
+	nc, err := f.Dial("tcp", inMemory, waitLimit)
 	require.NoError(t, err)
 	t.Cleanup(func() { nc.Close() })
 	h.timeout = cmp.Or(h.timeout, 40_000)
@@ -72,24 +72,24 @@ func connectTo(t testing.TB, f *embedded.Follower, h hello) *wireClient {
 	return w
 }
 
-// inMemory is the address that servers without a listener show.
+// inMemory is the address that servers without a listener report.
 const inMemory = "127.0.0.1:2181"
 
-// plug opens a connection, over TCP if the server listens, and sends nothing.
-func plug(t testing.TB, s *embedded.Server) net.Conn {
+// openRaw opens a connection, over TCP if the server listens, and sends nothing.
+func openRaw(t testing.TB, s *embedded.Server) net.Conn {
 	t.Helper()
 	dial := net.DialTimeout
 	if s.ConnectString() == inMemory {
 		dial = s.Dial
 	}
-	nc, err := dial("tcp", s.ConnectString(), patience)
+	nc, err := dial("tcp", s.ConnectString(), waitLimit)
 	require.NoError(t, err)
 	t.Cleanup(func() { nc.Close() })
-	require.NoError(t, nc.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, nc.SetDeadline(time.Now().Add(waitLimit)))
 	return nc
 }
 
-// must is call for answers that have to come, whatever they say.
+// must is call for tests that require an answer, of whatever code.
 func (w *wireClient) must(t testing.TB, op int32, body []byte) *answer {
 	t.Helper()
 	a, err := w.call(op, body)
@@ -110,13 +110,13 @@ func receive[T any](t testing.TB, ch <-chan T) T {
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(patience):
-		require.FailNow(t, "nothing came")
+	case <-time.After(waitLimit):
+		require.FailNow(t, "no value arrived")
 		panic("unreachable")
 	}
 }
 
-// The protocol's opcodes, as a client knows them.
+// The opcodes of client requests.
 const (
 	opCreate          = 1
 	opDelete          = 2

@@ -1,17 +1,18 @@
 package embedded
 
-// multi carries out a transaction: all of its writes or none. The answer has a
-// result for each write; if one fails, those before it have code 0, those after
-// it are inconsistent at run time.
+// multi carries out a transaction: all of its writes or none. The answer has a result for each
+// write. If a write fails, those before it get code 0 and those after it codeRuntimeInconsistency.
 func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, code) {
 	v := &view{
 		tree: s.tree, session: c.session.id, ids: c.ids,
 		pending: make(map[string]*record),
 	}
+
 	type write struct {
 		op      opcode
 		prepare func() (change, code)
 	}
+
 	var writes []write
 	for op := range d.operations() {
 		switch op {
@@ -33,6 +34,7 @@ func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, code) {
 		return b, codeMarshallingError
 	}
 
+	// Prepare all writes first, as one failure fails them all.
 	changes := make([]change, len(writes))
 	for i, w := range writes {
 		var result code
@@ -52,6 +54,7 @@ func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, code) {
 			return appendMultiEnd(b), codeOK
 		}
 	}
+
 	for i, st := range s.commit(transaction{changes: changes}) {
 		switch op := writes[i].op; op {
 		case opCreate:
@@ -67,15 +70,17 @@ func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, code) {
 	return appendMultiEnd(b), codeOK
 }
 
-// decodeCreateInMulti reads a creation in a transaction. There the flags say
-// what is to be created and not the opcode, which only says which fields to
-// expect; the two must not contradict each other about a time to live.
+// decodeCreateInMulti reads a creation in a transaction. There the flags say what to create, and
+// the opcode only says which fields to expect. fits is false if the flags ask for a TTL node and
+// the opcode has no such field.
 func decodeCreateInMulti(op opcode, d *decoder) (r createRequest, fits bool) {
 	r = createRequest{path: d.string(), data: d.buffer(), acl: d.acls(), flags: d.int32(), ttl: -1}
+
 	var ttl int64
 	if op == opCreateTTL {
 		ttl = d.int64()
 	}
+
 	switch r.flags {
 	case flagsTTL, flagsSequentialTTL:
 		r.op, r.ttl = opCreateTTL, ttl
@@ -94,6 +99,7 @@ func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, code) {
 		op   opcode
 		path string
 	}
+
 	var reads []read
 	for op := range d.operations() {
 		if op != opGetData && op != opGetChildren {
@@ -101,23 +107,27 @@ func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, code) {
 			break
 		}
 		reads = append(reads, read{op, d.string()})
-		d.bool() // watches are not set here
+		d.bool() // the watch field, which multiRead ignores
 	}
 	if d.bad {
 		return b, codeOK
 	}
+
 	for _, r := range reads {
 		if len(b) > maxReply {
-			break // the caller gives up
+			break // the caller ends the connection
 		}
+
 		start := len(b)
 		b = appendMultiHeader(b, r.op, codeOK)
+
 		var result code
 		if r.op == opGetData {
 			b, result = s.getData(c, r.path, false, b)
 		} else {
 			b, result = s.getChildren(c, r.path, false, false, b)
 		}
+
 		if result != codeOK {
 			b = appendFailure(b[:start], result)
 		}
@@ -125,8 +135,8 @@ func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, code) {
 	return appendMultiEnd(b), codeOK
 }
 
-// operations yields the opcode of each part of a multi request. The loop's body
-// reads the part itself.
+// operations yields the opcode of each part of a multi request. The loop body reads the rest of the
+// part.
 func (d *decoder) operations() func(yield func(opcode) bool) {
 	return func(yield func(opcode) bool) {
 		for {

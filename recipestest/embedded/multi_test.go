@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// results reads the answer to a multi request, one line a part: type, code and
-// what came with it.
+// results reads the answer to a multi request and returns a line for each part: type, code and
+// result.
 func (a *answer) results() []string {
 	var lines []string
 	for {
@@ -19,6 +19,7 @@ func (a *answer) results() []string {
 		if done {
 			return lines
 		}
+
 		line := fmt.Sprint(op, " ", code)
 		switch op {
 		case opCreate:
@@ -44,6 +45,7 @@ func TestMultiIsOneTransaction(t *testing.T) {
 	t.Parallel()
 	c := connect(t, start(t, embedded.Config{InMemory: true}), hello{})
 	c.must(t, opCreate, packet{}.create("/old", nil, 0))
+
 	a := c.must(t, opMulti, packet{}.
 		part(opCreate).create("/p", []byte("x"), 0).
 		part(opCreate2).create("/p/n-", nil, 2).
@@ -53,11 +55,13 @@ func TestMultiIsOneTransaction(t *testing.T) {
 		part(opSetData).string("/p").buffer([]byte("y")).int32(0).
 		part(opCheck).string("/p").int32(1).
 		part(opDelete).string("/old").int32(0).end())
+
 	require.Zero(t, a.code)
 	require.EqualValues(t, 3, a.zxid)
 	require.Equal(t, []string{
 		"1 0 /p", "1 0 /p/n-0000000000", "15 0 /p/c", "15 0 /p/t", "1 0 /p/plain", "5 0 v1", "13 0", "2 0",
 	}, a.results())
+
 	st := c.must(t, opExists, packet{}.string("/p").bool(false)).stat()
 	require.EqualValues(t, 3, st.czxid)
 	require.EqualValues(t, 3, st.mzxid)
@@ -134,7 +138,7 @@ func TestMultiGivesConsecutiveNumbersAndTheParentsNewStat(t *testing.T) {
 	require.Equal(t, st.Czxid, results[2].Stat.Pzxid)
 }
 
-func TestMultiRefusesWhatItCannotRead(t *testing.T) {
+func TestMultiRefusesMalformedRequests(t *testing.T) {
 	t.Parallel()
 	c := connect(t, start(t, embedded.Config{InMemory: true}), hello{})
 	for name, body := range map[string]packet{
@@ -151,6 +155,7 @@ func TestMultiRefusesWhatItCannotRead(t *testing.T) {
 		require.Equal(t, before+1, a.zxid, name)
 		require.Empty(t, a.body, name)
 	}
+
 	a := c.must(t, opMulti, packet{}.end())
 	require.Zero(t, a.code)
 	require.Empty(t, a.results())

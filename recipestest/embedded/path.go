@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// validPath reports whether a znode may have this path.
+// validPath reports whether path is a valid path of a znode.
 func validPath(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
@@ -13,11 +13,13 @@ func validPath(path string) bool {
 	if path == "/" {
 		return true
 	}
+
 	for name := range strings.SplitSeq(path[1:], "/") {
 		if name == "" || name == "." || name == ".." {
 			return false
 		}
 	}
+
 	for _, r := range path {
 		if !validRune(r) {
 			return false
@@ -26,9 +28,9 @@ func validPath(path string) bool {
 	return true
 }
 
-// validRune refuses control characters, what lies outside the basic plane, the
-// private use area, and the specials, among them the replacement character
-// that stands for broken UTF-8.
+// validRune reports whether a path may contain r. It refuses control characters, surrogates, the
+// private use area, the specials and everything outside the basic plane. Broken UTF-8 decodes to
+// the replacement character, one of the specials.
 func validRune(r rune) bool {
 	switch {
 	case r <= 0x1f, r >= 0x7f && r <= 0x9f, r >= 0xd800 && r <= 0xf8ff, r >= 0xfff0:
@@ -37,9 +39,8 @@ func validRune(r rune) bool {
 	return r != utf8.RuneError
 }
 
-// splitPath returns the parent's path and the last name, false without a slash
-// or with a zero byte. The parent of a top-level node is the empty path, which
-// is another name of the root.
+// splitPath returns the parent's path and the last name. ok is false if path has no slash or
+// contains a zero byte. The parent of a top-level node is the empty path, another name of the root.
 func splitPath(path string) (parent, name string, ok bool) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || strings.IndexByte(path, 0) >= 0 {
@@ -48,7 +49,7 @@ func splitPath(path string) (parent, name string, ok bool) {
 	return path[:i], path[i+1:], true
 }
 
-// systemPath reports whether the path is one of the nodes that nobody may delete.
+// systemPath reports whether path is a node that clients may not delete.
 func systemPath(path string) bool {
 	switch path {
 	case "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config":

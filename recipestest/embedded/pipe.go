@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// memoryAddress is the address that both ends of a connection in memory show.
+// memoryAddress is the address that both ends of a connection in memory report.
 const memoryAddress = "127.0.0.1:2181"
 
-// pipeCapacity is how much a connection in memory holds in each direction.
+// pipeCapacity is the number of bytes that a connection in memory buffers in each direction.
 const pipeCapacity = 64 << 10
 
-// newPipe returns the two ends of a connection in memory. Unlike those of
-// net.Pipe they buffer, so that neither end need wait for the other to read.
-// All waiting is on condition variables and timers made by the waiting goroutine,
-// which keeps it inside a testing/synctest bubble.
+// newPipe returns the two ends of a connection in memory. Unlike those of net.Pipe they buffer, so
+// a writer need not wait for the reader. All waiting is on condition variables and on timers that
+// the waiting goroutine creates. So it stays within a testing/synctest bubble.
 func newPipe() (client, server *pipe) {
 	up, down := newStream(), newStream()
 	return &pipe{in: down, out: up}, &pipe{in: up, out: down}
@@ -35,7 +34,7 @@ func (p *pipe) Close() error {
 	return nil
 }
 
-// CloseWrite ends what this end has to say, as net.TCPConn does.
+// CloseWrite ends the stream in this end's direction, as net.TCPConn's CloseWrite does.
 func (p *pipe) CloseWrite() error {
 	p.out.closeWriter()
 	return nil
@@ -66,10 +65,10 @@ func (pipeAddr) String() string  { return memoryAddress }
 
 // A stream is one direction of a pipe.
 type stream struct {
-	mu            sync.Mutex // guards all below
+	mu            sync.Mutex // guards the fields below
 	changed       sync.Cond
 	buf           []byte
-	off           int // of the first byte in buf that has not been read
+	off           int // offset of the first unread byte in buf
 	readDeadline  time.Time
 	writeDeadline time.Time
 	readerClosed  bool
@@ -85,6 +84,7 @@ func newStream() *stream {
 func (s *stream) read(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for {
 		switch {
 		case s.readerClosed:
@@ -110,7 +110,9 @@ func (s *stream) read(b []byte) (int, error) {
 func (s *stream) write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	written := 0
+
 	for {
 		switch {
 		case s.writerClosed:
@@ -122,8 +124,9 @@ func (s *stream) write(b []byte) (int, error) {
 		case written == len(b):
 			return written, nil
 		}
+
 		if n := min(len(b)-written, pipeCapacity-(len(s.buf)-s.off)); n > 0 {
-			if s.off > 0 { // at least as much has been read as the move costs, in the long run
+			if s.off > 0 { // moves less than was read, in the long run
 				s.buf, s.off = s.buf[:copy(s.buf, s.buf[s.off:])], 0
 			}
 			s.buf = append(s.buf, b[written:written+n]...)
@@ -166,7 +169,7 @@ func (s *stream) closeWriter() {
 	s.changed.Broadcast()
 }
 
-// closeReader makes the stream forget what has not been read.
+// closeReader closes the stream for reading and discards the unread bytes.
 func (s *stream) closeReader() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

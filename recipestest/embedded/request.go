@@ -6,26 +6,29 @@ import (
 	"strings"
 )
 
-// request carries out one request, appends its answer to what the connection is
-// to send, and reports whether the connection goes on.
+// request carries out one request, queues its answer, and reports whether the connection goes on.
 func (s *Server) request(c *conn, frame []byte) bool {
 	d := &decoder{b: frame}
 	xid, op := d.int32(), opcode(d.int32())
 	if d.bad {
 		return false
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.gone {
 		return false
 	}
+
 	c.received++
 	s.received++
+
+	// Authentication neither needs credentials nor keeps the session alive.
 	switch op {
 	case opAuth:
 		return s.authenticate(c, xid, d)
 	case opSASL:
-		// A server that has not been set up for it says yes to everything.
+		// A server without SASL set up accepts any token.
 		if d.buffer(); d.bad {
 			return false
 		}
@@ -33,30 +36,40 @@ func (s *Server) request(c *conn, frame []byte) bool {
 		return true
 	}
 
+	if s.cfg.EnforceAuth && !slices.ContainsFunc(c.ids, func(id identity) bool { return id.scheme == "digest" }) {
+		s.answer(c, xid, 0, codeAuthRequired, s.reply())
+		return false
+	}
+
 	s.touch(c.session)
 	c.lastOp = op
+
 	switch {
+	case op == opCreateContainer && s.cfg.NoContainers:
+		return s.unknown(c, xid, op)
 	case op == opSync:
 		s.sync(c, xid, d)
 	case op.forwarded():
 		s.propose(c, xid, op, d)
-	case len(c.held) > 0:
-		c.hold(held{xid: xid, op: op, request: bytes.Clone(d.b)})
+	case len(c.deferred) > 0:
+		c.postpone(deferred{xid: xid, op: op, request: bytes.Clone(d.b)})
 	default:
-		return s.look(c, xid, op, d)
+		return s.answerRead(c, xid, op, d)
 	}
+
+	// A closed session's connection ends after its last answer.
 	if op != opCloseSession {
 		return true
 	}
-	last := len(c.held) - 1
+	last := len(c.deferred) - 1
 	if last >= 0 {
-		c.held[last].last = true
+		c.deferred[last].last = true
 	}
 	return last >= 0
 }
 
-// reply returns an empty answer: room for the header, in a buffer that is used
-// for one answer after the other. It is the caller's until answer has sent it.
+// reply returns an empty answer with room for the header. Its buffer is reused from one answer to
+// the next: it belongs to the caller until answer has sent it.
 func (s *Server) reply() []byte {
 	b := s.replyBuf
 	s.replyBuf = nil
@@ -66,7 +79,7 @@ func (s *Server) reply() []byte {
 	return b[:headerSize]
 }
 
-// answer sends a reply, once the connection's server has got as far as zxid.
+// answer sends a reply. To the client of a follower it does so once the follower has applied zxid.
 func (s *Server) answer(c *conn, xid int32, zxid int64, result code, frame []byte) {
 	putHeader(frame, xid, zxid, result)
 	c.lastXID, c.lastZxid = xid, zxid
@@ -76,7 +89,7 @@ func (s *Server) answer(c *conn, xid int32, zxid int64, result code, frame []byt
 	}
 }
 
-// authenticate adds an identity to a connection, or refuses and ends it.
+// authenticate adds an identity to a connection, or refuses it and ends the connection.
 func (s *Server) authenticate(c *conn, xid int32, d *decoder) bool {
 	d.int32() // type, unused
 	scheme, _ := d.nullableString()
@@ -84,6 +97,7 @@ func (s *Server) authenticate(c *conn, xid int32, d *decoder) bool {
 	if d.bad {
 		return false
 	}
+
 	var id identity
 	switch {
 	case scheme == "ip":
@@ -94,6 +108,7 @@ func (s *Server) authenticate(c *conn, xid int32, d *decoder) bool {
 		s.answer(c, xid, 0, codeAuthFailed, s.reply())
 		return false
 	}
+
 	if !slices.Contains(c.ids, id) {
 		c.ids = append(c.ids, id)
 	}
@@ -101,7 +116,7 @@ func (s *Server) authenticate(c *conn, xid int32, d *decoder) bool {
 	return true
 }
 
-// forwarded reports whether a request is one for the leader to agree on with the others.
+// forwarded reports whether a follower passes the request on to the leader.
 func (op opcode) forwarded() bool {
 	switch op {
 	case opCreate, opCreate2, opCreateContainer, opCreateTTL, opDelete, opSetData, opSetACL, opCheck,
@@ -111,7 +126,7 @@ func (op opcode) forwarded() bool {
 	return false
 }
 
-// sync answers when the connection's server has got as far as the leader is now.
+// sync answers once the connection's server has applied all that the leader has committed by now.
 func (s *Server) sync(c *conn, xid int32, d *decoder) {
 	b, result := s.reply(), codeOK
 	if path, ok := d.nullableString(); ok {
@@ -122,23 +137,24 @@ func (s *Server) sync(c *conn, xid int32, d *decoder) {
 	if d.bad {
 		b, result = b[:headerSize], codeMarshallingError
 	}
+
 	s.answer(c, xid, s.tree.zxid, result, b)
 }
 
-// propose carries out a request that is for the leader, which consumes a zxid
-// even if it fails.
+// propose carries out a request on the leader. It consumes a zxid even if it fails.
 func (s *Server) propose(c *conn, xid int32, op opcode, d *decoder) {
 	before := s.tree.zxid
 	b, result := s.reply(), codeOK
+
 	switch {
 	case op == opCloseSession:
 		s.endSession(c.session)
 	case s.sessions[c.session.id] != c.session:
-		result = codeSessionExpired // and the connection's server has not heard of it
+		result = codeSessionExpired // the connection's follower has not learnt of the expiry yet
 	case op == opMulti:
 		b, result = s.multi(c, d, b)
 	case op == opReconfig:
-		for range 3 { // who joins, who leaves, who remains
+		for range 3 { // joining, leaving and new members
 			d.nullableString()
 		}
 		if d.int64(); d.bad {
@@ -146,18 +162,21 @@ func (s *Server) propose(c *conn, xid int32, op opcode, d *decoder) {
 			return
 		}
 		result = codeReconfigDisabled
-	case op == opDeleteContainer: // the server's own
+	case op == opDeleteContainer: // only the server itself may send it
 		result = codeBadArguments
 	default:
 		b, result = s.write(c, op, d, b)
 	}
+
 	if s.tree.zxid == before {
 		s.commit(transaction{})
 	}
 	if result != codeOK {
 		b = b[:headerSize]
 	}
+
 	s.answer(c, xid, s.tree.zxid, result, b)
+
 	s.scheduleReaping()
 	s.wakeBefore(s.reapAt)
 }
@@ -169,10 +188,12 @@ func (s *Server) write(c *conn, op opcode, d *decoder, b []byte) ([]byte, code) 
 	if d.bad {
 		return b, codeMarshallingError
 	}
+
 	ch, result := prepare()
 	if result != codeOK {
 		return b, result
 	}
+
 	st := s.commit(transaction{changes: []change{ch}})[0]
 	switch op {
 	case opCreate:
@@ -187,7 +208,7 @@ func (s *Server) write(c *conn, op opcode, d *decoder, b []byte) ([]byte, code) 
 	return b, codeOK
 }
 
-// decodeWrite reads a write and returns the step that checks it.
+// decodeWrite reads a write and returns the function that checks it.
 func (v *view) decodeWrite(op opcode, d *decoder) (prepare func() (change, code)) {
 	path := d.string()
 	switch op {
@@ -212,36 +233,47 @@ func (v *view) decodeWrite(op opcode, d *decoder) (prepare func() (change, code)
 	}
 }
 
-// look carries out a request that changes no node, on the tree that the connection
-// reads, and reports whether the connection goes on.
-func (s *Server) look(c *conn, xid int32, op opcode, d *decoder) bool {
+// answerRead carries out a request that changes no node, on the tree that the connection reads. It
+// reports whether the connection goes on.
+func (s *Server) answerRead(c *conn, xid int32, op opcode, d *decoder) bool {
 	b, result, known := s.read(c, op, d, s.reply())
 	switch {
 	case !known:
-		s.log.Debug("unknown request", "opcode", op, "session", c.session.id)
-		s.answer(c, xid, -1, codeUnimplemented, s.reply())
-		return false
+		return s.unknown(c, xid, op)
 	case d.bad:
 		result = codeMarshallingError
 	}
+
 	if result != codeOK {
 		b = b[:headerSize]
 	}
+
 	if op == opPing {
 		xid = xidPing
 	}
+
 	if len(b) > maxReply {
 		return false
 	}
+
 	s.answer(c, xid, c.tree.zxid, result, b)
 	return true
 }
 
-// read is look without the frame around the answer. The caller looks at d.bad.
+// unknown answers a request whose operation the server does not know, and ends the connection.
+func (s *Server) unknown(c *conn, xid int32, op opcode) bool {
+	s.log.Debug("unknown request", "opcode", op, "session", c.session.id)
+	s.answer(c, xid, -1, codeUnimplemented, s.reply())
+	return false
+}
+
+// read carries out a request that changes no node and appends the body of its answer. It reports
+// whether the operation is known. The caller checks d.bad.
 func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, result code, known bool) {
 	t := c.tree
 	switch op {
 	case opPing:
+
 	case opExists:
 		path, watch := d.string(), d.bool()
 		if d.bad {
@@ -260,18 +292,21 @@ func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, resul
 			break
 		}
 		b = appendStat(b, n.stat())
+
 	case opGetData:
 		path, watch := d.string(), d.bool()
 		if d.bad {
 			break
 		}
 		b, result = s.getData(c, path, watch, b)
+
 	case opGetChildren, opGetChildren2:
 		path, watch := d.string(), d.bool()
 		if d.bad {
 			break
 		}
 		b, result = s.getChildren(c, path, watch, op == opGetChildren2, b)
+
 	case opGetAllChildrenCount:
 		path := d.string()
 		n, fault := s.readable(c, path, permRead)
@@ -280,6 +315,7 @@ func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, resul
 			break
 		}
 		b = appendInt32(b, t.descendants(n))
+
 	case opGetACL:
 		n, fault := s.readable(c, d.string(), permRead|permAdmin)
 		if fault != codeOK {
@@ -291,8 +327,10 @@ func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, resul
 			list = maskDigests(list)
 		}
 		b = appendStat(appendACLs(b, list), n.stat())
+
 	case opGetEphemerals:
 		b = s.getEphemerals(c, d, b)
+
 	case opWhoAmI:
 		b = appendInt32(b, int32(len(c.ids)))
 		for _, id := range c.ids {
@@ -302,10 +340,13 @@ func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, resul
 			}
 			b = appendString(appendString(b, id.scheme), user)
 		}
+
 	case opMultiRead:
 		b, result = s.multiRead(c, d, b)
+
 	case opSetWatches, opSetWatches2:
 		s.setWatches(c, op, d)
+
 	case opAddWatch:
 		path, mode := d.string(), d.int32()
 		if d.bad || mode < 0 || mode > 1 {
@@ -319,11 +360,14 @@ func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, resul
 		t.data.add(path, c, m)
 		t.child.add(path, c, m)
 		b = appendInt32(b, 0)
+
 	case opCheckWatches, opRemoveWatches:
 		result = s.findWatches(c, op, d)
+
 	default:
 		return b, codeUnimplemented, false
 	}
+
 	return b, result, true
 }
 
@@ -355,13 +399,16 @@ func (s *Server) getChildren(c *conn, path string, watch, withStat bool, b []byt
 	if result != codeOK {
 		return b, result
 	}
+
 	if watch {
 		c.tree.child.add(path, c, watchOnce)
 	}
+
 	b = appendInt32(b, int32(len(n.children)))
 	for _, child := range n.children {
 		b = appendString(b, child.name())
 	}
+
 	if withStat {
 		b = appendStat(b, n.stat())
 	}
@@ -373,12 +420,14 @@ func (s *Server) getEphemerals(c *conn, d *decoder, b []byte) []byte {
 	if trimmed := strings.TrimSpace(prefix); trimmed == "" || trimmed == "/" {
 		prefix = ""
 	}
+
 	var paths []string
 	for _, path := range c.tree.ephemeralsOf(c.session.id) {
 		if strings.HasPrefix(path, prefix) {
 			paths = append(paths, path)
 		}
 	}
+
 	b = appendInt32(b, int32(len(paths)))
 	for _, path := range paths {
 		b = appendString(b, path)
@@ -386,8 +435,8 @@ func (s *Server) getEphemerals(c *conn, d *decoder, b []byte) []byte {
 	return b
 }
 
-// setWatches sets the watches of a client that has come back, and tells it at
-// once of what it has missed.
+// setWatches sets the watches of a client that has reconnected, and sends it the events that it has
+// missed at once.
 func (s *Server) setWatches(c *conn, op opcode, d *decoder) {
 	since := d.int64()
 	data, exist, child := d.strings(), d.strings(), d.strings()
@@ -398,6 +447,7 @@ func (s *Server) setWatches(c *conn, op opcode, d *decoder) {
 	if d.bad {
 		return
 	}
+
 	t := c.tree
 	for _, path := range data {
 		if n := t.nodes[path]; n == nil {
@@ -408,6 +458,7 @@ func (s *Server) setWatches(c *conn, op opcode, d *decoder) {
 			t.data.add(path, c, watchOnce)
 		}
 	}
+
 	for _, path := range exist {
 		if t.nodes[path] != nil {
 			c.notify(eventCreated, path)
@@ -415,6 +466,7 @@ func (s *Server) setWatches(c *conn, op opcode, d *decoder) {
 			t.data.add(path, c, watchOnce)
 		}
 	}
+
 	for _, path := range child {
 		if n := t.nodes[path]; n == nil {
 			c.notify(eventDeleted, path)
@@ -424,6 +476,7 @@ func (s *Server) setWatches(c *conn, op opcode, d *decoder) {
 			t.child.add(path, c, watchOnce)
 		}
 	}
+
 	for _, path := range persistent {
 		t.child.add(path, c, watchNode)
 		t.data.add(path, c, watchNode)
@@ -434,20 +487,22 @@ func (s *Server) setWatches(c *conn, op opcode, d *decoder) {
 	}
 }
 
-// findWatches answers whether there are watches on a path, and removes the
-// client's own if it is asked to.
+// findWatches answers whether there are watches on a path. Asked to remove them, it removes and
+// counts the client's own only.
 func (s *Server) findWatches(c *conn, op opcode, d *decoder) code {
 	const (
 		children = 1
 		data     = 2
 		either   = 3
 	)
+
 	path, kind := d.string(), d.int32()
 	if d.bad || kind < children || kind > either ||
 		op == opCheckWatches && path != "" && !strings.Contains(path, "/") {
 		d.bad = true
 		return codeOK
 	}
+
 	found := false
 	for _, table := range []struct {
 		kind int32
@@ -458,17 +513,18 @@ func (s *Server) findWatches(c *conn, op opcode, d *decoder) code {
 		case op == opRemoveWatches:
 			found = table.remove(path, c) || found
 		default:
-			// Anybody's watch counts: so it does in the real server.
+			// As in the real server, watches of other clients count too.
 			found = table.watched(path) || found
 		}
 	}
+
 	if !found {
 		return codeNoWatcher
 	}
 	return codeOK
 }
 
-// descendants counts the nodes below one.
+// descendants returns the number of nodes below n.
 func (t *tree) descendants(n *node) int32 {
 	total := int32(len(n.children))
 	for _, child := range n.children {

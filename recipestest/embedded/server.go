@@ -13,37 +13,42 @@ import (
 	"time"
 )
 
-// Config says how a server is to behave. The zero value is a server on a free
-// port of 127.0.0.1 with ZooKeeper's own defaults.
+// Config configures a server. The zero value is a server on a free port of 127.0.0.1 with
+// ZooKeeper's own defaults.
 type Config struct {
-	// Address is the TCP address to listen on. Defaults to "127.0.0.1:0", a free
-	// port of the loopback interface.
+	// Address is the TCP address to listen on. Defaults to "127.0.0.1:0", a free port of the
+	// loopback interface.
 	Address string
 
-	// InMemory is for servers without a listener: clients reach them through
-	// [Server.Dial] only. Required inside a testing/synctest bubble.
+	// InMemory starts the server without a listener: clients reach it only through [Server.Dial].
+	// Required inside a testing/synctest bubble.
 	InMemory bool
 
-	// TickTime is the unit of session expiry: a session ends at the first tick
-	// after its timeout. Whole milliseconds. Defaults to 2 s.
+	// TickTime is the unit of session expiry: a session ends at the first tick after its timeout.
+	// Whole milliseconds. Defaults to 2 s.
 	TickTime time.Duration
 
-	// MinSessionTimeout and MaxSessionTimeout bound the timeouts that clients are
-	// granted. Default to 2 and 20 ticks.
+	// MinSessionTimeout and MaxSessionTimeout bound the session timeouts that clients are granted.
+	// They default to 2 and 20 ticks.
 	MinSessionTimeout, MaxSessionTimeout time.Duration
 
-	// MaxPacket is the size of the largest request in bytes, the jute.maxbuffer of
-	// the real server. A larger one costs the client its connection. Defaults to
-	// 1048575.
+	// MaxPacket is the size of the largest request in bytes, the real server's jute.maxbuffer. A
+	// larger request ends its connection. Defaults to 1048575.
 	MaxPacket int
 
-	// ContainerInterval is how often containers that have lost their last child
-	// and TTL nodes that are due get deleted. Defaults to 60 s. See also
-	// [Server.ReapContainers].
+	// EnforceAuth refuses every request of a connection that has sent no digest credential, and
+	// ends the connection. The real server does so with enforce.auth.enabled.
+	EnforceAuth bool
+
+	// ContainerInterval is how often the server deletes empty containers that had children, and TTL
+	// nodes that are due. Defaults to 60 s. See also [Server.ReapContainers].
 	ContainerInterval time.Duration
 
-	// Logger is told about sessions and refused packets, at level debug. Defaults
-	// to silence.
+	// NoContainers makes the server refuse createContainer, as ZooKeeper 3.4 does. Like any unknown
+	// operation it is answered with an error, and the connection ends.
+	NoContainers bool
+
+	// Logger receives sessions and refused packets, at level debug. By default nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -55,11 +60,12 @@ func (cfg Config) withDefaults() (Config, error) {
 	cfg.MaxPacket = cmp.Or(cfg.MaxPacket, 0xfffff)
 	cfg.ContainerInterval = cmp.Or(cfg.ContainerInterval, time.Minute)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+
 	switch {
 	case cfg.TickTime < time.Millisecond:
 		return cfg, fmt.Errorf("tick time %v is shorter than 1ms", cfg.TickTime)
 	case cfg.MinSessionTimeout < time.Millisecond || cfg.MinSessionTimeout > cfg.MaxSessionTimeout:
-		return cfg, fmt.Errorf("session timeouts from %v to %v are no range", cfg.MinSessionTimeout, cfg.MaxSessionTimeout)
+		return cfg, fmt.Errorf("session timeouts from %v to %v are not a valid range", cfg.MinSessionTimeout, cfg.MaxSessionTimeout)
 	case cfg.MaxSessionTimeout > math.MaxInt32*time.Millisecond:
 		return cfg, fmt.Errorf("session timeout %v is too long for the protocol", cfg.MaxSessionTimeout)
 	case cfg.MaxPacket < 64 || cfg.MaxPacket > math.MaxInt32:
@@ -77,13 +83,13 @@ type Server struct {
 	address string
 	started time.Time
 	conns   sync.WaitGroup // goroutines that serve or write to a connection
-	keeper  sync.WaitGroup // the listener's and the housekeeper's
-	wake    chan struct{}  // tells the housekeeper that due has come closer
+	helpers sync.WaitGroup // goroutines of the listener and of housekeep
+	wake    chan struct{}  // tells housekeep that due is earlier than before
 	done    chan struct{}  // closed by Close
 
-	// mu guards all below, and every tree, session and connection as far as they
-	// do not say otherwise. It is held for the length of one request; nothing
-	// blocks meanwhile.
+	// mu guards the fields below. It also guards every tree, session and connection, unless a field
+	// says otherwise. It is held for the length of one request, and nothing blocks while it is
+	// held.
 	mu          sync.Mutex
 	listener    net.Listener // nil in memory and while stopped
 	stopped     bool
@@ -94,21 +100,22 @@ type Server struct {
 	nextSession int64
 	open        map[*conn]struct{}
 	accepted    int
-	due         time.Duration // when the housekeeper runs next, since started
-	reapAt      time.Duration // when it reaps
+	due         time.Duration // when housekeep runs next, since started
+	reapAt      time.Duration // when it next deletes due nodes, since started
 	received    int
 	sent        int
 	replyBuf    []byte
 	eventBuf    []byte
 }
 
-// Start starts a server. It fails if the configuration makes no sense or the
-// address cannot be listened on. The caller must Close the server.
+// Start starts a server. It fails if cfg is invalid or the address cannot be listened on. The
+// caller must Close the server.
 func Start(cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
+
 	now := time.Now()
 	s := &Server{
 		cfg:      cfg,
@@ -119,12 +126,13 @@ func Start(cfg Config) (*Server, error) {
 		done:     make(chan struct{}),
 		tree:     newTree(),
 		sessions: make(map[int64]*session),
-		// Sessions of one server run, and of the next, have different ids.
+		// Session ids include the start time, so the next server does not reuse them.
 		nextSession: int64(uint64(now.UnixMilli()) << 24 >> 8),
 		open:        make(map[*conn]struct{}),
 		due:         never,
 		reapAt:      never,
 	}
+
 	if !cfg.InMemory {
 		l, err := net.Listen("tcp", cfg.Address)
 		if err != nil {
@@ -133,17 +141,18 @@ func Start(cfg Config) (*Server, error) {
 		s.address = l.Addr().String()
 		s.listen(l)
 	}
-	s.keeper.Go(s.keepHouse)
+
+	s.helpers.Go(s.housekeep)
 	return s, nil
 }
 
-// ConnectString returns host and port for a client to connect to. Of a server
-// in memory it returns an address that clients accept and that [Server.Dial] ignores.
+// ConnectString returns host and port for a client to connect to. For a server in memory it returns
+// an address that clients accept and that [Server.Dial] ignores.
 func (s *Server) ConnectString() string { return s.address }
 
-// Close stops the server and forgets its data. It cuts every connection and
-// returns when every goroutine of the server has ended, which takes no longer
-// than finishing the request in hand. Closing again does nothing.
+// Close stops the server and discards its data. It cuts every connection and returns when all
+// goroutines of the server have ended. It waits for the request in progress at most. A second call
+// does nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if !s.closed {
@@ -152,14 +161,15 @@ func (s *Server) Close() error {
 		s.halt()
 	}
 	s.mu.Unlock()
-	s.keeper.Wait()
+
+	s.helpers.Wait()
 	s.conns.Wait()
 	return nil
 }
 
-// Stop makes the server unreachable until [Server.Resume]: connections are cut
-// and new ones refused. Data and sessions are kept and do not age meanwhile, as with an
-// ensemble that has lost its quorum.
+// Stop makes the server unreachable until [Server.Resume]: connections are cut and new ones
+// refused. Data and sessions are kept, and neither ages meanwhile. An ensemble that has lost its
+// quorum behaves the same.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,9 +186,9 @@ func (s *Server) halt() {
 	s.dropAll()
 }
 
-// Resume makes a stopped server reachable again, at the same address. Every
-// session gets its full timeout anew, as after a restart. It fails if the
-// server is closed or the address has been taken in the meantime.
+// Resume makes a stopped server reachable again, at the same address. The timeout of every session
+// starts again, as after a restart. Resume fails if the server is closed, or if another listener
+// has taken the address.
 func (s *Server) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,6 +198,7 @@ func (s *Server) Resume() error {
 	if !s.stopped {
 		return nil
 	}
+
 	if !s.cfg.InMemory {
 		l, err := net.Listen("tcp", s.address)
 		if err != nil {
@@ -195,6 +206,7 @@ func (s *Server) Resume() error {
 		}
 		s.listen(l)
 	}
+
 	s.stopped = false
 	for _, f := range s.followers {
 		f.catchUp(never)
@@ -202,13 +214,14 @@ func (s *Server) Resume() error {
 	for _, ss := range s.sessions {
 		s.touch(ss)
 	}
+
 	s.scheduleReaping()
 	s.wakeBefore(s.reapAt)
 	return nil
 }
 
-// DropConnections cuts every connection. The server stays reachable, and clients
-// that come back in time find their sessions alive.
+// DropConnections cuts every connection. The server stays reachable: a client that reconnects
+// within its session timeout resumes its session.
 func (s *Server) DropConnections() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,10 +244,10 @@ func (s *Server) connections() []*conn {
 	return list
 }
 
-// ExpireSession ends a session as if its timeout had run out: its ephemeral
-// nodes are deleted, watches of others fire, and its connection, if it has one,
-// is closed. When ExpireSession returns all of that has happened, except for clients of
-// a [Follower] that lags. It reports whether there was such a session.
+// ExpireSession ends a session as if its timeout had run out, and reports whether the session
+// existed. The session's ephemeral nodes are deleted, watches of other sessions fire, and its
+// connection, if any, is closed. All of that has happened when ExpireSession returns, except for
+// clients of a [Follower] that lags.
 func (s *Server) ExpireSession(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,20 +258,18 @@ func (s *Server) ExpireSession(id int64) bool {
 	return ok
 }
 
-// ReapContainers deletes what the server would delete by itself once per
-// [Config.ContainerInterval]: containers that had children and have none any
-// more, and TTL nodes that are due. A container's parent is not looked at
-// before the next time.
+// ReapContainers deletes what the server itself deletes once per [Config.ContainerInterval]:
+// containers that had children and have none left, and TTL nodes that are due. A container that
+// becomes empty by this is deleted the next time.
 func (s *Server) ReapContainers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reap()
 }
 
-// SetSequence sets the number that the next sequential child of the node at
-// path will carry, which is otherwise the number of children ever created
-// there. It is for testing what happens at the end of the counter, 2147483647.
-// It fails if there is no such node.
+// SetSequence sets the number that the next sequential child of the node at path gets. Without it
+// that is the number of children ever created there. It serves tests of the counter's end,
+// 2147483647. It fails if the node does not exist.
 func (s *Server) SetSequence(path string, next int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,15 +280,14 @@ func (s *Server) SetSequence(path string, next int32) error {
 	return nil
 }
 
-// Dial connects to this server in memory, whatever the network and the address
-// say. Its form is that of go-zookeeper's Dialer. It never blocks, and fails
-// with ECONNREFUSED while the server is stopped or closed. The connection
-// buffers a little in each direction and honours deadlines.
+// Dial connects to this server in memory and ignores network and address. Its signature is that of
+// go-zookeeper's Dialer. It never blocks, and fails with ECONNREFUSED while the server is stopped
+// or closed. The connection buffers 64 KB in each direction and supports deadlines.
 func (s *Server) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	return s.dial(network, nil)
 }
 
-// dial connects to a follower, or to the leader if that is nil.
+// dial connects to f, or to the leader if f is nil.
 func (s *Server) dial(network string, f *Follower) (net.Conn, error) {
 	client, server := newPipe()
 	if !s.accept(server, f) {
@@ -286,11 +296,11 @@ func (s *Server) dial(network string, f *Follower) (net.Conn, error) {
 	return client, nil
 }
 
-// listen accepts connections until the listener is closed. The caller holds mu,
-// or is the only one to know the server.
+// listen accepts connections until the listener is closed. The caller holds mu, or has not shared
+// the server yet.
 func (s *Server) listen(l net.Listener) {
 	s.listener = l
-	s.keeper.Go(func() {
+	s.helpers.Go(func() {
 		for {
 			nc, err := l.Accept()
 			switch {
@@ -298,7 +308,7 @@ func (s *Server) listen(l net.Listener) {
 				s.accept(nc, nil)
 			case errors.Is(err, net.ErrClosed):
 				return
-			default: // out of file descriptors, or a client gone already
+			default: // out of file descriptors, or the client has already gone
 				select {
 				case <-time.After(10 * time.Millisecond):
 				case <-s.done:
@@ -308,7 +318,8 @@ func (s *Server) listen(l net.Listener) {
 	})
 }
 
-// accept begins to serve a connection to a follower, or to the leader if that is nil, unless it is stopped.
+// accept begins to serve a connection to f, or to the leader if f is nil. It closes the connection
+// and reports false if the server is stopped or f is closed.
 func (s *Server) accept(nc net.Conn, f *Follower) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -316,6 +327,7 @@ func (s *Server) accept(nc net.Conn, f *Follower) bool {
 		nc.Close()
 		return false
 	}
+
 	s.accepted++
 	c := newConn(s, nc, s.accepted, f)
 	s.open[c] = struct{}{}

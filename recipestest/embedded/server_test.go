@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-func TestStartRefusesConfigurationsThatMakeNoSense(t *testing.T) {
+func TestStartRefusesInvalidConfigurations(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]embedded.Config{
 		"bad address":           {Address: "nowhere"},
@@ -37,12 +37,13 @@ func TestStartFailsOnAnAddressInUse(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 }
 
-func TestCloseIsIdempotentAndRefusesWhatComesLater(t *testing.T) {
+func TestCloseIsIdempotentAndRefusesLaterCalls(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
 	c := connect(t, s, hello{})
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
+
 	_, err := c.receive()
 	require.Error(t, err)
 	_, err = s.Dial("tcp", s.ConnectString(), time.Second)
@@ -61,6 +62,7 @@ func TestCloseDoesNotWaitForClientsThatDoNotRead(t *testing.T) {
 	for range 64 { // far more than the sockets hold
 		require.NoError(t, c.send(opGetData, packet{}.string("/big").bool(false)))
 	}
+
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
 	require.NoError(t, receive(t, closed))
@@ -123,10 +125,10 @@ func TestServersOverTCPCanBeDialledInMemoryToo(t *testing.T) {
 	require.True(t, ok)
 }
 
-// get reads a node through cuts of the connection.
+// get reads a node, and retries while the connection is cut.
 func get(t *testing.T, c *zk.Conn, path string) ([]byte, *zk.Stat, error) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitLimit); ; {
 		data, st, err := c.Get(path)
 		if err == nil || time.Now().After(deadline) {
 			return data, st, err

@@ -26,7 +26,7 @@ func TestHandshakeClampsTheTimeout(t *testing.T) {
 	require.EqualValues(t, 5000, connect(t, s, hello{timeout: 1 << 30}).timeout)
 }
 
-func TestHandshakeAnswersReadOnlyOnlyToThoseWhoAsk(t *testing.T) {
+func TestHandshakeAnswersReadOnlyFieldOnlyIfAsked(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{InMemory: true})
 	require.Empty(t, connect(t, s, hello{}).readOnly)
@@ -78,18 +78,19 @@ func TestResumeNeedsThePassword(t *testing.T) {
 		_, err := refused.receive()
 		require.ErrorIs(t, err, io.EOF)
 	}
-	// The session is none the worse.
+
+	// The session is not affected.
 	require.Equal(t, c.session, connect(t, s, hello{session: c.session, password: c.password}).session)
 }
 
-func TestClientsThatHaveSeenMoreAreTurnedAway(t *testing.T) {
+func TestClientsThatHaveSeenMoreAreRefused(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{InMemory: true})
 	c := connect(t, s, hello{timeout: 10000})
 	require.EqualValues(t, 1, c.must(t, opPing, nil).zxid)
-	_, err := handshake(plug(t, s), hello{seen: 2, session: c.session, password: c.password})
+	_, err := handshake(openRaw(t, s), hello{seen: 2, session: c.session, password: c.password})
 	require.ErrorIs(t, err, io.EOF)
-	// Its session lives on, and so does its connection.
+	// Both its session and its connection live on.
 	require.EqualValues(t, 1, c.must(t, opPing, nil).zxid)
 	require.NotZero(t, connect(t, s, hello{seen: 1, session: c.session, password: c.password}).session)
 }
@@ -150,7 +151,7 @@ func TestSessionsExpireNeverEarlyAndATickLateAtMost(t *testing.T) {
 	t.Parallel()
 	for _, after := range []time.Duration{0, time.Millisecond, 999 * time.Millisecond, 1999 * time.Millisecond} {
 		bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
-			time.Sleep(after) // anywhere within a tick
+			time.Sleep(after) // start at any point of a tick
 			began := time.Now()
 			c := connect(t, s, hello{timeout: 6000})
 			c.nc.SetDeadline(time.Time{})
@@ -179,7 +180,7 @@ func TestAnyRequestKeepsASessionAlive(t *testing.T) {
 	}
 }
 
-func TestASessionWithoutAConnectionExpiresAllTheSame(t *testing.T) {
+func TestSessionWithoutAConnectionExpires(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		c, other := connect(t, s, hello{timeout: 4000}), connect(t, s, hello{timeout: 40000})
@@ -200,7 +201,7 @@ func TestNothingAgesWhileTheServerIsStopped(t *testing.T) {
 		s.Stop()
 		time.Sleep(time.Hour)
 		require.NoError(t, s.Resume())
-		time.Sleep(3 * time.Second) // the timeout starts anew
+		time.Sleep(3 * time.Second) // within the timeout, which has started again
 		c = connect(t, s, hello{timeout: 4000, session: c.session, password: c.password})
 		require.NotZero(t, c.session)
 		time.Sleep(7 * time.Second)
@@ -208,12 +209,12 @@ func TestNothingAgesWhileTheServerIsStopped(t *testing.T) {
 	})
 }
 
-func TestConnectionsThatSayNothingAreCut(t *testing.T) {
+func TestSilentConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		var conns []net.Conn
 		for _, first := range []string{"", "\x00\x00", "\x00\x00\x00\x2c\x00"} {
-			nc := plug(t, s)
+			nc := openRaw(t, s)
 			nc.SetDeadline(time.Time{})
 			_, err := nc.Write([]byte(first))
 			require.NoError(t, err)
@@ -226,20 +227,23 @@ func TestConnectionsThatSayNothingAreCut(t *testing.T) {
 	})
 }
 
-func TestLastAnswersAreNotWaitedForForEver(t *testing.T) {
+func TestSendingLastAnswersTimesOut(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		c := connect(t, s, hello{})
-		// An answer and the event of the session's own end, more than the connection holds.
+		// An answer, and an event of the session's own end, that exceed what the connection
+		// buffers.
 		c.must(t, opCreate, packet{}.create("/big", make([]byte, 50_000), 0))
 		path := "/" + strings.Repeat("x", 50_000)
 		c.must(t, opCreate, packet{}.create(path, nil, 1))
 		c.must(t, opExists, packet{}.string(path).bool(true))
+
 		c.nc.SetDeadline(time.Time{})
 		_, err := c.nc.Write(append(
 			frame(packet{}.int32(1).int32(opGetData).string("/big").bool(false)),
 			frame(packet{}.int32(2).int32(opCloseSession))...))
 		require.NoError(t, err)
+
 		time.Sleep(time.Minute)
 		n, err := io.Copy(io.Discard, c.nc)
 		require.NoError(t, err)
@@ -254,22 +258,40 @@ func TestRequestsOfAnEndedSessionAreNotCarriedOut(t *testing.T) {
 	const burst = 500
 	for range 20 {
 		c := connect(t, s, hello{})
+
 		var creates packet
 		for range burst {
 			creates = append(creates, frame(packet{}.int32(1).int32(opCreate).create("/n-", nil, 3))...)
 		}
+
 		written := make(chan struct{})
 		go func() {
 			defer close(written)
 			c.nc.Write(creates) // cut short when the session ends
 		}()
+
 		_, err := c.receive()
 		require.NoError(t, err)
 		require.True(t, s.ExpireSession(c.session))
 		receive(t, written)
 		_, err = io.Copy(io.Discard, c.nc)
 		require.NoError(t, err)
+
 		names := witness.must(t, opGetChildren, packet{}.string("/").bool(false)).strings()
-		require.Equal(t, []string{"zookeeper"}, names, "a ghost")
+		require.Equal(t, []string{"zookeeper"}, names, "no node may outlive its session")
 	}
+}
+
+func TestEnforceAuthDemandsCredentials(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{InMemory: true, EnforceAuth: true})
+	c := connect(t, s, hello{})
+	const authenticationRequired = -124
+	require.EqualValues(t, authenticationRequired, c.must(t, opPing, nil).code)
+	_, err := c.call(opPing, nil)
+	require.Error(t, err, "the connection has ended")
+
+	c = connect(t, s, hello{})
+	c.must(t, opAuth, packet{}.int32(0).string("digest").buffer([]byte("me:secret")))
+	require.Zero(t, c.must(t, opPing, nil).code)
 }

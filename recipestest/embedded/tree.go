@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Owners that mark a node as something other than ephemeral. A TTL node's owner
-// carries its time to live in milliseconds in the low bits.
+// Owners of containers and TTL nodes. The owner of a TTL node carries its time to live, in
+// milliseconds, in the low bits.
 const (
 	ownerContainer int64 = math.MinInt64
 	ownerTTLMask   int64 = -1 << 56
@@ -31,9 +31,9 @@ type node struct {
 	czxid, mzxid, pzxid int64
 	ctime, mtime        int64 // in milliseconds
 	version, aversion   int32
-	creates             int32 // children ever created: the source of sequence numbers
+	creates             int32 // number of children ever created, and the next sequence number
 	owner               int64
-	children            []*node // in no order that a client may rely on
+	children            []*node // in no particular order
 }
 
 func (n *node) name() string { return n.path[strings.LastIndexByte(n.path, '/')+1:] }
@@ -43,8 +43,8 @@ func (n *node) stat() stat {
 		czxid: n.czxid, mzxid: n.mzxid, pzxid: n.pzxid,
 		ctime: n.ctime, mtime: n.mtime,
 		version: n.version, aversion: n.aversion,
-		// Clients see creations and deletions: two per child ever created, less
-		// one for each that is still there.
+		// cversion counts creations and deletions: two for each child ever created, less one for
+		// each that still exists.
 		cversion:    n.creates*2 - int32(len(n.children)),
 		dataLength:  int32(len(n.data)),
 		numChildren: int32(len(n.children)),
@@ -55,11 +55,10 @@ func (n *node) stat() stat {
 	return s
 }
 
-// A tree holds the znodes and the watches on them. Writes come in two steps, as
-// in the real server: prepare checks a write against the state as it will be
-// after the writes prepared before it and turns it into a change that cannot
-// fail; apply carries the change out and fires the watches. The trees of
-// followers get the changes only.
+// A tree holds the znodes of one server and the watches on them. Writes take two steps, as in the
+// real server. A view checks a write against the state that the writes prepared before it will
+// leave. It turns the write into a change that cannot fail. Then apply makes the change and fires
+// the watches. The trees of followers only apply changes.
 type tree struct {
 	zxid       int64
 	nodes      map[string]*node // the root under "/" and ""
@@ -68,7 +67,7 @@ type tree struct {
 	data       *watchTable
 	child      *watchTable
 	round      uint64 // of watch events
-	stats      []stat // what the changes of the last transaction have made of their nodes
+	stats      []stat // of the nodes that the last transaction changed, one per change
 }
 
 func newTree() *tree {
@@ -80,7 +79,7 @@ func newTree() *tree {
 	return t
 }
 
-// treeOf returns a tree of one node.
+// treeOf returns a tree whose only node is root.
 func treeOf(root *node) *tree {
 	return &tree{
 		nodes:      map[string]*node{"/": root, "": root},
@@ -94,30 +93,33 @@ func treeOf(root *node) *tree {
 // clone returns a copy of the tree, without its watches.
 func (t *tree) clone() *tree {
 	root := t.nodes["/"]
-	twin := treeOf(root.alone())
-	twin.zxid = t.zxid
-	var graft func(from, to *node)
-	graft = func(from, to *node) {
+	dup := treeOf(root.detached())
+	dup.zxid = t.zxid
+
+	var copyBelow func(from, to *node)
+	copyBelow = func(from, to *node) {
 		for _, child := range from.children {
-			graft(child, twin.link(child.alone(), to))
+			copyBelow(child, dup.link(child.detached(), to))
 		}
 	}
-	graft(root, twin.nodes["/"])
-	return twin
+	copyBelow(root, dup.nodes["/"])
+	return dup
 }
 
-// alone returns a copy of a node that is in no tree. Data and access control lists are never written to.
-func (n *node) alone() *node {
-	twin := *n
-	twin.parent, twin.children = nil, nil
-	return &twin
+// detached returns a copy of n without parent and children. The two share data and access control
+// list, which are never modified in place.
+func (n *node) detached() *node {
+	dup := *n
+	dup.parent, dup.children = nil, nil
+	return &dup
 }
 
-// link puts a node into the tree.
+// link adds n to the tree as a child of parent, and returns n.
 func (t *tree) link(n, parent *node) *node {
 	n.parent, n.index = parent, len(parent.children)
 	parent.children = append(parent.children, n)
 	t.nodes[n.path] = n
+
 	switch {
 	case ephemeral(n.owner):
 		if t.ephemerals[n.owner] == nil {
@@ -130,13 +132,14 @@ func (t *tree) link(n, parent *node) *node {
 	return n
 }
 
-// unlink takes a node out of the tree. The last sibling takes its place.
+// unlink removes a node from the tree. The last sibling moves to its index.
 func (t *tree) unlink(n *node) {
 	siblings := n.parent.children
 	last := siblings[len(siblings)-1]
 	siblings[n.index], last.index = last, n.index
 	siblings[len(siblings)-1] = nil
 	n.parent.children = siblings[:len(siblings)-1]
+
 	delete(t.nodes, n.path)
 	if owned := t.ephemerals[n.owner]; owned != nil {
 		delete(owned, n)
@@ -144,10 +147,11 @@ func (t *tree) unlink(n *node) {
 			delete(t.ephemerals, n.owner)
 		}
 	}
+
 	delete(t.reapable, n)
 }
 
-// createRequest is any of the five ways to ask for a new node.
+// createRequest is a request of any of the operations that create a node.
 type createRequest struct {
 	op    opcode
 	path  string
@@ -157,7 +161,7 @@ type createRequest struct {
 	ttl   int64 // -1 if the request has no such field
 }
 
-// What the flags of a create request mean, in the protocol's order.
+// The values of a create request's flags field.
 const (
 	flagsPersistent = iota
 	flagsEphemeral
@@ -169,7 +173,7 @@ const (
 	flagsEnd
 )
 
-// A change is a write that has been checked and cannot fail any more.
+// A change is a write that has been checked and can no longer fail.
 type change struct {
 	op      opcode // opCreate for every kind of creation
 	path    string
@@ -180,7 +184,7 @@ type change struct {
 	version int32
 }
 
-// A record is what the checks of a write need to know of a node.
+// A record holds the properties of a node that the checks of a write need.
 type record struct {
 	version, creates, aversion int32
 	children                   int
@@ -188,25 +192,27 @@ type record struct {
 	acl                        []acl
 }
 
-// A view is the tree as it will be when the changes prepared so far, which are
-// those of one transaction, have been applied.
+// A view is the tree as the changes prepared so far, all of one transaction, will leave it.
 type view struct {
 	*tree
 	session int64
 	ids     []identity
-	pending map[string]*record // nil entries are nodes to be deleted; a nil map keeps nothing
+	pending map[string]*record // a nil entry is a deleted node; a nil map records nothing
 }
 
+// record returns the record of a node as the prepared changes will leave it, and whether it exists.
 func (v *view) record(path string) (record, bool) {
 	if path == "" {
 		path = "/"
 	}
+
 	if r, ok := v.pending[path]; ok {
 		if r == nil {
 			return record{}, false
 		}
 		return *r, true
 	}
+
 	n, ok := v.nodes[path]
 	if !ok {
 		return record{}, false
@@ -214,10 +220,12 @@ func (v *view) record(path string) (record, bool) {
 	return record{n.version, n.creates, n.aversion, len(n.children), n.owner, n.acl}, true
 }
 
+// expect records what a prepared change will leave at path: r, or no node if r is nil.
 func (v *view) expect(path string, r *record) {
 	if v.pending == nil {
 		return
 	}
+
 	if path == "" {
 		path = "/"
 	}
@@ -232,14 +240,17 @@ func (v *view) prepareCreate(r createRequest) (change, code) {
 	if ttl && (r.ttl <= 0 || r.ttl > maxTTL) || !ttl && (r.ttl >= 0 || r.op == opCreateTTL) {
 		return change{}, codeBadArguments
 	}
+
 	parentPath, _, ok := splitPath(r.path)
 	if !ok {
 		return change{}, codeBadArguments
 	}
+
 	list, c := resolveACL(r.acl, v.ids)
 	if c != codeOK {
 		return change{}, c
 	}
+
 	parent, ok := v.record(parentPath)
 	if !ok {
 		return change{}, codeNoNode
@@ -247,16 +258,20 @@ func (v *view) prepareCreate(r createRequest) (change, code) {
 	if !allowed(parent.acl, permCreate, v.ids) {
 		return change{}, codeNoAuth
 	}
+
+	// A sequential node is named by the parent's counter.
 	switch r.flags {
 	case flagsSequential, flagsEphemeralSequential, flagsSequentialTTL:
 		r.path = fmt.Sprintf("%s%010d", r.path, parent.creates)
 	}
+
 	if !validPath(r.path) {
 		return change{}, codeBadArguments
 	}
 	if _, exists := v.record(r.path); exists {
 		return change{}, codeNodeExists
 	}
+
 	if ephemeral(parent.owner) {
 		return change{}, codeNoChildrenForEphemerals
 	}
@@ -270,10 +285,12 @@ func (v *view) prepareCreate(r createRequest) (change, code) {
 	case r.flags == flagsEphemeral || r.flags == flagsEphemeralSequential:
 		owner = v.session
 	}
+
 	parent.creates++
 	parent.children++
 	v.expect(parentPath, &parent)
 	v.expect(r.path, &record{owner: owner, acl: list})
+
 	return change{
 		op: opCreate, path: r.path, data: r.data, acl: list, owner: owner, creates: parent.creates,
 	}, codeOK
@@ -284,6 +301,7 @@ func (v *view) prepareDelete(path string, version int32) (change, code) {
 	if !ok || systemPath(path) {
 		return change{}, codeBadArguments
 	}
+
 	parent, ok := v.record(parentPath)
 	if !ok {
 		return change{}, codeNoNode
@@ -291,6 +309,7 @@ func (v *view) prepareDelete(path string, version int32) (change, code) {
 	if !allowed(parent.acl, permDelete, v.ids) {
 		return change{}, codeNoAuth
 	}
+
 	n, ok := v.record(path)
 	switch {
 	case !ok:
@@ -300,6 +319,7 @@ func (v *view) prepareDelete(path string, version int32) (change, code) {
 	case n.children > 0:
 		return change{}, codeNotEmpty
 	}
+
 	parent.children--
 	v.expect(parentPath, &parent)
 	v.expect(path, nil)
@@ -314,6 +334,7 @@ func (v *view) prepareSetData(path string, data []byte, version int32) (change, 
 	if version != -1 && version != n.version {
 		return change{}, codeBadVersion
 	}
+
 	n.version++
 	v.expect(path, &n)
 	return change{op: opSetData, path: path, data: data, version: n.version}, codeOK
@@ -323,10 +344,12 @@ func (v *view) prepareSetACL(path string, list []acl, version int32) (change, co
 	if !validPath(path) {
 		return change{}, codeBadArguments
 	}
+
 	list, c := resolveACL(list, v.ids)
 	if c != codeOK {
 		return change{}, c
 	}
+
 	n, c := v.writable(path, permAdmin)
 	if c != codeOK {
 		return change{}, c
@@ -334,6 +357,7 @@ func (v *view) prepareSetACL(path string, list []acl, version int32) (change, co
 	if version != -1 && version != n.aversion {
 		return change{}, codeBadVersion
 	}
+
 	return change{op: opSetACL, path: path, acl: list, version: n.aversion + 1}, codeOK
 }
 
@@ -348,7 +372,7 @@ func (v *view) prepareCheck(path string, version int32) (change, code) {
 	return change{op: opCheck, path: path}, codeOK
 }
 
-// writable returns the record of a node that a request with these permissions may name.
+// writable returns the record of the node at path if the client has any of the permissions on it.
 func (v *view) writable(path string, perms int32) (record, code) {
 	if !validPath(path) {
 		return record{}, codeBadArguments
@@ -363,8 +387,8 @@ func (v *view) writable(path string, perms int32) (record, code) {
 	return n, codeOK
 }
 
-// apply carries out a change as of the tree's current zxid and returns the
-// description of the node it left.
+// apply makes a change with the tree's current zxid and returns the stat of the created or changed
+// node.
 func (t *tree) apply(ch change, now int64) stat {
 	switch ch.op {
 	case opCreate:
@@ -390,14 +414,16 @@ func (t *tree) apply(ch change, now int64) stat {
 func (t *tree) create(ch change, now int64) stat {
 	parentPath, _, _ := splitPath(ch.path)
 	parent := t.nodes[parentPath]
-	// The counter never goes back, not even when it overflows: at its end it
-	// stays there, and so does the parent's pzxid.
+
+	// The counter never decreases, not even by overflow. At its end both the counter and the
+	// parent's pzxid stay as they are.
 	if ch.creates == -1 {
 		ch.creates = parent.creates + 1
 	}
 	if ch.creates > parent.creates {
 		parent.creates, parent.pzxid = ch.creates, t.zxid
 	}
+
 	n := t.link(&node{
 		path: ch.path, data: ch.data, acl: ch.acl, owner: ch.owner,
 		czxid: t.zxid, mzxid: t.zxid, pzxid: t.zxid, ctime: now, mtime: now,
@@ -412,17 +438,17 @@ func (t *tree) delete(n *node) {
 	t.unlink(n)
 	n.parent.pzxid = max(n.parent.pzxid, t.zxid)
 	t.fire(t.data, n, eventDeleted)
-	t.child.fire(n.path, eventDeleted, n.acl, t.round) // who heard of it already does not hear it again
+	t.child.fire(n.path, eventDeleted, n.acl, t.round) // in the same round: one event a connection
 	t.fire(t.child, n.parent, eventChildrenChanged)
 }
 
-// fire starts a new round of events.
+// fire starts a new round of events and fires the watches of one table on n.
 func (t *tree) fire(table *watchTable, n *node, event eventType) {
 	t.round++
 	table.fire(n.path, event, n.acl, t.round)
 }
 
-// deletions returns the changes that take away a session's nodes.
+// deletions returns the changes that delete a session's ephemeral nodes.
 func (t *tree) deletions(id int64) []change {
 	var changes []change
 	for _, path := range t.ephemeralsOf(id) {
@@ -431,7 +457,7 @@ func (t *tree) deletions(id int64) []change {
 	return changes
 }
 
-// ephemeralsOf returns the sorted paths of a session's nodes.
+// ephemeralsOf returns the sorted paths of a session's ephemeral nodes.
 func (t *tree) ephemeralsOf(id int64) []string {
 	paths := make([]string, 0, len(t.ephemerals[id]))
 	for n := range t.ephemerals[id] {
@@ -441,8 +467,8 @@ func (t *tree) ephemeralsOf(id int64) []string {
 	return paths
 }
 
-// due returns the containers that have lost their last child and the TTL nodes
-// whose time is over.
+// due returns the containers that have lost their last child and the TTL nodes whose time has run
+// out.
 func (t *tree) due(now int64) []string {
 	var due []string
 	for n := range t.reapable {

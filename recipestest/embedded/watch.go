@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// eventType says what happened to a watched znode.
+// eventType is what happened to a watched znode.
 type eventType int32
 
 const (
@@ -16,22 +16,22 @@ const (
 	eventChildrenChanged eventType = 4
 )
 
-// watchMode says how long a watch lasts and what it covers.
+// watchMode is how long a watch lasts and which nodes it covers.
 type watchMode uint8
 
 const (
 	watchOnce      watchMode = iota // until it fires
 	watchNode                       // until removed
-	watchRecursive                  // until removed, with everything below
+	watchRecursive                  // until removed, on the node and all its descendants
 )
 
-// A watchTable knows which connections watch which paths. A server has two:
-// one for the data and the existence of nodes, one for their children.
-// A connection has at most one watch per path and table; the newest mode counts.
+// A watchTable holds the watches of connections on paths. A server has two: one for the data and
+// the existence of nodes, one for their children. A connection has at most one watch per path and
+// table, and the newest mode counts.
 type watchTable struct {
 	paths     map[string]map[*conn]watchMode
 	conns     map[*conn]map[string]struct{}
-	recursive int // watches of mode watchRecursive
+	recursive int // number of watches of mode watchRecursive
 	firing    []*conn
 }
 
@@ -48,6 +48,7 @@ func (t *watchTable) add(path string, c *conn, mode watchMode) {
 		watchers = make(map[*conn]watchMode)
 		t.paths[path] = watchers
 	}
+
 	if watchers[c] == watchRecursive {
 		t.recursive--
 	}
@@ -64,19 +65,22 @@ func (t *watchTable) add(path string, c *conn, mode watchMode) {
 	paths[path] = struct{}{}
 }
 
-// remove forgets one watch and reports whether there was one.
+// remove removes one watch and reports whether it existed.
 func (t *watchTable) remove(path string, c *conn) bool {
 	mode, ok := t.paths[path][c]
 	if !ok {
 		return false
 	}
+
 	if mode == watchRecursive {
 		t.recursive--
 	}
+
 	delete(t.paths[path], c)
 	if len(t.paths[path]) == 0 {
 		delete(t.paths, path)
 	}
+
 	delete(t.conns[c], path)
 	if len(t.conns[c]) == 0 {
 		delete(t.conns, c)
@@ -84,7 +88,7 @@ func (t *watchTable) remove(path string, c *conn) bool {
 	return true
 }
 
-// removeAll forgets every watch of a connection.
+// removeAll removes every watch of a connection.
 func (t *watchTable) removeAll(c *conn) {
 	for path := range t.conns[c] {
 		t.remove(path, c)
@@ -103,14 +107,14 @@ func (t *watchTable) count() int {
 	return n
 }
 
-// fire tells the watchers of the path, and those that watch a parent
-// recursively, of an event at a node with the given access control list. Who may not
-// read the node hears nothing. A connection hears of one round once only.
+// fire sends an event at a node to the connections that watch its path, and to those that watch an
+// ancestor recursively. Connections that the node's access control list does not let read it get
+// nothing. A connection gets one event per round at most.
 func (t *watchTable) fire(path string, event eventType, list []acl, round uint64) {
 	firing := t.firing[:0]
 	for c, mode := range t.paths[path] {
 		if mode == watchRecursive && event == eventChildrenChanged {
-			continue // it hears of the child itself
+			continue // it gets the event of the child itself
 		}
 		if mode == watchOnce {
 			t.remove(path, c)
@@ -120,6 +124,7 @@ func (t *watchTable) fire(path string, event eventType, list []acl, round uint64
 			firing = append(firing, c)
 		}
 	}
+
 	if t.recursive > 0 && event != eventChildrenChanged {
 		for parent := path; parent != "/"; {
 			parent = parent[:strings.LastIndexByte(parent, '/')]
@@ -134,13 +139,15 @@ func (t *watchTable) fire(path string, event eventType, list []acl, round uint64
 			}
 		}
 	}
-	// Map order is random, and the same history shall give the same run.
+
+	// Map order is random, but the same requests must have the same effects.
 	slices.SortFunc(firing, func(a, b *conn) int { return cmp.Compare(a.serial, b.serial) })
 	for _, c := range firing {
 		if allowed(list, permRead, c.ids) {
 			c.notify(event, path)
 		}
 	}
+
 	clear(firing)
 	t.firing = firing[:0]
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// Events as wireClient spells them: 1 created, 2 deleted, 3 data changed, 4 children changed.
+// The types of events in wireClient.events: 1 created, 2 deleted, 3 data changed, 4 children
+// changed.
 
 func TestWatchesFireOnce(t *testing.T) {
 	t.Parallel()
@@ -21,6 +22,7 @@ func TestWatchesFireOnce(t *testing.T) {
 	w.must(t, opGetChildren, packet{}.string("/").bool(true))
 	c.must(t, opCreate, packet{}.create("/a", nil, 0))
 	require.Equal(t, []string{"1 /a", "4 /"}, w.sync(t))
+
 	c.must(t, opSetData, packet{}.string("/a").buffer(nil).int32(-1))
 	c.must(t, opCreate, packet{}.create("/b", nil, 0))
 	require.Empty(t, w.sync(t))
@@ -35,7 +37,7 @@ func TestWatchesFireOnce(t *testing.T) {
 	require.Equal(t, []string{"4 /a"}, w.sync(t))
 }
 
-func TestDeletionIsToldOnceToWhoeverWatchesDataAndChildren(t *testing.T) {
+func TestDeletionSendsOneEventForDataAndChildWatches(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{InMemory: true})
 	c, w := connect(t, s, hello{}), connect(t, s, hello{})
@@ -58,7 +60,7 @@ func TestReadsOfMissingNodesLeaveNoWatch(t *testing.T) {
 	require.Empty(t, w.sync(t))
 }
 
-func TestWatchesDieWithTheirConnection(t *testing.T) {
+func TestWatchesEndWithTheirConnection(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{InMemory: true})
 	c, w := connect(t, s, hello{}), connect(t, s, hello{})
@@ -69,7 +71,7 @@ func TestWatchesDieWithTheirConnection(t *testing.T) {
 	require.EqualValues(t, codeNoWatcher, w.must(t, opCheckWatches, packet{}.string("/a").int32(3)).code)
 }
 
-func TestAnEventComesBeforeTheAnswerThatReflectsIt(t *testing.T) {
+func TestEventComesBeforeTheAnswerThatReflectsIt(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]embedded.Config{"over TCP": {}, "in memory": {InMemory: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -77,6 +79,7 @@ func TestAnEventComesBeforeTheAnswerThatReflectsIt(t *testing.T) {
 			s := start(t, cfg)
 			c, w := connect(t, s, hello{}), connect(t, s, hello{})
 			c.must(t, opCreate, packet{}.create("/a", nil, 0))
+
 			const rounds = 2000
 			done := make(chan error, 1)
 			go func() {
@@ -88,6 +91,7 @@ func TestAnEventComesBeforeTheAnswerThatReflectsIt(t *testing.T) {
 				}
 				done <- nil
 			}()
+
 			seen, watching := int32(-1), false
 			for seen < rounds {
 				st := w.must(t, opExists, packet{}.string("/a").bool(true)).stat()
@@ -134,12 +138,13 @@ func TestSetWatchesFiresByStateOrByZxid(t *testing.T) {
 				"2 /missing", "3 /new", "1 /old", "2 /missing", "4 /newkids",
 			}, w.takeEvents())
 
-			// What did not fire is watched.
+			// The watches that did not fire are set.
 			c.must(t, opSetData, packet{}.string("/old").buffer(nil).int32(-1))
 			c.must(t, opCreate, packet{}.create("/later", nil, 0))
 			c.must(t, opCreate, packet{}.create("/oldkids/x", nil, 0))
 			require.Equal(t, []string{"3 /old", "1 /later", "4 /oldkids"}, w.sync(t))
-			// And nothing else.
+
+			// No other watches are.
 			c.must(t, opSetData, packet{}.string("/new").buffer(nil).int32(-1))
 			c.must(t, opCreate, packet{}.create("/newkids/y", nil, 0))
 			c.must(t, opCreate, packet{}.create("/missing", nil, 0))
@@ -177,12 +182,12 @@ func TestPersistentWatchesStay(t *testing.T) {
 	require.EqualValues(t, codeMarshalling, w.must(t, opAddWatch, packet{}.string("/a").int32(2)).code)
 }
 
-func TestRecursiveWatchesHearOfEverythingBelow(t *testing.T) {
+func TestRecursiveWatchesFireForDescendants(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{InMemory: true})
 	c, w := connect(t, s, hello{}), connect(t, s, hello{})
 	w.must(t, opAddWatch, packet{}.string("/a").int32(1))
-	w.must(t, opAddWatch, packet{}.string("/a/x").int32(1)) // once is enough all the same
+	w.must(t, opAddWatch, packet{}.string("/a/x").int32(1)) // adds no second event
 	c.must(t, opCreate, packet{}.create("/a", nil, 0))
 	c.must(t, opCreate, packet{}.create("/a/x", nil, 0))
 	c.must(t, opCreate, packet{}.create("/a/x/y", nil, 0))
@@ -203,11 +208,11 @@ func TestTheNewestModeOfAWatchCounts(t *testing.T) {
 	c, w := connect(t, s, hello{}), connect(t, s, hello{})
 	w.must(t, opAddWatch, packet{}.string("/a").int32(1))
 	w.must(t, opExists, packet{}.string("/a").bool(true))
+
 	c.must(t, opCreate, packet{}.create("/a", nil, 0))
 	c.must(t, opSetData, packet{}.string("/a").buffer(nil).int32(-1))
 	c.must(t, opCreate, packet{}.create("/a/x", nil, 0))
-	// Its half of the watch in the table of children is as it was, but hears of
-	// deletions only.
+	// The recursive watch in the table of children remains, but fires for deletions only.
 	c.must(t, opDelete, packet{}.string("/a/x").int32(-1))
 	require.Equal(t, []string{"1 /a", "2 /a/x"}, w.sync(t))
 }
@@ -243,7 +248,7 @@ func TestWatchesCanBeRemoved(t *testing.T) {
 	require.EqualValues(t, codeMarshalling, w.must(t, opCheckWatches, packet{}.string("a").int32(either)).code)
 }
 
-func TestNobodyHearsOfNodesThatTheyMayNotRead(t *testing.T) {
+func TestEventsNeedReadPermission(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{InMemory: true})
 	c, w := connect(t, s, hello{}), connect(t, s, hello{})
@@ -256,24 +261,27 @@ func TestNobodyHearsOfNodesThatTheyMayNotRead(t *testing.T) {
 	require.Equal(t, []string{"1 /public"}, w.sync(t))
 }
 
-func TestAClientTooSlowForItsEventsIsCutOffAndHoldsUpNobody(t *testing.T) {
+func TestClientTooSlowForItsEventsIsCutOffAndBlocksNoOthers(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]embedded.Config{"over TCP": {}, "in memory": {InMemory: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg.MaxSessionTimeout = time.Hour // it says nothing meanwhile
+			cfg.MaxSessionTimeout = time.Hour // the slow client sends no pings
 			s := start(t, cfg)
 			c, slow := connect(t, s, hello{}), connect(t, s, hello{timeout: 3_600_000})
 			slow.must(t, opAddWatch, packet{}.string("/").int32(1))
+
 			path := "/" + strings.Repeat("x", 500_000)
 			c.must(t, opCreate, packet{}.create(path, nil, 0))
 			for range 60 { // 30 MB of events
 				c.must(t, opSetData, packet{}.string(path).buffer(nil).int32(-1))
 			}
-			require.NoError(t, slow.nc.SetDeadline(time.Now().Add(patience)))
+
+			require.NoError(t, slow.nc.SetDeadline(time.Now().Add(waitLimit)))
 			_, err := io.Copy(io.Discard, slow.nc)
-			require.NoError(t, err, "what had been sent, then the end")
-			// Its session is alive.
+			require.NoError(t, err, "the bytes that were sent, then the end")
+
+			// Its session lives on.
 			require.NotZero(t, connect(t, s, hello{session: slow.session, password: slow.password}).session)
 		})
 	}

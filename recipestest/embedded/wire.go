@@ -2,7 +2,7 @@ package embedded
 
 import "encoding/binary"
 
-// opcode names a request on the wire.
+// opcode is the operation of a request.
 type opcode int32
 
 const (
@@ -38,7 +38,7 @@ const (
 	opWhoAmI              opcode = 107
 	opCloseSession        opcode = -11
 	opError               opcode = -1
-	opSetSequence         opcode = -100 // ours, and never on the wire
+	opSetSequence         opcode = -100 // internal, never on the wire
 )
 
 // code is the error code of an answer.
@@ -59,11 +59,12 @@ const (
 	codeSessionExpired          code = -112
 	codeInvalidACL              code = -114
 	codeAuthFailed              code = -115
+	codeAuthRequired            code = -124
 	codeNoWatcher               code = -121
 	codeReconfigDisabled        code = -123
 )
 
-// Transaction ids of packets that answer no request.
+// The xids of watch events and pings.
 const (
 	xidNotification int32 = -1
 	xidPing         int32 = -2
@@ -72,7 +73,7 @@ const (
 // headerSize is the length of a frame's length field and reply header together.
 const headerSize = 4 + 4 + 8 + 4
 
-// stat is the description of a znode that clients see.
+// stat is the Stat of a znode.
 type stat struct {
 	czxid, mzxid, ctime, mtime  int64
 	version, cversion, aversion int32
@@ -81,9 +82,9 @@ type stat struct {
 	pzxid                       int64
 }
 
-// A decoder reads the fields of one frame. The first field that does not fit
-// makes it bad, and from then on it yields zero values only, so that callers
-// check once, at the end. Nothing is allocated that the frame does not contain.
+// A decoder reads the fields of one frame. After the first field that does not fit, bad is true and
+// every read returns a zero value. So callers check once, at the end. Memory is allocated only for
+// bytes that the frame contains.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -127,13 +128,12 @@ func (d *decoder) buffer() []byte {
 	return append([]byte{}, d.take(int(n))...)
 }
 
-// string returns the next string field. The null string makes the decoder bad:
-// few fields have a use for it.
+// string returns the next string field. A null string sets bad; few fields allow one.
 func (d *decoder) string() string {
 	return string(d.take(int(d.int32())))
 }
 
-// nullableString is string for those few.
+// nullableString returns the next string field, and whether it is anything but null.
 func (d *decoder) nullableString() (s string, ok bool) {
 	n := d.int32()
 	if n == -1 {
@@ -142,8 +142,8 @@ func (d *decoder) nullableString() (s string, ok bool) {
 	return string(d.take(int(n))), true
 }
 
-// vector calls next for each element of the next vector field and reports
-// whether the vector was anything but null. A negative count is an empty vector.
+// vector calls next for each element of the next vector field. It reports whether the vector is
+// anything but null. A negative count is an empty vector.
 func (d *decoder) vector(next func()) bool {
 	n := d.int32()
 	for i := int32(0); i < n && !d.bad; i++ {
@@ -152,7 +152,7 @@ func (d *decoder) vector(next func()) bool {
 	return n != -1
 }
 
-// strings returns the elements of the next vector of strings, which must not be null.
+// strings returns the elements of the next vector of strings. A null vector sets bad.
 func (d *decoder) strings() []string {
 	var list []string
 	if !d.vector(func() { list = append(list, d.string()) }) {
@@ -166,7 +166,7 @@ func (d *decoder) acls() []acl {
 	var list []acl
 	d.vector(func() {
 		a := acl{perms: d.int32()}
-		a.scheme, _ = d.nullableString() // the empty scheme is refused later, as null is
+		a.scheme, _ = d.nullableString() // null becomes the empty scheme, which is refused later
 		id, ok := d.nullableString()
 		if a.id = id; !ok && a.scheme != "auth" && a.scheme != "" {
 			d.bad = true

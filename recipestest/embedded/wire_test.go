@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// A wireClient speaks the protocol packet by packet, for what go-zookeeper
-// cannot say.
+// A wireClient speaks the protocol packet by packet, for requests that go-zookeeper cannot send.
 type wireClient struct {
 	nc       net.Conn
 	r        *bufio.Reader
@@ -18,7 +17,7 @@ type wireClient struct {
 	session  int64
 	password []byte
 	timeout  int32
-	readOnly []byte // what the handshake's answer had after the password
+	readOnly []byte // the bytes after the password in the answer to the handshake
 	events   []string
 }
 
@@ -28,7 +27,7 @@ type hello struct {
 	timeout  int32
 	session  int64
 	password []byte
-	readOnly bool // send the field
+	readOnly bool // send the read-only field
 }
 
 func (h hello) bytes() []byte {
@@ -42,7 +41,7 @@ func (h hello) bytes() []byte {
 // handshake sends h over nc and reads the answer.
 func handshake(nc net.Conn, h hello) (*wireClient, error) {
 	w := &wireClient{nc: nc, r: bufio.NewReader(nc)}
-	nc.SetDeadline(time.Now().Add(patience))
+	nc.SetDeadline(time.Now().Add(waitLimit))
 	if err := w.write(h.bytes()); err != nil {
 		return w, err
 	}
@@ -78,10 +77,9 @@ func (w *wireClient) send(op int32, body []byte) error {
 	return w.write(append(packet{}.int32(w.xid).int32(op), body...))
 }
 
-// call sends a request and returns its answer. The events that come first are
-// added to w.events.
+// call sends a request and returns its answer. The events that come first are added to w.events.
 func (w *wireClient) call(op int32, body []byte) (*answer, error) {
-	w.nc.SetDeadline(time.Now().Add(patience)) // for this one, however many came before
+	w.nc.SetDeadline(time.Now().Add(waitLimit)) // restarts with each call
 	if err := w.send(op, body); err != nil {
 		return nil, err
 	}
@@ -111,7 +109,7 @@ func (w *wireClient) takeEvents() []string {
 	return events
 }
 
-// A packet is a frame in the making.
+// A packet is a frame under construction.
 type packet []byte
 
 func (p packet) int32(v int32) packet { return binary.BigEndian.AppendUint32(p, uint32(v)) }
@@ -146,7 +144,7 @@ func (p packet) acl(perms int32, scheme, id string) packet {
 	return p.int32(1).int32(perms).string(scheme).string(id)
 }
 
-// open appends the list that lets anyone do anything.
+// open appends the list that grants everything to every client.
 func (p packet) open() packet { return p.acl(31, "world", "anyone") }
 
 // part begins a part of a multi request, end ends the request.
@@ -158,7 +156,7 @@ func (p packet) create(path string, data []byte, flags int32) packet {
 	return p.string(path).buffer(data).open().int32(flags)
 }
 
-// An answer is a reply that is being read. Reading beyond its end panics.
+// An answer is a reply, read field by field. Reading beyond its end panics.
 type answer struct {
 	xid  int32
 	zxid int64
@@ -194,7 +192,7 @@ func (a *answer) strings() []string {
 	return list
 }
 
-// znodeStat is a Stat in the order of the protocol.
+// znodeStat is a Stat, its fields in the order of the protocol.
 type znodeStat struct {
 	czxid, mzxid, ctime, mtime  int64
 	version, cversion, aversion int32

@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-func TestStatTellsTheStoryOfANode(t *testing.T) {
+func TestStatReflectsEveryChange(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		c := connect(t, s, hello{timeout: 40000})
@@ -55,7 +55,7 @@ func TestStatTellsTheStoryOfANode(t *testing.T) {
 	})
 }
 
-func TestDataIsNullOrEmptyAsItWasWritten(t *testing.T) {
+func TestNullAndEmptyDataAreDistinct(t *testing.T) {
 	t.Parallel()
 	c := connect(t, start(t, embedded.Config{InMemory: true}), hello{})
 	for i, data := range [][]byte{nil, {}, []byte("x")} {
@@ -65,7 +65,7 @@ func TestDataIsNullOrEmptyAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestCreateAnswersWithPathAndStatWhereTheProtocolSaysSo(t *testing.T) {
+func TestCreateVariantsAnswerWithPathAndStat(t *testing.T) {
 	t.Parallel()
 	c := connect(t, start(t, embedded.Config{InMemory: true}), hello{})
 	for i, op := range []int32{opCreate2, opCreateContainer, opCreateTTL} {
@@ -75,6 +75,7 @@ func TestCreateAnswersWithPathAndStatWhereTheProtocolSaysSo(t *testing.T) {
 		if op == opCreateTTL {
 			body = body.int64(1000)
 		}
+
 		a := c.must(t, op, body)
 		require.Zero(t, a.code)
 		require.Equal(t, path, a.string())
@@ -128,6 +129,7 @@ func TestCreateRefusals(t *testing.T) {
 		require.Empty(t, a.body, name)
 		require.Equal(t, before+1, a.zxid, "%s: a failed write consumes a zxid", name)
 	}
+
 	for _, path := range []string{"/é", "/...", "/a/.b", "/a b", "/a/b.", "/日本"} {
 		require.Zero(t, c.must(t, opCreate, packet{}.create(path, nil, 0)).code, path)
 	}
@@ -212,7 +214,7 @@ func TestSequenceNumbersCountCreatesAndNotDeletes(t *testing.T) {
 	create("/q/plain", 0)
 	require.Equal(t, "/q/0000000003", create("/q/", zk.FlagSequence))
 
-	// A new node of the same name counts anew.
+	// A new node of the same name counts from zero.
 	for _, child := range []string{"n-0000000001", "plain", "0000000003"} {
 		require.NoError(t, c.Delete("/q/"+child, -1))
 	}
@@ -236,12 +238,14 @@ func TestSequenceCounterSticksAtItsEnd(t *testing.T) {
 	require.Equal(t, "/q/a-2147483645", create("/q/a-").string())
 	last := create("/q/b-")
 	require.Equal(t, "/q/b-2147483646", last.string())
-	// From here on the number repeats, and the parent's pzxid stays behind.
+
+	// From here on the number repeats, and the parent's pzxid no longer changes.
 	require.Equal(t, "/q/c-2147483647", create("/q/c-").string())
 	require.Equal(t, "/q/d-2147483647", create("/q/d-").string())
 	require.EqualValues(t, codeNodeExists, create("/q/d-").code)
 	require.Equal(t, last.zxid, pzxid())
-	// Writes prepared together see the counter run over.
+
+	// Creations in one transaction see the counter overflow.
 	m := c.must(t, opMulti, packet{}.
 		part(opCreate).create("/q/m-", nil, 2).
 		part(opCreate).create("/q/m-", nil, 2).
@@ -251,7 +255,8 @@ func TestSequenceCounterSticksAtItsEnd(t *testing.T) {
 	}, m.results())
 	require.Equal(t, last.zxid, pzxid())
 	require.Equal(t, "/q/e-2147483647", create("/q/e-").string())
-	// Deletions move it on.
+
+	// Deletions change the pzxid.
 	del := c.must(t, opDelete, packet{}.string("/q/e-2147483647").int32(-1))
 	require.Equal(t, del.zxid, pzxid())
 }
@@ -307,6 +312,7 @@ func TestChildrenSurviveAnyOrderOfDeletion(t *testing.T) {
 		require.NoError(t, err)
 		want[name] = true
 	}
+
 	for _, i := range []int{19, 0, 7, 8, 18, 1, 10, 2} {
 		name := fmt.Sprintf("n%d", i)
 		require.NoError(t, c.Delete("/p/"+name, -1))
@@ -319,6 +325,19 @@ func TestChildrenSurviveAnyOrderOfDeletion(t *testing.T) {
 			require.True(t, want[name])
 		}
 	}
+}
+
+func TestNoContainersRefusesContainers(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{NoContainers: true, InMemory: true})
+	c := connect(t, s, hello{timeout: 10000})
+	require.NoError(t, c.send(opCreateContainer, packet{}.create("/c", nil, 4)))
+	a, err := c.receive()
+	require.NoError(t, err)
+	require.EqualValues(t, codeUnimplemented, a.code)
+	_, err = c.receive()
+	require.Error(t, err, "the connection is closed")
+	requireAlive(t, s)
 }
 
 func TestContainersAreReapedWhenTheirLastChildIsGone(t *testing.T) {
@@ -334,16 +353,18 @@ func TestContainersAreReapedWhenTheirLastChildIsGone(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.NoError(t, c.Delete("/used/nested/x", -1))
+
 		exists := func(path string) bool {
 			ok, _, err := c.Exists(path)
 			require.NoError(t, err)
 			return ok
 		}
+
 		time.Sleep(59 * time.Second)
 		require.True(t, exists("/used/nested"))
 		time.Sleep(2 * time.Second)
 		require.False(t, exists("/used/nested"))
-		require.True(t, exists("/used"), "a parent's turn comes next time")
+		require.True(t, exists("/used"), "a parent is reaped the next time")
 		time.Sleep(time.Minute)
 		require.False(t, exists("/used"))
 		require.True(t, exists("/never"), "one that never had a child stays")
@@ -359,6 +380,7 @@ func TestReapContainersDoesNotWait(t *testing.T) {
 	c.must(t, opCreate, packet{}.create("/c/x", nil, 0))
 	last := c.must(t, opDelete, packet{}.string("/c/x").int32(-1)).zxid
 	c.must(t, opExists, packet{}.string("/c").bool(true))
+
 	s.ReapContainers()
 	a := c.must(t, opExists, packet{}.string("/c").bool(false))
 	require.EqualValues(t, codeNoNode, a.code)
@@ -366,7 +388,7 @@ func TestReapContainersDoesNotWait(t *testing.T) {
 	require.Equal(t, []string{"2 /c"}, c.takeEvents())
 }
 
-func TestTTLNodesGoWhenTheyAreOldAndEmpty(t *testing.T) {
+func TestTTLNodesAreReapedWhenOldAndEmpty(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{ContainerInterval: time.Second}, func(t *testing.T, s *embedded.Server) {
 		c := dial(t, s)

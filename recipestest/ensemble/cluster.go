@@ -12,37 +12,36 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A Cluster is a ZooKeeper of real members, for one test. Whatever its members
-// send each other passes through this process, where it can be held up; what
-// clients send does not.
+// A Cluster is a ZooKeeper of real members, for one test. The traffic between members passes
+// through this process, which can delay or stall it. The traffic of clients does not.
 //
-// All methods of a cluster and of its members block until what they say is so, and
-// fail the test that [Start] was called for when it does not come about within a
-// minute. They must be called from that test's goroutine, or from a subtest's
-// while no other one runs.
+// Every method of a cluster and of its members blocks until it has taken effect. If that takes
+// longer than a minute, it fails the test that [Start] was called for. The methods must be called
+// from that test's goroutine, or from a subtest's while no other one runs.
 type Cluster struct {
 	tb       testing.TB
 	launcher launcher
 	members  []*Member
 }
 
-// Start starts an ensemble of n members, or with n = 1 one server that stands
-// alone, and returns when all of them serve. It is gone when tb ends, also when
-// the whole process is killed.
+// Start starts an ensemble of n members, or one standalone server if n is 1, and returns when all
+// of them serve. The cluster is removed when tb ends, and also if the process is killed.
 //
-// Three members take about three seconds and 300 MB, so tests do well to share
-// one. Start does not look at ZKRECIPES_SERVERS. Where ZooKeeper can be run
-// neither in Docker nor locally it skips tb, or fails it if
-// ZKRECIPES_REQUIRE_REAL is 1.
+// Three members take about three seconds and 300 MB, so tests should share a cluster. Start ignores
+// ZKRECIPES_SERVERS. It skips tb if ZooKeeper can be run neither in Docker nor locally, or if
+// -short or ZKRECIPES_REAL=0 leaves real servers out. With ZKRECIPES_REQUIRE_REAL=1 it fails tb
+// instead.
 func Start(tb testing.TB, n int, opts ...Option) *Cluster {
 	tb.Helper()
 	if n < 1 {
-		tb.Fatalf("ensemble: a cluster of %d members", n)
+		tb.Fatalf("ensemble: a cluster must have at least 1 member, got %d", n)
 	}
+
 	launcher, err := findLauncher()
 	if err != nil {
 		unavailable(tb, err)
 	}
+
 	begin := time.Now()
 	c := &Cluster{tb: tb, launcher: launcher}
 	for id := 1; id <= n; id++ {
@@ -50,15 +49,17 @@ func Start(tb testing.TB, n int, opts ...Option) *Cluster {
 		c.check("member", err)
 		c.members = append(c.members, m)
 	}
+
 	tb.Cleanup(c.end)
 	c.check("start", c.launch(newSettings(opts)))
 	c.WaitHealthy()
+
 	tb.Logf("ensemble: ZooKeeper at %s, each member %v, up after %v",
 		c.ConnectString(), launcher, time.Since(begin).Round(time.Millisecond))
 	return c
 }
 
-// launch links the members and runs them, all at once.
+// launch connects the members by links and starts them, all at the same time.
 func (c *Cluster) launch(settings *settings) error {
 	specs := make([]serverSpec, len(c.members))
 	for i, m := range c.members {
@@ -68,6 +69,7 @@ func (c *Cluster) launch(settings *settings) error {
 		}
 		specs[i] = settings.spec(m.id, m.at, peers)
 	}
+
 	errs := make([]error, len(c.members))
 	var launched sync.WaitGroup
 	for i, m := range c.members {
@@ -85,7 +87,7 @@ func (c *Cluster) end() {
 	ended.Wait()
 }
 
-// ConnectString names the client ports of all members.
+// ConnectString returns the client addresses of all members.
 func (c *Cluster) ConnectString() string {
 	addrs := make([]string, len(c.members))
 	for i, m := range c.members {
@@ -100,12 +102,11 @@ func (c *Cluster) Server(tb testing.TB) *recipestest.Server {
 	return recipestest.Attach(tb, c.ConnectString())
 }
 
-// Members returns all members, the first of which has ID 1.
+// Members returns all members in the order of their IDs, from 1.
 func (c *Cluster) Members() []*Member { return c.members }
 
-// Leader waits until a member leads, and returns it. One that has been isolated
-// still says that it leads for a while after the others have elected another;
-// that other one is returned then.
+// Leader waits until a member leads, and returns it. An isolated leader claims to lead for a while
+// after the others have elected another; then Leader returns the other.
 func (c *Cluster) Leader() *Member {
 	c.tb.Helper()
 	var leader *Member
@@ -117,35 +118,37 @@ func (c *Cluster) Leader() *Member {
 			}
 		}
 		if leader == nil {
-			return errors.New("nobody leads")
+			return errors.New("no member leads")
 		}
 		return nil
 	})
 	return leader
 }
 
-// Followers returns the members that follow a leader. It waits until there is one.
+// Followers returns the members that follow a leader. It waits until there is at least one.
 func (c *Cluster) Followers() []*Member {
 	c.tb.Helper()
 	var followers []*Member
 	c.wait("followers", func() error {
 		reports := c.reports()
 		followers = nil
+
 		for _, m := range c.members {
 			if reports[m].mode == "follower" {
 				followers = append(followers, m)
 			}
 		}
+
 		if followers == nil {
-			return errors.New("nobody follows")
+			return errors.New("no member follows a leader")
 		}
 		return nil
 	})
 	return followers
 }
 
-// Restart kills all members and, when all are down, starts them again with their
-// data. Sessions do not age meanwhile. It returns when all serve.
+// Restart kills all members, waits until all are down, and starts them again with their data. It
+// returns when all serve. Sessions do not age meanwhile.
 func (c *Cluster) Restart() {
 	c.tb.Helper()
 	for _, m := range c.members {
@@ -157,14 +160,13 @@ func (c *Cluster) Restart() {
 	c.WaitHealthy()
 }
 
-// WaitHealthy waits until all members serve, one of them leads, and all others
-// are in step with it.
+// WaitHealthy waits until all members serve, one of them leads, and all others are synced with it.
 func (c *Cluster) WaitHealthy() {
 	c.tb.Helper()
 	c.wait("a healthy cluster", c.unhealthy)
 }
 
-// unhealthy says what is wrong, if anything.
+// unhealthy returns why the cluster is not healthy, or nil if it is.
 func (c *Cluster) unhealthy() error {
 	reports := c.reports()
 	var leaders []*Member
@@ -177,27 +179,30 @@ func (c *Cluster) unhealthy() error {
 			leaders = append(leaders, m)
 		}
 	}
+
 	if len(leaders) != 1 {
-		return fmt.Errorf("%d leaders", len(leaders))
+		return fmt.Errorf("%d members lead", len(leaders))
 	}
 	if len(c.members) == 1 {
 		return nil
 	}
+
 	synced, err := syncedFollowers(leaders[0].ConnectString())
 	if err == nil && synced != len(c.members)-1 {
-		err = fmt.Errorf("%d followers in step", synced)
+		err = fmt.Errorf("%d followers are synced", synced)
 	}
 	return err
 }
 
-// reports asks every member about itself, all at once, and returns what those
-// said that serve.
+// reports asks all members for a report at the same time. It returns the reports of those that
+// serve.
 func (c *Cluster) reports() map[*Member]report {
 	var (
 		mu      sync.Mutex
 		reports = make(map[*Member]report)
 		asked   sync.WaitGroup
 	)
+
 	for _, m := range c.members {
 		asked.Go(func() {
 			r, err := askReport(m.ConnectString())
@@ -216,14 +221,14 @@ func (c *Cluster) reports() map[*Member]report {
 // wait polls until check returns nil.
 func (c *Cluster) wait(what string, check func() error) {
 	c.tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if err := poll(ctx, check); err != nil {
 		c.fail(fmt.Errorf("waiting for %s: %w", what, err))
 	}
 }
 
-// check fails the test if err is one.
+// check fails the test if err is not nil.
 func (c *Cluster) check(what string, err error) {
 	c.tb.Helper()
 	if err != nil {

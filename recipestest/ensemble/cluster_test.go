@@ -14,8 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// within fails t unless check comes true in time. It polls, on t's goroutine: what
-// a server does by itself gives no signal.
+// within fails t unless check returns true in time. It polls on t's goroutine, because a server
+// gives no signal of what it does by itself.
 func within(t *testing.T, d time.Duration, what string, check func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(d); !check(); time.Sleep(10 * time.Millisecond) {
@@ -23,30 +23,30 @@ func within(t *testing.T, d time.Duration, what string, check func() bool) {
 	}
 }
 
-// TestCluster is one test, for the start of a cluster is what takes long.
+// TestCluster has its cases as subtests, because starting a cluster takes long.
 func TestCluster(t *testing.T) {
 	const (
-		sessionTimeout = 4 * time.Second  // of sessions that are to expire
-		patience       = 30 * time.Second // of sessions that are not
+		sessionTimeout = 4 * time.Second  // of sessions that shall expire
+		longTimeout    = 30 * time.Second // of sessions that shall not
 		ticks          = 20
 		syncLimit      = ticks * 500 * time.Millisecond // far longer than a session takes to expire
 	)
 	acl := zk.WorldACL(zk.PermAll)
 	cluster := ensemble.Start(t, 3,
-		ensemble.WithSyncLimit(ticks), ensemble.WithConfig(fmt.Sprintf("maxSessionTimeout=%d", patience.Milliseconds())))
+		ensemble.WithSyncLimit(ticks), ensemble.WithConfig(fmt.Sprintf("maxSessionTimeout=%d", longTimeout.Milliseconds())))
 	require.Len(t, cluster.Members(), 3)
 	require.Len(t, cluster.Followers(), 2)
 
-	t.Run("AFollowerThatIsDelayedLags", func(t *testing.T) {
+	t.Run("DelayedFollowerLags", func(t *testing.T) {
 		leader, follower := cluster.Leader(), cluster.Followers()[0]
-		writer := dial(t, leader.ConnectString(), patience)
-		reader := dial(t, follower.ConnectString(), patience)
+		writer := dial(t, leader.ConnectString(), longTimeout)
+		reader := dial(t, follower.ConnectString(), longTimeout)
 		follower.Delay(time.Second)
 		defer follower.Delay(0)
 
 		var path string
 		attempt := 0
-		within(t, patience, "a look comes before the commit", func() bool {
+		within(t, longTimeout, "the reader does not see the write yet", func() bool {
 			path = fmt.Sprintf("/lag-%d", attempt)
 			attempt++
 			_, err := writer.Create(path, nil, 0, acl)
@@ -60,31 +60,32 @@ func TestCluster(t *testing.T) {
 		require.NoError(t, err)
 		exists, _, err := reader.Exists(path)
 		require.NoError(t, err)
-		require.True(t, exists, "Sync waits for it")
+		require.True(t, exists, "Sync waits for the write")
 	})
 
-	t.Run("AFollowerThatIsIsolatedServesOnWhileSessionsExpire", func(t *testing.T) {
+	t.Run("IsolatedFollowerServesWhileSessionsExpire", func(t *testing.T) {
 		leader, follower := cluster.Leader(), cluster.Followers()[0]
-		observer := dial(t, leader.ConnectString(), patience)
+		observer := dial(t, leader.ConnectString(), longTimeout)
 		holder := dial(t, follower.ConnectString(), sessionTimeout)
 		_, err := holder.Create("/held", nil, zk.FlagEphemeral, acl)
 		require.NoError(t, err)
 
 		begin := time.Now()
 		follower.Isolate()
-		within(t, patience, "the leader expires the session", func() bool {
+		within(t, longTimeout, "the leader expires the session", func() bool {
 			exists, _, err := observer.Exists("/held")
 			return err == nil && !exists
 		})
 		expired := time.Since(begin)
+
 		exists, _, err := holder.Exists("/held")
 		require.NoError(t, err)
-		require.True(t, exists, "the isolated follower does not know")
+		require.True(t, exists, "the isolated follower does not know of the expiry")
 		require.Equal(t, zk.StateHasSession, holder.State())
-		within(t, patience, "the follower gives its leader up", func() bool {
+		within(t, longTimeout, "the follower gives its leader up", func() bool {
 			return holder.State() != zk.StateHasSession
 		})
-		t.Logf("gone for the leader after %v, for its owner after %v", expired, time.Since(begin))
+		t.Logf("expired on the leader after %v, disconnected by the follower after %v", expired, time.Since(begin))
 
 		begin = time.Now()
 		follower.Rejoin()
@@ -92,18 +93,18 @@ func TestCluster(t *testing.T) {
 		t.Logf("rejoined after %v", time.Since(begin))
 	})
 
-	t.Run("ALeaderThatIsIsolatedIsReplaced", func(t *testing.T) {
+	t.Run("IsolatedLeaderIsReplaced", func(t *testing.T) {
 		begin := time.Now()
 		old := cluster.Leader()
 		old.Isolate()
-		within(t, 2*patience, "the others elect a leader", func() bool { return cluster.Leader() != old })
+		within(t, 2*longTimeout, "the others elect a leader", func() bool { return cluster.Leader() != old })
 		t.Logf("replaced after %v", time.Since(begin))
 		old.Rejoin()
 		cluster.WaitHealthy()
 		require.NotEqual(t, old, cluster.Leader())
 	})
 
-	t.Run("AMemberThatIsPausedAcceptsAndIsMute", func(t *testing.T) {
+	t.Run("PausedMemberAcceptsButDoesNotAnswer", func(t *testing.T) {
 		follower := cluster.Followers()[0]
 		follower.Pause()
 		conn, err := net.Dial("tcp", follower.ConnectString())
@@ -123,8 +124,8 @@ func TestCluster(t *testing.T) {
 		cluster.WaitHealthy()
 	})
 
-	t.Run("ALeaderThatIsStoppedIsReplacedAndComesBack", func(t *testing.T) {
-		conn := dial(t, cluster.ConnectString(), patience)
+	t.Run("StoppedLeaderIsReplacedAndReturns", func(t *testing.T) {
+		conn := dial(t, cluster.ConnectString(), longTimeout)
 		_, err := conn.Create("/survives", []byte("data"), zk.FlagEphemeral, acl)
 		require.NoError(t, err)
 		session := conn.SessionID()
@@ -141,7 +142,7 @@ func TestCluster(t *testing.T) {
 		begin = time.Now()
 		cluster.Restart()
 		t.Logf("restarted after %v", time.Since(begin))
-		within(t, patience, "the session survives both", func() bool {
+		within(t, longTimeout, "the session survives both", func() bool {
 			data, stat, err := conn.Get("/survives")
 			return err == nil && string(data) == "data" && stat.EphemeralOwner == session
 		})

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// An Option adjusts the servers that [Start] starts.
+// An Option configures the servers that [Start] starts.
 type Option func(*settings)
 
 type settings struct {
@@ -17,34 +17,33 @@ type settings struct {
 	tls       bool
 }
 
-// WithConfig adds lines to every member's zoo.cfg. They come last and win over
-// the lines that are there anyway. In them, {dir} stands for the directory of the
-// files given to [WithFile].
+// WithConfig adds lines to every member's zoo.cfg. They come last and override the default lines.
+// In them, {dir} stands for the directory of the files given to [WithFile].
 func WithConfig(lines ...string) Option {
 	return func(s *settings) { s.config = append(s.config, lines...) }
 }
 
-// WithJVMFlags adds flags to every member's java command, such as
-// -Djute.maxbuffer=65536. They are split at spaces.
+// WithJVMFlags adds flags to every member's java command, such as -Djute.maxbuffer=65536. They are
+// split at spaces.
 func WithJVMFlags(flags ...string) Option {
 	return func(s *settings) { s.jvmFlags = append(s.jvmFlags, flags...) }
 }
 
-// WithFile puts a file, a key store say, into every member's directory, which
-// lines of [WithConfig] call {dir}.
+// WithFile puts a file, such as a key store, into every member's directory. Lines of [WithConfig]
+// refer to that directory as {dir}.
 func WithFile(name string, data []byte) Option {
 	return func(s *settings) { s.files[name] = data }
 }
 
-// WithSyncLimit sets after how many ticks of half a second a follower and its
+// WithSyncLimit sets the number of ticks, of half a second each, after which a follower and its
 // leader give each other up. The default is 10.
 func WithSyncLimit(ticks int) Option {
 	return func(s *settings) { s.syncLimit = ticks }
 }
 
-// WithTLS has every member listen for TLS too, at [Member.SecureConnectString].
-// The server's certificate and its key, in PKCS #8, are PEM blocks in one text.
-// With clientCAs, certificates in PEM, clients need one that these have signed.
+// WithTLS makes every member listen for TLS too, at [Member.SecureConnectString]. certificateAndKey
+// holds the server's certificate and its PKCS #8 key as PEM blocks. With clientCAs, certificates in
+// PEM, every client needs a certificate that one of them has signed.
 func WithTLS(certificateAndKey, clientCAs []byte) Option {
 	return func(s *settings) {
 		s.tls = true
@@ -54,10 +53,12 @@ func WithTLS(certificateAndKey, clientCAs []byte) Option {
 			"ssl.keyStore.location={dir}/tls.pem",
 			"ssl.keyStore.type=PEM",
 		)
+
 		if clientCAs == nil {
 			s.config = append(s.config, "ssl.clientAuth=none")
 			return
 		}
+
 		s.files["client-cas.pem"] = clientCAs
 		s.config = append(s.config,
 			"ssl.clientAuth=need",
@@ -75,8 +76,8 @@ func newSettings(opts []Option) *settings {
 	return s
 }
 
-// spec describes one server. The peer lines name the members of its ensemble;
-// without any it stands alone.
+// spec describes one server. The peer lines name the members of its ensemble; a server without them
+// is standalone.
 func (s *settings) spec(id int, at place, peers []string) serverSpec {
 	config := []string{
 		"tickTime=500", // grants sessions of 1 s to 10 s
@@ -90,14 +91,16 @@ func (s *settings) spec(id int, at place, peers []string) serverSpec {
 		"extendedTypesEnabled=true",
 		"forceSync=no",
 		"preAllocSize=1024",
-		// By default members that lost each other look again once a minute.
+		// By default, members that have lost each other retry once a minute only.
 		"fastleader.maxNotificationInterval=1000",
 	}
+
 	ports := []int{at.client, at.quorum, at.election}
 	if s.tls {
 		config = append(config, fmt.Sprintf("secureClientPort=%d", at.secure), "secureClientPortAddress="+at.bind)
 		ports = append(ports, at.secure)
 	}
+
 	jvmFlags := []string{"-Dznode.container.checkIntervalMs=1000"}
 	return serverSpec{
 		id:       id,

@@ -44,8 +44,8 @@ func TestOptionsReachTheServer(t *testing.T) {
 	require.True(t, exists)
 }
 
-// newCertificate makes a certificate that has signed itself, for both ends, and
-// returns it with a pool of its own and as text together with its key.
+// newCertificate creates a self-signed certificate for server and clients. It returns the
+// certificate, a pool of it alone, and both certificate and key as PEM.
 func newCertificate(t *testing.T) (tls.Certificate, *x509.CertPool, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -20,35 +20,37 @@ import (
 	"github.com/ory/dockertest/v3/docker"
 )
 
-// officialImage is what runs when ZKRECIPES_IMAGE names no other image.
+// officialImage is the image that runs unless ZKRECIPES_IMAGE names another.
 const officialImage = "zookeeper:3.8.4"
 
 // A dockerEngine runs servers in containers.
 type dockerEngine struct {
 	client *docker.Client
-	socket string // of the engine
+	socket string // the engine's
 	image  string
 }
 
-// newDocker finds a Docker engine of this machine, and the image, which it pulls
-// if need be.
+// newDocker finds the Docker engine of this machine, and pulls the image if it is missing.
 func newDocker() (*dockerEngine, error) {
 	pool, err := dockertest.NewPool("")
 	if err != nil {
 		return nil, err
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := pool.Client.PingWithContext(ctx); err != nil {
 		return nil, err
 	}
+
 	endpoint, err := url.Parse(pool.Client.Endpoint())
 	if err != nil {
 		return nil, err
 	}
 	if endpoint.Scheme != "unix" {
-		return nil, fmt.Errorf("%s is not an engine of this machine", endpoint)
+		return nil, fmt.Errorf("%s is not the engine of this machine", endpoint)
 	}
+
 	d := &dockerEngine{
 		client: pool.Client,
 		socket: endpoint.Path,
@@ -57,12 +59,13 @@ func newDocker() (*dockerEngine, error) {
 	return d, d.pull()
 }
 
-// pull makes sure that the image is there.
+// pull pulls the image unless the engine has it.
 func (d *dockerEngine) pull() error {
 	_, err := d.client.InspectImage(d.image)
 	if !errors.Is(err, docker.ErrNoSuchImage) {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	name, tag := docker.ParseRepositoryTag(d.image)
@@ -77,15 +80,15 @@ func (d *dockerEngine) String() string {
 	return fmt.Sprintf("a container of image %s", d.image)
 }
 
-// hostNetwork says whether containers share this machine's network. Where the
-// engine runs in a virtual machine, ports are published instead.
+// hostNetwork reports whether containers share this machine's network. They do not if the engine
+// runs in a virtual machine; then ports are published.
 func (d *dockerEngine) hostNetwork() bool { return runtime.GOOS == "linux" }
 
 func (d *dockerEngine) bind() string {
 	if d.hostNetwork() {
 		return "127.0.0.1"
 	}
-	return "0.0.0.0" // of the container
+	return "0.0.0.0" // within the container
 }
 
 func (d *dockerEngine) loopback() string {
@@ -106,6 +109,7 @@ func (d *dockerEngine) launch(spec serverSpec) (_ *supervisor, err error) {
 			err = errors.Join(err, remove())
 		}
 	}()
+
 	conn, stream, err := d.attach(container.ID)
 	if err != nil {
 		return nil, err
@@ -113,6 +117,7 @@ func (d *dockerEngine) launch(spec serverSpec) (_ *supervisor, err error) {
 	if err := d.client.StartContainer(container.ID, nil); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
+
 	return &supervisor{
 		commands: conn,
 		answers:  bufio.NewReader(&frameReader{stream: stream}),
@@ -122,8 +127,8 @@ func (d *dockerEngine) launch(spec serverSpec) (_ *supervisor, err error) {
 	}, nil
 }
 
-// container describes the container of a server: its standard input is what
-// keeps it alive, and it goes away by itself when it has ended.
+// container describes the container of a server. The container lives as long as its standard input
+// is open, and is removed when it has ended.
 func (d *dockerEngine) container(spec serverSpec) docker.CreateContainerOptions {
 	config := &docker.Config{
 		Image:        d.image,
@@ -136,10 +141,12 @@ func (d *dockerEngine) container(spec serverSpec) docker.CreateContainerOptions 
 		AttachStdin:  true,
 		AttachStdout: true,
 	}
+
 	host := &docker.HostConfig{
 		AutoRemove: true,
-		ShmSize:    1 << 30, // a limit: the data is there
+		ShmSize:    1 << 30, // a limit, not a reservation: the server's data is in /dev/shm
 	}
+
 	if d.hostNetwork() {
 		host.NetworkMode = "host"
 	} else {
@@ -151,11 +158,12 @@ func (d *dockerEngine) container(spec serverSpec) docker.CreateContainerOptions 
 			host.PortBindings[p] = []docker.PortBinding{{HostIP: "127.0.0.1", HostPort: fmt.Sprint(port)}}
 		}
 	}
+
 	return docker.CreateContainerOptions{Config: config, HostConfig: host}
 }
 
-// attach connects to a container's standard input and output. The client's own
-// attach would keep three goroutines for the life of the container.
+// attach connects to a container's standard input and output. The attach of the client library
+// would keep three goroutines for the life of the container.
 func (d *dockerEngine) attach(id string) (_ net.Conn, _ io.Reader, err error) {
 	conn, err := net.Dial("unix", d.socket)
 	if err != nil {
@@ -166,6 +174,7 @@ func (d *dockerEngine) attach(id string) (_ net.Conn, _ io.Reader, err error) {
 			conn.Close()
 		}
 	}()
+
 	req, err := http.NewRequest(http.MethodPost, "http://docker/containers/"+id+"/attach?stream=1&stdin=1&stdout=1", nil)
 	if err != nil {
 		return nil, nil, err
@@ -175,6 +184,7 @@ func (d *dockerEngine) attach(id string) (_ net.Conn, _ io.Reader, err error) {
 	if err := req.Write(conn); err != nil {
 		return nil, nil, err
 	}
+
 	stream := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(stream, req)
 	if err != nil {
@@ -183,6 +193,7 @@ func (d *dockerEngine) attach(id string) (_ net.Conn, _ io.Reader, err error) {
 	if resp.StatusCode != http.StatusSwitchingProtocols && resp.StatusCode != http.StatusOK {
 		return nil, nil, fmt.Errorf("attach: %s", resp.Status)
 	}
+
 	return conn, stream, nil
 }
 
@@ -199,8 +210,8 @@ func (d *dockerEngine) log(id string) string {
 	return tail.String()
 }
 
-// remove kills a container and waits until it is gone. The engine may be about
-// to remove it already, because its standard input has ended.
+// remove kills a container and waits until it is gone. It is no error if the engine is already
+// removing the container because its standard input has closed.
 func (d *dockerEngine) remove(id string) error {
 	err := d.client.RemoveContainer(docker.RemoveContainerOptions{ID: id, Force: true, RemoveVolumes: true})
 	var gone *docker.NoSuchContainer
@@ -211,8 +222,8 @@ func (d *dockerEngine) remove(id string) error {
 	return err
 }
 
-// A frameReader reads the payload of the frames in which the engine wraps what a
-// container writes: a header of eight bytes, of which the last four are the length.
+// A frameReader reads the output of a container, which the engine wraps in frames. A frame has a
+// header of eight bytes, the last four of which are the length of its payload.
 type frameReader struct {
 	stream io.Reader
 	frame  io.LimitedReader

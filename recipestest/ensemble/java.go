@@ -12,10 +12,10 @@ import (
 
 // localJava runs servers as processes of this machine.
 type localJava struct {
-	install string // what was found
+	install string // the path of zkServer.sh or of Debian's jar
 }
 
-// newLocalJava looks for what supervisor.sh can run, in the same order.
+// newLocalJava looks for an install in the same order as supervisor.sh.
 func newLocalJava() (*localJava, error) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		return nil, err
@@ -23,14 +23,17 @@ func newLocalJava() (*localJava, error) {
 	if _, err := exec.LookPath("java"); err != nil {
 		return nil, err
 	}
+
 	if home := os.Getenv("ZOOKEEPER_HOME"); home != "" {
 		if script, err := exec.LookPath(filepath.Join(home, "bin", "zkServer.sh")); err == nil {
 			return &localJava{install: script}, nil
 		}
 	}
+
 	if script, err := exec.LookPath("zkServer.sh"); err == nil {
 		return &localJava{install: script}, nil
 	}
+
 	const debian = "/usr/share/java/zookeeper.jar"
 	if _, err := os.Stat(debian); err == nil {
 		return &localJava{install: debian}, nil
@@ -43,8 +46,8 @@ func (j *localJava) bind() string     { return "127.0.0.1" }
 func (j *localJava) loopback() string { return "127.0.0.1" }
 
 func (j *localJava) launch(spec serverSpec) (_ *supervisor, err error) {
-	// A file takes the log without a goroutine to read it, and as it has no
-	// name, nobody needs to remove it.
+	// A file takes the log without a goroutine that reads it. It is unlinked at once, so it is
+	// deleted when it is closed.
 	log, err := os.CreateTemp("", "zkrecipes-*.log")
 	if err != nil {
 		return nil, err
@@ -57,6 +60,7 @@ func (j *localJava) launch(spec serverSpec) (_ *supervisor, err error) {
 	if err := os.Remove(log.Name()); err != nil {
 		return nil, err
 	}
+
 	cmd := exec.Command("sh", spec.shellArgs()...)
 	cmd.Stderr = log
 	commands, err := cmd.StdinPipe()
@@ -67,9 +71,11 @@ func (j *localJava) launch(spec serverSpec) (_ *supervisor, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	return &supervisor{
 		commands: commands,
 		answers:  bufio.NewReader(answers),

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// A link is the network between one member and another that it dials: listeners
-// that stand for the other's quorum and election ports. What they carry can be
-// held up. The connections that the other dials go through a link of its own.
+// A link is the network from one member to another that it dials. Its listeners take the place of
+// the other's quorum and election ports. It can delay or stall the traffic. The connections in
+// which the other member dials go through a link of their own.
 type link struct {
 	wg sync.WaitGroup // every goroutine
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	stalled bool
 	delay   time.Duration
-	changed chan struct{} // closed and replaced at each change of the two
+	changed chan struct{} // closed and replaced at each change of stalled or delay
 	open    map[io.Closer]struct{}
 	closed  chan struct{} // closed by close
 }
@@ -30,7 +30,7 @@ func newLink() *link {
 	}
 }
 
-// listen forwards what is dialled to the returned port of the loopback to target.
+// listen opens a port on the loopback interface and forwards its connections to target.
 func (l *link) listen(target string) (port int, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,9 +49,9 @@ func (l *link) listen(target string) (port int, err error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// adjust holds up every byte, in both directions, for delay, or if stalled until
-// it is called again. Sockets stay; that one is closed is held up like a byte. New
-// connections are reset while the link is stalled.
+// adjust delays every byte by delay, in both directions. If stalled, every byte waits until a later
+// call. Existing sockets stay open, and closing one is delayed like a byte. New connections are
+// reset while the link is stalled.
 func (l *link) adjust(stalled bool, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +60,7 @@ func (l *link) adjust(stalled bool, delay time.Duration) {
 	l.changed = make(chan struct{})
 }
 
-// close ends everything and waits for it.
+// close closes all listeners and connections and waits for the goroutines.
 func (l *link) close() {
 	l.mu.Lock()
 	close(l.closed)
@@ -71,7 +71,8 @@ func (l *link) close() {
 	l.wg.Wait()
 }
 
-// keep has close close c. It reports false, having closed c, when that is past.
+// keep registers c, so that close closes it. If the link is closed already, keep closes c and
+// reports false.
 func (l *link) keep(c io.Closer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,27 +99,29 @@ func (l *link) forward(dialled *net.TCPConn, target string) {
 	if !l.keep(dialled) {
 		return
 	}
+
 	accepted, err := l.dial(target)
 	if err != nil {
-		_ = dialled.SetLinger(0) // a reset: the nearest thing to a refused connection
+		_ = dialled.SetLinger(0) // a reset is the closest to a refused connection
 		return
 	}
+
 	defer l.drop(accepted)
 	if !l.keep(accepted) {
 		return
 	}
+
 	var both sync.WaitGroup
 	both.Go(func() { l.pump(accepted, dialled) })
 	both.Go(func() { l.pump(dialled, accepted) })
 	both.Wait()
 }
 
-// dial connects to target, unless the link is stalled.
+// dial connects to target, unless the link is stalled. It retries for a second.
 //
-// It is patient: a member that has just been elected listens a moment after the
-// others call it. Refused, they would try again, but they are not refused, they
-// are connected to us; and reset, they would give up and vote anew, while the one
-// that they voted for waits initLimit ticks for them.
+// A member that has just been elected begins to listen a moment after the others dial it. A refused
+// member would try again, but it is connected to the link already. A reset makes it give up and
+// start another election, while the elected member waits initLimit ticks for it.
 func (l *link) dial(target string) (*net.TCPConn, error) {
 	for deadline := time.Now().Add(time.Second); ; {
 		l.mu.Lock()
@@ -127,6 +130,7 @@ func (l *link) dial(target string) (*net.TCPConn, error) {
 		if stalled {
 			return nil, errors.New("stalled")
 		}
+
 		conn, err := net.Dial("tcp", target)
 		if err == nil {
 			return conn.(*net.TCPConn), nil
@@ -134,6 +138,7 @@ func (l *link) dial(target string) (*net.TCPConn, error) {
 		if time.Now().After(deadline) {
 			return nil, err
 		}
+
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-l.closed:
@@ -142,19 +147,20 @@ func (l *link) dial(target string) (*net.TCPConn, error) {
 	}
 }
 
-// A parcel is what one read returned, with its time.
+// A parcel is the result of one read and the time at which it arrived.
 type parcel struct {
 	data []byte
 	sent time.Time
 }
 
-// pump carries bytes, and then their end, from src to dst.
+// pump forwards bytes, and then the end of the stream, from src to dst.
 func (l *link) pump(dst, src *net.TCPConn) {
 	parcels := make(chan parcel, 64)
 	defer func() {
-		for range parcels { // let the reader end
+		for range parcels { // so that the reader does not block
 		}
 	}()
+
 	l.wg.Go(func() {
 		defer close(parcels)
 		for {
@@ -166,22 +172,24 @@ func (l *link) pump(dst, src *net.TCPConn) {
 			}
 		}
 	})
+
 	for p := range parcels {
-		if !l.hold(p.sent) {
+		if !l.await(p.sent) {
 			break
 		}
 		if _, err := dst.Write(p.data); err != nil {
 			break
 		}
 	}
-	// Also after an error: the sender has to hear that nobody listens.
+
+	// After a failed write too: the sender must learn that its bytes are no longer read.
 	_ = dst.CloseWrite()
 	_ = src.CloseRead()
 }
 
-// hold waits as long as what was sent then has to. It reports false when the link
-// is closed.
-func (l *link) hold(sent time.Time) bool {
+// await waits until bytes that arrived at sent may be forwarded. It reports false if the link is
+// closed.
+func (l *link) await(sent time.Time) bool {
 	for {
 		l.mu.Lock()
 		stalled, wait, changed := l.stalled, time.Until(sent.Add(l.delay)), l.changed
@@ -189,10 +197,12 @@ func (l *link) hold(sent time.Time) bool {
 		if !stalled && wait <= 0 {
 			return true
 		}
+
 		var due <-chan time.Time
 		if !stalled {
 			due = time.After(wait)
 		}
+
 		select {
 		case <-due:
 		case <-changed:

@@ -21,18 +21,19 @@ func newMember(c *Cluster, id int) (*Member, error) {
 	return &Member{cluster: c, id: id, at: at, links: make(map[*Member]*link)}, err
 }
 
-// linkUp makes the links to all others, and returns the lines of zoo.cfg that
-// name them as m sees them.
+// linkUp creates the links to all other members. It returns the lines of m's zoo.cfg that list the
+// members, each at the address under which m reaches it.
 func (m *Member) linkUp() ([]string, error) {
 	if len(m.cluster.members) == 1 {
 		return nil, nil
 	}
+
 	var lines []string
 	for _, peer := range m.cluster.members {
-		// Members tell each other where to be called back, except for the address
-		// that stands for any: only with that one nobody learns a way around the
-		// links.
+		// Members tell each other at which address to call them back. The wildcard address is the
+		// exception: with it, no member learns an address that bypasses the links.
 		host, quorum, election := "0.0.0.0", m.at.quorum, m.at.election
+
 		if peer != m {
 			l := newLink()
 			m.links[peer] = l
@@ -45,33 +46,38 @@ func (m *Member) linkUp() ([]string, error) {
 			}
 			host = m.cluster.launcher.loopback()
 		}
+
 		lines = append(lines, fmt.Sprintf("server.%d=%s:%d:%d", peer.id, host, quorum, election))
 	}
 	return lines, nil
 }
 
-// end ends the member for good. It reports errors without failing: the test is over.
+// end kills the server and removes its data. The test is over, so errors are reported without
+// ending it.
 func (m *Member) end() {
 	for _, l := range m.links {
 		l.close()
 	}
+
 	if m.server == nil {
 		return
 	}
+
 	if err := m.server.end(); err != nil {
 		m.cluster.tb.Errorf("ensemble: end of member %d: %v", m.id, err)
 		return
 	}
+
 	m.at.leave()
 }
 
 // ID returns the member's number in the ensemble, from 1.
 func (m *Member) ID() int { return m.id }
 
-// ConnectString names the member's client port.
+// ConnectString returns the member's address for clients.
 func (m *Member) ConnectString() string { return local(m.at.client) }
 
-// SecureConnectString names the member's port for TLS, which [WithTLS] opens.
+// SecureConnectString returns the member's address for clients with TLS, which [WithTLS] opens.
 func (m *Member) SecureConnectString() string { return local(m.at.secure) }
 
 // Stop kills the member, as kill -9 does. Its data stays for [Member.Start].
@@ -80,14 +86,15 @@ func (m *Member) Stop() {
 	m.command("kill")
 }
 
-// Start starts the member after [Member.Stop]. It does not wait for it to serve,
-// which may take others: see [Cluster.WaitHealthy].
+// Start starts the member after [Member.Stop]. It does not wait until the member serves, for which
+// a quorum may be needed. Use [Cluster.WaitHealthy] for that.
 func (m *Member) Start() {
 	m.cluster.tb.Helper()
 	m.command("start")
 }
 
-// Pause freezes the member, as SIGSTOP does: its sockets stay, and are mute.
+// Pause freezes the member, as SIGSTOP does: its sockets stay open, but it neither reads nor
+// writes.
 func (m *Member) Pause() {
 	m.cluster.tb.Helper()
 	m.command("pause")
@@ -104,33 +111,32 @@ func (m *Member) command(verb string) {
 	m.cluster.check(fmt.Sprintf("%s member %d", verb, m.id), m.server.command(verb))
 }
 
-// Isolate cuts the member off from all others, in both directions, as a network
-// does that loses every packet: nobody is told. Clients still reach it. A
-// follower serves them until it has waited for its leader for syncLimit ticks,
-// a leader until it has waited so for its followers.
+// Isolate cuts the member off from all others, in both directions. Like a network that loses every
+// packet, it gives neither side an error. Clients still reach the member. A follower serves them
+// until it has not heard from its leader for syncLimit ticks. A leader serves them until it has not
+// heard from its followers for as long.
 func (m *Member) Isolate() {
 	m.isolated = true
 	m.adjustLinks()
 }
 
-// Rejoin ends what [Member.Isolate] began. What was on its way arrives now. Rejoin
-// does not wait for the member to follow again: see [Cluster.WaitHealthy].
+// Rejoin ends what [Member.Isolate] began. Bytes that were stalled arrive now. Rejoin does not wait
+// until the member follows again. Use [Cluster.WaitHealthy] for that.
 func (m *Member) Rejoin() {
 	m.isolated = false
 	m.adjustLinks()
 }
 
-// Delay makes whatever the member and the others send each other arrive d later,
-// until it is called again. Zero ends it. Two delayed members are apart by the
-// sum of their delays. From syncLimit ticks on it has the effect of
-// [Member.Isolate].
+// Delay delays the traffic between the member and all others by d, in both directions. It lasts
+// until the next call; zero ends it. Between two delayed members the delays add up. A delay of
+// syncLimit ticks or more has the effect of [Member.Isolate].
 func (m *Member) Delay(d time.Duration) {
 	m.delay = d
 	m.adjustLinks()
 }
 
-// adjustLinks brings the links between m and all others up to date, those that it
-// dials and those by which it is dialled.
+// adjustLinks applies isolation and delay to the links between m and all others, in both
+// directions.
 func (m *Member) adjustLinks() {
 	for peer, dialled := range m.links {
 		for _, l := range []*link{dialled, peer.links[m]} {

@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// A place is where one server listens.
+// A place is the set of addresses on which one server listens.
 type place struct {
-	bind             string // the address at which clients reach it
-	client, secure   int    // the ports for them
+	bind             string // the address to listen on for clients
+	client, secure   int    // the ports for clients
 	quorum, election int    // the ports for other members
 }
 
@@ -32,8 +32,8 @@ func (at place) leave() { ports.giveBack(at.client, at.secure, at.quorum, at.ele
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// The ports of servers come in blocks from below the range in which connections
-// get theirs.
+// The ports of servers come in blocks, below the range from which the system takes the ports of
+// outgoing connections.
 const (
 	firstPort = 10000
 	blockSize = 64
@@ -42,14 +42,13 @@ const (
 
 var ports portPool
 
-// A portPool hands out ports. That nobody listens on a port is not enough: a
-// member listens for followers only while it leads, and a member that is stopped
-// not at all. So a process owns whole blocks, of which it listens on the first
-// port until it ends.
+// A portPool allocates ports. A port on which no process listens may still belong to a server. A
+// member listens for followers only while it leads, and a stopped member does not listen at all. So
+// a process owns whole blocks of ports, and listens on the first port of each until it ends.
 type portPool struct {
-	mu     sync.Mutex // guards all
+	mu     sync.Mutex // guards the fields below
 	free   []int
-	guards []net.Listener // of the blocks that this process owns
+	guards []net.Listener // one for each block that this process owns
 }
 
 func (p *portPool) take() (int, error) {
@@ -88,5 +87,5 @@ func (p *portPool) claimBlock() error {
 		}
 		return nil
 	}
-	return errors.New("no block of ports is free")
+	return errors.New("every block of ports is in use")
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ask sends one of ZooKeeper's four-letter words to the server at addr.
+// ask sends a four-letter word to the server at addr and returns the answer.
 func ask(addr, word string) (string, error) {
 	const limit = 2 * time.Second
 	conn, err := net.DialTimeout("tcp", addr, limit)
@@ -19,32 +19,36 @@ func ask(addr, word string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
+
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return "", err
 	}
 	if _, err := io.WriteString(conn, word); err != nil {
 		return "", err
 	}
+
 	answer, err := io.ReadAll(conn)
 	return string(answer), err
 }
 
-// A report is what a server says about itself.
+// A report is the state of a server, by its own account.
 type report struct {
 	mode  string // standalone, leader, follower
-	epoch uint64 // of a leader: its own
+	epoch uint64 // of the last zxid; a leader's own epoch
 }
 
 func (r report) leads() bool { return r.mode == "leader" || r.mode == "standalone" }
 
 var errNotServing = errors.New("not serving")
 
-// askReport returns errNotServing while the server has no part in a quorum.
+// askReport asks a server for its report. It returns errNotServing while the server is not part of
+// a quorum.
 func askReport(addr string) (report, error) {
 	answer, err := ask(addr, "srvr")
 	if err != nil {
 		return report{}, err
 	}
+
 	var r report
 	for line := range strings.Lines(answer) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -59,18 +63,20 @@ func askReport(addr string) (report, error) {
 			r.epoch = zxid >> 32
 		}
 	}
+
 	if r.mode == "" {
 		return report{}, errNotServing
 	}
 	return r, nil
 }
 
-// syncedFollowers asks a leader how many followers are in step with it.
+// syncedFollowers asks a leader how many followers are synced with it.
 func syncedFollowers(addr string) (int, error) {
 	answer, err := ask(addr, "mntr")
 	if err != nil {
 		return 0, err
 	}
+
 	for line := range strings.Lines(answer) {
 		if value, ok := strings.CutPrefix(line, "zk_synced_followers\t"); ok {
 			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
@@ -80,8 +86,8 @@ func syncedFollowers(addr string) (int, error) {
 	return 0, errNotServing
 }
 
-// poll calls check with growing pauses until it returns nil. When ctx ends first
-// it returns check's last error.
+// poll calls check with growing pauses until it returns nil. If ctx ends first, poll returns the
+// last error of check.
 func poll(ctx context.Context, check func() error) error {
 	pause := 5 * time.Millisecond
 	for {
@@ -89,6 +95,7 @@ func poll(ctx context.Context, check func() error) error {
 		if err == nil {
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return err

@@ -12,23 +12,26 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// Real returns a real ZooKeeper, for tb: the one named by ZKRECIPES_SERVERS, else
-// one that is started in Docker or from a local Java install, as the package
-// documentation says. The tests of one process share one server, and what a test
-// leaves below its own root path is its own affair.
+// Real returns a real ZooKeeper for tb. It is the one that ZKRECIPES_SERVERS names, or else one
+// that Real starts in Docker or from a local install, as the package documentation says. All tests
+// of a process share one server, so each should keep to its own root path there.
 //
-// Real blocks until the server answers: for the first test of a process that is
-// a second or two, longer if an image has to be pulled. Where there is no
-// ZooKeeper it skips tb, or fails it if ZKRECIPES_REQUIRE_REAL is 1. A server
-// that is there but does not come up fails tb in any case.
+// Real blocks until the server answers. For the first test of a process that takes a second or two,
+// or longer if an image must be pulled. Real skips tb if there is no ZooKeeper, or if -short or
+// ZKRECIPES_REAL=0 leaves real servers out. With ZKRECIPES_REQUIRE_REAL=1 it fails tb instead. A
+// server that does not come up always fails tb.
 //
-// Real is safe for concurrent use. It must be called from the goroutine running
-// tb's test.
+// Real is safe for concurrent use. It must be called from the goroutine running tb's test.
 func Real(tb testing.TB) *recipestest.Server {
 	tb.Helper()
+	if err := leftOut(); err != nil {
+		unavailable(tb, err)
+	}
+
 	if servers := os.Getenv("ZKRECIPES_SERVERS"); servers != "" {
 		return recipestest.Attach(tb, servers)
 	}
+
 	server, err := sharedServer()
 	if errors.Is(err, errUnavailable) {
 		unavailable(tb, err)
@@ -36,12 +39,13 @@ func Real(tb testing.TB) *recipestest.Server {
 	if err != nil {
 		tb.Fatalf("ensemble: %v", err)
 	}
+
 	tb.Logf("ensemble: %v", server)
 	return recipestest.Attach(tb, server.addr)
 }
 
-// A standalone is the server that the tests of this process share. Nothing stops
-// it but the end of the process, which its supervisor notices.
+// A standalone is the server that the tests of this process share. It runs until the process ends,
+// which its supervisor notices.
 type standalone struct {
 	addr       string
 	from       launcher
@@ -58,6 +62,7 @@ var sharedServer = sync.OnceValues(func() (*standalone, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	begin := time.Now()
 	at, err := newPlace(launcher.bind())
 	if err != nil {
@@ -67,12 +72,14 @@ var sharedServer = sync.OnceValues(func() (*standalone, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	addr := local(at.client)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if err := awaitServing(ctx, addr); err != nil {
 		err = fmt.Errorf("ZooKeeper, %v, did not come up at %s: %w\n%s", launcher, addr, err, supervisor.log())
 		return nil, errors.Join(err, supervisor.end())
 	}
+
 	return &standalone{addr: addr, from: launcher, supervisor: supervisor, took: time.Since(begin)}, nil
 })

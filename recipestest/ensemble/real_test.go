@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// dial connects a plain client, without any part of this module, and waits until
-// it has a session. It dials by the first dialer, if there is one.
+// dial connects a client without any part of this module, and waits until it has a session. It uses
+// the first dialer, if there is one.
 func dial(t *testing.T, connectString string, timeout time.Duration, dialer ...zk.Dialer) *zk.Conn {
 	t.Helper()
 	dialer = append(dialer, net.DialTimeout)

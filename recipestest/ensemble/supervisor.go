@@ -15,28 +15,30 @@ import (
 //go:embed supervisor.sh
 var supervisorScript string
 
-// patience bounds what takes a second or two on an idle machine: the start of a
-// server, an election.
-const patience = time.Minute
+// startTimeout bounds operations that take a second or two on an idle machine, such as the start of
+// a server or an election.
+const startTimeout = time.Minute
 
-// A supervisor runs one server by supervisor.sh, which ends with this process.
-// It costs no goroutine, so that leak checks see nothing of a shared server.
+// A supervisor runs one server by means of supervisor.sh, which ends with this process. It needs no
+// goroutine, so leak checks do not see a shared server.
 type supervisor struct {
 	commands io.Writer
 	answers  *bufio.Reader
-	deadline func(time.Time) error // of reading answers
-	log      func() string         // the end of the server's log
+	deadline func(time.Time) error // sets the deadline for reading answers
+	log      func() string         // returns the end of the server's log
 	end      func() error          // kills the server and waits until it is gone
 }
 
-// command has the script execute one of its commands.
+// command makes the script execute one of its commands, and waits until it has.
 func (s *supervisor) command(verb string) error {
-	if err := s.deadline(time.Now().Add(patience)); err != nil {
+	if err := s.deadline(time.Now().Add(startTimeout)); err != nil {
 		return fmt.Errorf("%s server: %w", verb, err)
 	}
+
 	if _, err := fmt.Fprintln(s.commands, verb); err != nil {
 		return fmt.Errorf("%s server: %w\n%s", verb, err, s.log())
 	}
+
 	answer, err := s.answers.ReadString('\n')
 	if err != nil {
 		return fmt.Errorf("%s server: %w\n%s", verb, err, s.log())
@@ -47,16 +49,16 @@ func (s *supervisor) command(verb string) error {
 	return nil
 }
 
-// A serverSpec says everything about one server but where it runs.
+// A serverSpec describes one server, except for where it runs.
 type serverSpec struct {
 	id       int
 	config   []string          // lines of zoo.cfg
-	jvmFlags []string          //
+	jvmFlags []string          // options of the java command
 	files    map[string][]byte // put into the server's directory
 	ports    []int             // every port it listens on
 }
 
-// shellArgs are the arguments of sh that run the supervisor of such a server.
+// shellArgs returns the arguments with which sh runs the supervisor of the server.
 func (s serverSpec) shellArgs() []string {
 	args := []string{
 		"-c", supervisorScript, "supervisor",

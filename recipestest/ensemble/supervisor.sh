@@ -1,16 +1,16 @@
 #!/bin/sh
 #
-# Runs one ZooKeeper server, in a container or on this machine, for as long as
-# standard input stays open: when the process at the other end dies, however it
-# dies, the server ends and its data goes with it.
+# Runs one ZooKeeper server, in a container or on this machine, while standard
+# input is open. When the process at the other end dies, for whatever reason, the
+# server is killed and its data is deleted.
 #
 #   sh -c "$(cat supervisor.sh)" supervisor ZOO_CFG MYID JVM_FLAGS [NAME BASE64]...
 #
-# Commands come one per line on standard input (start, kill, pause, resume); each
-# is answered by a line on standard output. Standard error is the server's log.
-# In ZOO_CFG, {dir} stands for the server's directory, where the named files are.
+# Standard input carries commands, one a line: start, kill, pause and resume. Each
+# is echoed on standard output once it is done. Standard error is the server's log.
+# In ZOO_CFG, {dir} stands for the server's directory, which holds the named files.
 
-# Ctrl-C goes to the whole process group, and the data would stay.
+# Ctrl-C signals the whole process group. Ending by it would leave the data behind.
 trap '' HUP INT TERM
 
 parent=${TMPDIR:-/tmp}
@@ -34,7 +34,7 @@ run() {
 	elif command -v zkServer.sh >/dev/null; then
 		exec zkServer.sh start-foreground "$dir/zoo.cfg"
 	else
-		# Debian's packages. Of the loggers there one has to come first.
+		# Debian's packages. One of their loggers must come first on the class path.
 		# shellcheck disable=SC2086 # the flags are several words
 		exec java $flags -Dorg.slf4j.simpleLogger.showDateTime=true \
 			-cp '/etc/zookeeper/conf:/usr/share/java/slf4j-simple.jar:/usr/share/java/*' \

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// startsServerAndHangs makes a child process of this test binary do just that.
+// startsServerAndHangs makes a child process of this test binary start a server and block.
 const startsServerAndHangs = "ZKRECIPES_TEST_CHILD"
 
 func TestServerEndsWithAProcessThatIsKilled(t *testing.T) {
@@ -29,9 +29,11 @@ func TestServerEndsWithAProcessThatIsKilled(t *testing.T) {
 		fmt.Println("address:", server.addr)
 		select {}
 	}
+
 	if _, err := findLauncher(); err != nil {
 		unavailable(t, err)
 	}
+
 	child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	child.Env = append(os.Environ(), startsServerAndHangs+"=1")
 	child.Stderr = os.Stderr
@@ -39,6 +41,7 @@ func TestServerEndsWithAProcessThatIsKilled(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, child.Start())
 	t.Cleanup(func() { _ = child.Process.Kill() })
+
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err)
 	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "address: ")
@@ -52,7 +55,7 @@ func TestServerEndsWithAProcessThatIsKilled(t *testing.T) {
 		if err != nil {
 			return nil
 		}
-		return errors.Join(errors.New("still there"), conn.Close())
+		return errors.Join(errors.New("the server still listens"), conn.Close())
 	}))
 }
 
@@ -62,7 +65,7 @@ func TestSharedServerCostsNoGoroutine(t *testing.T) {
 		unavailable(t, err)
 	}
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	require.NoError(t, poll(ctx, func() error { return goleak.Find() }))
 }

@@ -43,7 +43,8 @@
 //
 // # What is checked
 //
-// In each world, besides its histories: that every client's work ends, without an error; that
+// In each world, besides its histories: that no session of a client goes back in time, as
+// [recipestest.Link.DialStrict] has it; that every client's work ends, without an error; that
 // [World.Finally] succeeds once the networks are whole; and that no ephemeral
 // node, no watch and no goroutine is left behind then.
 //
@@ -65,7 +66,9 @@
 //
 // There is one leader, and a follower for each client, which it dials three times out of four, and the leader otherwise. A
 // follower that lags shows its client what was, and answers writes and syncs as much later as it lags behind; the
-// client may move between it and the leader meanwhile, and is turned away where less is known than it has seen. What
+// client may move between it and the leader meanwhile, and is turned away where less is known than it has seen.
+// [CutTwice] has that happen at the moments that matter: while a client sets its watches, and right after it has made a
+// node. What
 // else a follower does, and what not, is told by [embedded.Follower]: above all, it tells its leader at once of the
 // sessions that are alive.
 //

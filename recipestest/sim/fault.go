@@ -29,6 +29,7 @@ const (
 	Pause        Kind = "pause"         // the process stands still
 	Isolation    Kind = "no leader"     // its server answers pings and nothing else, having lost its leader
 	Lag          Kind = "lag"           // its follower lags behind the leader, by up to a session timeout
+	CutTwice     Kind = "cut twice"     // see cutTwice: aimed at the moments after it has connected again
 	Deletion     Kind = "operator"      // an ephemeral node below World.Path, of whomever, is deleted
 )
 
@@ -39,12 +40,13 @@ const (
 	Reap    Kind = "reap"    // containers that are empty, and have not always been so, are deleted
 )
 
-var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Lag, Deletion}
+var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Lag, CutTwice, Deletion}
 
-var allKinds = append(slices.Clone(clientKinds), Drop, Restart, Reap)
+// A kind that stands more than once is drawn more often.
+var allKinds = append(slices.Clone(clientKinds), Drop, Restart, Reap, CutTwice, CutTwice)
 
 // lasting are the kinds that take a time, which matters.
-var lasting = []Kind{Cut, Stall, LostRequests, LostReplies, Slow, Resume, Pause, Isolation, Lag, Restart}
+var lasting = []Kind{Cut, Stall, LostRequests, LostReplies, Slow, Resume, Pause, Isolation, Lag, CutTwice, Restart}
 
 // A Fault is something that befalls a client, or the server.
 type Fault struct {
@@ -94,6 +96,9 @@ func (w *World) draw(o options) []Fault {
 			Kind:  kinds[r.IntN(len(kinds))],
 			Lasts: w.spell(r),
 			pick:  r.IntN(1 << 20),
+		}
+		if f.Kind == CutTwice {
+			f.At = w.Now() + (f.At-w.Now())/4 // it waits for its moment, and most work is done early
 		}
 		victim := r.IntN(1 << 20)
 		if slices.Contains(clientKinds, f.Kind) && f.Kind != Deletion {
@@ -160,6 +165,8 @@ func (w *World) strike(ctx context.Context, f Fault) (done string) {
 		c.follower.Lag(behind)
 		time.AfterFunc(f.Lasts, func() { c.follower.Lag(0) })
 		return fmt.Sprintf("by %v", behind.Round(time.Microsecond))
+	case CutTwice:
+		return c.cutTwice(f)
 	case LoseReply:
 		c.Link.LoseReply(recipestest.OpAny, 1+f.pick%2)
 		return ""

@@ -41,7 +41,11 @@ func first[K comparable](m *map[K]time.Time, key K) {
 func (f *forced) since(t *Turn) (at time.Time, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, candidate := range []time.Time{f.sessions[t.session], f.names[t.node], f.tokens[t.token]} {
+	taken := f.tokens[t.token]
+	if t.shared {
+		taken = time.Time{} // of the round: its other nodes are not what the turn stands on
+	}
+	for _, candidate := range []time.Time{f.sessions[t.session], f.names[t.node], taken} {
 		if !candidate.IsZero() && (at.IsZero() || candidate.Before(at)) {
 			at = candidate
 		}

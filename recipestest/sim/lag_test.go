@@ -156,7 +156,7 @@ func TestSimFindsWhoDoesNotSync(t *testing.T) {
 			t.Log(f)
 		})
 		t.Run(name+" without lag", func(t *testing.T) {
-			require.Nil(t, sim.Find(t, test.simulate(false), sim.Seeds(200), sim.Without(sim.Lag)))
+			require.Nil(t, sim.Find(t, test.simulate(false), sim.Seeds(200), sim.Without(sim.Lag, sim.CutTwice)))
 		})
 		t.Run(name+" after a sync", func(t *testing.T) {
 			sim.Run(t, test.simulate(true), sim.Seeds(200))

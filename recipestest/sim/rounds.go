@@ -32,6 +32,7 @@ func (w *World) Rounds(what string, n int) *Rounds {
 // Node method of g tells which of them it is.
 func (r *Rounds) Enter(c *Client, called time.Time, g Grant, members []string) *Visit {
 	v := &Visit{Turn: r.begin(c, called, g, false), members: members}
+	v.shared = true
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.visits = append(r.visits, v)

@@ -33,6 +33,7 @@ type Turn struct {
 	session   int64
 	node      string
 	exclusive bool
+	shared    bool      // its token is that of others, too
 	called    time.Time // it was granted after that
 	begun     time.Time // and before that
 	held      time.Time // the last moment at which it was held for certain; never before begun but if it is the zero time

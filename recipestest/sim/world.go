@@ -98,9 +98,10 @@ func (w *World) Clients(n int, opts ...protocol.ConnectOption) []*Client {
 		w.Cleanup(c.hangUp)
 		c.latency = 100*time.Microsecond + upto(c.Rand, 2*time.Millisecond)
 		own := []protocol.ConnectOption{
-			protocol.WithSessionTimeout(w.Timeout), protocol.WithDialer(c.Dial), w.paced(c.Rand.Uint64()),
+			protocol.WithSessionTimeout(w.Timeout), protocol.WithDialer(c.dialStrict), w.paced(c.Rand.Uint64()),
 		}
 		c.Client = c.Link.Client(w, append(own, opts...)...)
+		c.watchRoot()
 		c.Link.Delay(c.latency)
 		w.clients = append(w.clients, c)
 	}
@@ -224,11 +225,7 @@ func (w *World) calm() {
 		w.bench.fail(err)
 	}
 	for _, c := range w.clients {
-		c.Link.Heal()
-		c.Link.Delay(c.latency)
-		c.follower.Lag(0)
-		c.Link.LoseReply(recipestest.OpAny, 0)
-		c.runOn()
+		c.calm()
 	}
 }
 
@@ -269,7 +266,7 @@ func (w *World) checkWatches() {
 			w.bench.fail(fmt.Errorf("watches cannot be counted: %w: %q", err, answer))
 			return
 		}
-		if left <= w.Watches {
+		if left <= w.Watches+len(w.clients) { // see watchRoot
 			return
 		}
 		if time.Now().After(deadline) {

@@ -1,0 +1,417 @@
+package doublebarrier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// All members die when one of them has sent or got so many packets, and no other comes to the path. The server removes
+// all that they have created.
+func TestNothingIsLeftOfMembersThatHaveAllDied(t *testing.T) {
+	for _, n := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				srv := recipestest.Start(t, recipestest.InMemory())
+				root := srv.Root(t)
+				watcher := srv.Client(t)
+				var paths []string
+				recipetest.Sweep(t, func(step int) bool {
+					paths = append(paths, pathOf(root, step))
+					return dieTogether(t, srv, paths[len(paths)-1], n, step)
+				})
+				time.Sleep(time.Minute) // several session timeouts
+				for range 3 {           // a level each
+					srv.Embedded().ReapContainers()
+				}
+				conn := session(t, watcher).Conn()
+				for i, path := range paths {
+					children, _, err := conn.Children(path)
+					if err == nil { // a container that has never had a child is not removed
+						_, stat, err := conn.Get(path + "/process")
+						require.True(t, errors.Is(err, zk.ErrNoNode) || stat.Cversion == 0, "step %d: %v", i+1, stat)
+						require.Subset(t, []string{"process"}, children, "step %d", i+1)
+						continue
+					}
+					require.ErrorIs(t, err, zk.ErrNoNode, "step %d", i+1)
+				}
+			})
+		})
+	}
+}
+
+// dieTogether kills n members when the first has come to the step of its Enter or Leave.
+func dieTogether(t *testing.T, srv *recipestest.Server, path string, n, step int) (met bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	links := make([]*recipestest.Link, n)
+	cs := make([]*protocol.Client, n)
+	for i := range n {
+		links[i] = srv.Link(t)
+		cs[i] = links[i].Client(t)
+		session(t, cs[i])
+	}
+	stop := links[0].At(step, func() {
+		for _, l := range links {
+			l.Cut() // for good
+		}
+		cancel()
+	})
+	var all group
+	for _, c := range cs {
+		all.Go(func() error {
+			if e, err := doublebarrier.New(c, path, n).Enter(ctx); err == nil {
+				e.Leave(ctx)
+			}
+			return nil
+		})
+	}
+	require.NoError(t, all.Wait())
+	met = !stop()
+	for _, c := range cs {
+		recipetest.TryClose(c)
+	}
+	return met
+}
+
+func TestNothingIsLeftOfADeadRoundOnAnyServer(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		cs, watcher := clients(t, srv, 3), srv.Client(t)
+		inside(t, path, cs...)
+		conn := session(t, watcher).Conn()
+		conn.Sync(path) // it may be another server
+		_, stat, err := conn.Get(path + "/ready")
+		require.NoError(t, err)
+		require.NotZero(t, stat.EphemeralOwner)
+		for _, c := range cs {
+			srv.ExpireSession(session(t, c).ID())
+		}
+		require.Eventually(t, func() bool {
+			if e := srv.Embedded(); e != nil {
+				e.ReapContainers()
+			}
+			conn.Sync(path)
+			there, _, err := conn.Exists(path)
+			return err == nil && !there
+		}, 5*recipetest.Patience, 10*time.Millisecond, "the server removes containers once a minute")
+	})
+}
+
+// The opener's session ends as soon as the gate is open, before the others have heard of it, and the server would remove
+// what it may.
+func TestWhoWasCountedEntersThoughTheOpenerHasDied(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		const n = 3
+		links := []*recipestest.Link{srv.Link(t), srv.Link(t)}
+		opener := srv.Client(t)
+		watcher := srv.Client(t)
+		var waiting []*entering
+		for i, l := range links {
+			waiting = append(waiting, enter(patient(t), doublebarrier.New(l.Client(t), path, n)))
+			joined(t, watcher, path, i+1)
+			<-l.Answered(recipestest.OpGetData, 2) // the record, and itself
+		}
+		for _, l := range links {
+			l.Cut()
+		}
+		e := enter(patient(t), doublebarrier.New(opener, path, n))
+		members := e.must(t).Members()
+		require.NoError(t, opener.Close())
+		if s := srv.Embedded(); s != nil {
+			s.ReapContainers()
+		}
+		there, _, err := session(t, watcher).Conn().Exists(path + "/ready")
+		require.NoError(t, err)
+		require.False(t, there)
+		_, err = doublebarrier.New(watcher, path, n).Enter(patient(t))
+		require.ErrorIs(t, err, doublebarrier.ErrFull, "the round goes on")
+		next := enter(patient(t), doublebarrier.New(watcher, path, 1, doublebarrier.WaitForNextRound()))
+
+		var leaving group
+		for _, l := range links {
+			l.Heal()
+		}
+		for _, w := range waiting {
+			require.Equal(t, members, w.must(t).Members())
+			require.Equal(t, e.entry.Token(), w.entry.Token())
+		}
+		left := make(chan error, 1)
+		go func() { left <- waiting[0].entry.Leave(patient(t)) }()
+		joined(t, watcher, path, 1)
+		select {
+		case <-left:
+			require.FailNow(t, "left too early")
+		case <-next.done:
+			require.FailNow(t, "a member of the next round has lapped it")
+		case <-time.After(50 * time.Millisecond):
+		}
+		leaving.Go(func() error { return waiting[1].entry.Leave(patient(t)) })
+		require.NoError(t, leaving.Wait())
+		require.NoError(t, <-left)
+		require.Greater(t, next.must(t).Token(), e.entry.Token())
+		require.NoError(t, next.entry.Leave(patient(t)))
+		vanishes(t, watcher, path)
+	})
+}
+
+// The gate has lost its opener. At each packet of the one that removes it something happens.
+func TestFaultAtEachStepOfRemovingAnOrphanedGate(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		for _, f := range recipetest.QuickFaults {
+			t.Run(f.Name, func(t *testing.T) {
+				t.Parallel()
+				recipetest.Sweep(t, func(step int) bool {
+					path := pathOf(root, t.Name(), step)
+					link := srv.Link(t)
+					opener, victim, watcher := srv.Client(t), link.Client(t), srv.Client(t)
+					defer recipetest.Close(t, victim, watcher)
+					first := enter(patient(t), doublebarrier.New(victim, path, 2))
+					joined(t, watcher, path, 1)
+					enter(patient(t), doublebarrier.New(opener, path, 2)).must(t)
+					first.must(t)
+					require.NoError(t, opener.Close())
+					id := session(t, victim).ID()
+					met := recipetest.At(link, step, func() { f.Do(srv, link, id) })
+					if err := first.entry.Leave(patient(t)); f.Name != "expiry" {
+						require.NoError(t, err, "step %d", step)
+					}
+					was := met()
+					b := doublebarrier.New(watcher, path, 2)
+					round(t, b, b)
+					vanishes(t, watcher, path)
+					children, _, err := session(t, watcher).Conn().Children(path)
+					if !errors.Is(err, zk.ErrNoNode) {
+						require.NoError(t, err)
+						require.Subset(t, []string{"process"}, children, "step %d", step)
+					}
+					return was
+				})
+			})
+		}
+	})
+}
+
+// A removal of an orphaned gate comes late: the path was removed meanwhile, and another round is on, whose record has the
+// same version.
+func TestLateRemovalOfAnOrphanedGateDoesNotHitALaterGate(t *testing.T) {
+	const slow = time.Second
+	for step := range 16 {
+		synctest.Test(t, func(t *testing.T) {
+			stage := recipetest.NewStage(t, 3)
+			path := stage.Root(t) + "/b"
+			link := stage.Links[0]
+			e := enter(t.Context(), doublebarrier.New(stage.Clients[0], path, 2))
+			joined(t, stage.Clients[2], path, 1)
+			enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
+			e.must(t)
+			require.NoError(t, stage.Clients[1].Close())
+			stop := link.At(step+1, func() { link.Delay(slow) })
+			defer stop()
+			ctx, cancel := context.WithTimeout(t.Context(), slow/4)
+			defer cancel()
+			e.entry.Leave(ctx)
+
+			conn := session(t, stage.Clients[2]).Conn()
+			wipe(t, conn, path)
+			b := doublebarrier.New(stage.Clients[2], path, 2)
+			first, second := enter(t.Context(), b), enter(t.Context(), b)
+			require.Equal(t, first.must(t).Token(), second.must(t).Token())
+			time.Sleep(5 * slow)
+			_, stat, err := conn.Get(path + "/process")
+			require.NoError(t, err)
+			require.Equal(t, first.entry.Token(), stat.Mzxid, "step %d", step)
+			leave(t, first.entry, second.entry)
+			stage.Calm()
+		})
+	}
+}
+
+func TestForeignNodesDoNotSlowALeave(t *testing.T) {
+	for _, n := range []int{3, 9} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := recipestest.Start(t, recipestest.InMemory())
+			path := srv.Root(t) + "/b"
+			c := srv.Client(t)
+			persistent(t, c, path)
+			for i := range 20 {
+				_, err := session(t, c).Conn().Create(fmt.Sprintf("%s/process/foreign%d", path, i), nil, 0, zk.WorldACL(zk.PermAll))
+				require.NoError(t, err)
+			}
+			entries := inside(t, path, clients(t, srv, n)...)
+			began := time.Now()
+			leave(t, entries...)
+			require.Zero(t, time.Since(began))
+		})
+	}
+}
+
+// All members but the opener have died or left, the opener's own node is gone, and the server removes the container before
+// the opener has closed the gate.
+func TestReadyGoesThoughTheRecordIsGone(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		link := srv.Link(t)
+		opener, other := link.Client(t), srv.Client(t)
+		first := enter(patient(t), doublebarrier.New(other, path, 2))
+		joined(t, other, path, 1)
+		entry := enter(patient(t), doublebarrier.New(opener, path, 2)).must(t)
+		conn := session(t, other).Conn()
+		first.must(t)
+
+		asked := link.Answered(recipestest.OpExists, link.Count(recipestest.OpExists)+1)
+		left := make(chan error, 1)
+		go func() { left <- entry.Leave(patient(t)) }()
+		<-asked // how many are left, and waits for them
+		wipe(t, conn, path+"/process")
+		require.NoError(t, <-left)
+		vanishes(t, other, path)
+		there, _, err := conn.Exists(path)
+		require.NoError(t, err)
+		if there {
+			children, _, err := conn.Children(path)
+			require.NoError(t, err)
+			require.Empty(t, children)
+		}
+	})
+}
+
+// Each of the nodes of a gate is deleted by hand, or the record is overwritten, during a round or after the death of all
+// its members. The next round comes about, and nothing is left of either but what others have written.
+func TestNextRoundComesAboutWhateverWasLostOfTheGate(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		for _, lost := range []string{"ready", "seal", "both", "record", "record and seal"} {
+			for _, dead := range []bool{false, true} {
+				path := srv.Root(t) + "/b"
+				cs, watcher := clients(t, srv, 2), srv.Client(t)
+				persistent(t, watcher, path)
+				conn := session(t, watcher).Conn()
+				first := enter(patient(t), doublebarrier.New(cs[0], path, 2))
+				joined(t, watcher, path, 1)
+				opened := enter(patient(t), doublebarrier.New(cs[1], path, 2)).must(t)
+				first.must(t)
+
+				nodes, _, err := conn.Children(path)
+				require.NoError(t, err)
+				for _, node := range nodes {
+					isReady, isSeal := node == "ready", strings.HasPrefix(node, "ready-")
+					if isReady && (lost == "ready" || lost == "both") || isSeal && lost != "ready" && lost != "record" {
+						require.NoError(t, conn.Delete(path+"/"+node, -1))
+					}
+				}
+				foreign := strings.HasPrefix(lost, "record")
+				if foreign {
+					_, err := conn.Set(path+"/process", []byte("foreign"), -1)
+					require.NoError(t, err)
+				}
+				if dead { // but for the opener's session, whose nodes remain
+					srv.ExpireSession(session(t, cs[0]).ID())
+					require.NoError(t, conn.Delete(path+"/process/"+opened.Node(), -1))
+					joined(t, watcher, path, 0)
+				} else {
+					leave(t, first.entry, opened)
+				}
+
+				b := doublebarrier.New(watcher, path, 2)
+				round(t, b, b)
+				data, _, err := conn.Get(path + "/process")
+				require.NoError(t, err)
+				require.Equal(t, foreign, string(data) == "foreign", "%s, %v: %q", lost, dead, data)
+				empty(t, watcher, path)
+			}
+		}
+	})
+}
+
+// Of a round that is under way nothing is left but its members, which were counted by a gate that others have deleted.
+func TestCountedByALostGate(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		c := srv.Client(t)
+		conn := session(t, c).Conn()
+		entries := inside(t, path, clients(t, srv, 2)...)
+		nodes, _, err := conn.Children(path)
+		require.NoError(t, err)
+		for _, node := range nodes {
+			if node != "process" {
+				require.NoError(t, conn.Delete(path+"/"+node, -1))
+			}
+		}
+		_, err = conn.Set(path+"/process", nil, -1)
+		require.NoError(t, err)
+		b := doublebarrier.New(c, path, 2)
+		round(t, b, b)
+		leave(t, entries...)
+	})
+}
+
+// The record was overwritten, so ready alone says that a round is under way. A member that waits for the next one does not
+// ask again and again.
+func TestMemberWaitsForTheEndOfARoundWithoutARecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := recipetest.NewStage(t, 3)
+		path := stage.Root(t) + "/b"
+		entries := inside(t, path, stage.Clients[:2]...)
+		_, err := session(t, stage.Clients[0]).Conn().Set(path+"/process", []byte("foreign"), -1)
+		require.NoError(t, err)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		session(t, stage.Clients[2])
+		stop := stage.Links[2].At(200, cancel)
+		defer stop()
+		next := enter(ctx, doublebarrier.New(stage.Clients[2], path, 1, doublebarrier.WaitForNextRound()))
+		time.Sleep(5 * time.Second)
+		require.NoError(t, ctx.Err(), "it has sent too much")
+		leave(t, entries...)
+		require.NoError(t, next.must(t).Leave(t.Context()))
+	})
+}
+
+// A gate opens when a member is anywhere in its Enter, perhaps between its reading of the record and of ready. It leaves
+// last, and clears the record.
+func TestRecordIsReadAgainWhenAGateOpensMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.InMemory())
+		root := srv.Root(t)
+		recipetest.Sweep(t, func(step int) bool {
+			path := pathOf(root, step)
+			link, other := srv.Link(t), srv.Client(t)
+			late := link.Client(t)
+			defer recipetest.Close(t, late, other)
+			session(t, late)
+			persistent(t, other, path)
+			conn := session(t, other).Conn()
+			_, err := conn.Set(path+"/process", []byte("foreign"), -1)
+			require.NoError(t, err)
+
+			met := recipetest.At(link, step, func() { slow(srv, link, 0) })
+			first := enter(t.Context(), doublebarrier.New(late, path, 2))
+			time.Sleep(10 * time.Millisecond)
+			second := enter(t.Context(), doublebarrier.New(other, path, 2)).must(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			second.Leave(ctx) // and does not wait, so the other one has to do it
+			require.NoError(t, first.must(t).Leave(t.Context()))
+			data, _, err := conn.Get(path + "/process")
+			require.NoError(t, err)
+			require.Equal(t, "foreign", string(data), "step %d", step)
+			return met()
+		})
+	})
+}

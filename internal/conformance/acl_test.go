@@ -1,0 +1,266 @@
+package conformance
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/barrier"
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/rwlock"
+)
+
+// uses make each recipe create all its kinds of nodes. Two contenders at a time add a contended
+// release.
+var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link){
+	"lock": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
+		for _, m := range []*lock.Mutex{lock.New(c, path+"/mutex"), lock.New(c, path+"/mutex")} {
+			inTurns(t, func(ctx context.Context) (func(context.Context) error, error) {
+				l, err := m.Lock(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return l.Unlock, nil
+			})
+		}
+		require.NoError(t, lock.NewSimple(c, path+"/simple").Do(t.Context(), func(context.Context, *lock.Lease) error { return nil }))
+	},
+	"rwlock": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
+		for _, s := range []rwlock.Spelling{rwlock.Native, rwlock.Curator, rwlock.Kazoo} {
+			m := rwlock.New(c, fmt.Sprintf("%s/%d", path, s), rwlock.WithSpelling(s))
+			inTurns(t, func(ctx context.Context) (func(context.Context) error, error) {
+				l, err := m.Lock(ctx)
+				if err != nil {
+					return nil, err
+				}
+				if s != rwlock.Native {
+					return l.Unlock, nil
+				}
+				if l, err = l.Downgrade(ctx); err != nil {
+					return nil, err
+				}
+				return l.Unlock, nil
+			})
+			l, err := m.RLock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, l.Unlock(t.Context()))
+		}
+	},
+	"election": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
+		e := election.New(c, path)
+		inTurns(t, func(ctx context.Context) (func(context.Context) error, error) {
+			term, err := e.Campaign(ctx, []byte("x"))
+			if err != nil {
+				return nil, err
+			}
+			return term.Resign, nil
+		})
+	},
+	"barrier": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {
+		for _, b := range []*barrier.Barrier{barrier.New(c, path+"/a"), barrier.New(c, path+"/b", barrier.Ephemeral())} {
+			require.NoError(t, b.Set(t.Context()))
+			link.LoseReply(recipestest.OpDelete, 1)
+			require.NoError(t, b.Remove(t.Context()))
+		}
+	},
+	"doublebarrier": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
+		var both recipetest.Group
+		for range 2 {
+			both.Go(func() error {
+				return doublebarrier.New(c, path, 2).Do(t.Context(), func(context.Context) error { return nil })
+			})
+		}
+		require.NoError(t, both.Wait())
+	},
+	"queue": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {
+		ctx := t.Context()
+		q := queue.New(c, path+"/q", queue.WithDeadLetter(queue.New(c, path+"/dead"), 1))
+		for range 3 { // each leaves a receipt
+			link.LoseReply(recipestest.OpMulti, 1)
+			_, err := q.Offer(ctx, []byte("x"))
+			require.NoError(t, err)
+		}
+		_, err := q.OfferAll(ctx, [][]byte{[]byte("a"), []byte("b")})
+		require.NoError(t, err)
+		_, err = q.Take(ctx)
+		require.NoError(t, err)
+		for range 2 {
+			item, err := q.Reserve(ctx)
+			require.NoError(t, err)
+			require.NoError(t, item.Nack(ctx)) // to the dead letters
+			item, err = q.Reserve(ctx)
+			require.NoError(t, err)
+			require.NoError(t, item.Ack(ctx))
+		}
+	},
+}
+
+// inTurns makes two contenders acquire, the second one while the first one holds.
+func inTurns(t *testing.T, acquire func(context.Context) (release func(context.Context) error, err error)) {
+	t.Helper()
+	release, err := acquire(t.Context())
+	require.NoError(t, err)
+	var waiter recipetest.Group
+	waiter.Go(func() error {
+		release, err := acquire(t.Context())
+		if err != nil {
+			return err
+		}
+		return release(t.Context())
+	})
+
+	time.Sleep(50 * time.Millisecond) // the waiter is likely in line; the test holds without
+	require.NoError(t, release(t.Context()))
+	require.NoError(t, waiter.Wait())
+}
+
+// Every node that is created through a view has the view's ACL, short-lived nodes included.
+func TestEveryNodeHasTheACLOfItsView(t *testing.T) {
+	acl := zk.DigestACL(zk.PermAll, "alice", "secret")
+	for recipe, use := range uses {
+		t.Run(recipe, func(t *testing.T) {
+			recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+				link, seen := srv.Link(t), new(creations)
+				base := link.Client(t, protocol.WithAuth("digest", []byte("alice:secret")), seen.over(link))
+				root := srv.Root(t)
+				_, err := recipetest.Session(t, base).EnsurePath(t.Context(), root)
+				require.NoError(t, err)
+				seen.forget()
+
+				use(t, base.With(protocol.WithACL(acl)), root+"/x", link)
+
+				require.NotEmpty(t, seen.all())
+				for _, n := range seen.all() {
+					require.Equal(t, acl, n.acl, n.path)
+				}
+			})
+		})
+	}
+}
+
+// creations records the nodes that connections ask to create.
+type creations struct {
+	mu    sync.Mutex // protects nodes
+	nodes []creation
+}
+
+type creation struct {
+	path string
+	acl  []zk.ACL
+}
+
+func (c *creations) over(link *recipestest.Link) protocol.ConnectOption {
+	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+		conn, err := link.Dial(network, address, timeout)
+		if err != nil {
+			return nil, err
+		}
+		return &creationsConn{Conn: conn, to: c}, nil
+	})
+}
+
+func (c *creations) note(n creation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes = append(c.nodes, n)
+}
+
+func (c *creations) all() []creation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nodes
+}
+
+func (c *creations) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes = nil
+}
+
+type creationsConn struct {
+	net.Conn
+	to     *creations
+	buf    []byte // the bytes of an incomplete frame
+	shaken bool   // the first frame, which is no request, is over
+}
+
+func (c *creationsConn) Write(p []byte) (int, error) {
+	c.buf = append(c.buf, p...)
+	for len(c.buf) >= 4 {
+		size := 4 + int(binary.BigEndian.Uint32(c.buf))
+		if len(c.buf) < size {
+			break
+		}
+		if c.shaken {
+			c.request(c.buf[4:size])
+		}
+		c.shaken = true
+		c.buf = c.buf[size:]
+	}
+
+	return c.Conn.Write(p)
+}
+
+// request records the nodes of one request, which begins with its number and its operation.
+func (c *creationsConn) request(frame []byte) {
+	d := decoder(frame[4:])
+	switch op := recipestest.Op(d.int()); op {
+	case recipestest.OpCreate, recipestest.OpCreateContainer, recipestest.OpCreateTTL:
+		c.to.note(d.creation())
+	case recipestest.OpMulti:
+		for {
+			op, last := recipestest.Op(d.int()), d.next(1)[0] == 1
+			d.int() // error
+			if last {
+				return
+			}
+
+			switch op {
+			case recipestest.OpCreate:
+				c.to.note(d.creation())
+			case recipestest.OpSetData:
+				d.bytes()
+				d.bytes()
+				d.int()
+			default: // a deletion or a check
+				d.bytes()
+				d.int()
+			}
+		}
+	}
+}
+
+type decoder []byte
+
+func (d *decoder) next(n int) []byte {
+	b := (*d)[:n]
+	*d = (*d)[n:]
+	return b
+}
+
+func (d *decoder) int() int32    { return int32(binary.BigEndian.Uint32(d.next(4))) }
+func (d *decoder) bytes() []byte { return d.next(int(max(d.int(), 0))) }
+
+func (d *decoder) creation() creation {
+	n := creation{path: string(d.bytes())}
+	d.bytes() // data
+	for range d.int() {
+		perms := d.int()
+		n.acl = append(n.acl, zk.ACL{Perms: perms, Scheme: string(d.bytes()), ID: string(d.bytes())})
+	}
+	d.int() // flags
+	return n
+}

@@ -1,0 +1,34 @@
+package main
+
+func init() {
+	mutations = append(mutations, []mutation{
+		{
+			Name: "watches: one whose answer waits when the connection is cut is not set again",
+			File: "protocol/wire.go",
+			Old:  "w.sent = slices.Clone(sent)",
+			New:  "w.sent = nil",
+			Test: "TestAnswerThatWaitsWhenTheConnectionIsCutLosesNoWatch",
+		},
+		{
+			Name: "clean-up: a call that was given up takes a place in line later",
+			File: "protocol/retry.go",
+			Old:  "		return errGivenUp\n	default:",
+			New:  "		return nil\n	default:",
+			Test: "TestCallThatWasGivenUpCreatesNothingLater",
+		},
+		{
+			Name: "clean-up: what a call whose back-off has ended had created is left",
+			File: "protocol/retry.go",
+			Old:  "if err == nil && undo != nil {",
+			New:  "if false {",
+			Test: "TestNothingIsLeftBehindAtWhateverStepACallEnds",
+		},
+		{
+			Name: "back-off: the time in line counts",
+			File: "protocol/acquire.go",
+			Old:  "pause == nil || time.Since(began) > s.Timeout()",
+			New:  "pause == nil || time.Since(began) < 0",
+			Test: "TestBackOffBeginsWithTheFailureNotWithTheWait",
+		},
+	}...)
+}

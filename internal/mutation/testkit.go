@@ -1,0 +1,93 @@
+package main
+
+// The test kit, but for the embedded server.
+func init() {
+	mutations = append(mutations, []mutation{
+		{
+			Name: "ensemble: -short does not leave real servers out",
+			File: "recipestest/ensemble/launcher.go",
+			Old:  "if testing.Short() {",
+			New:  "if false {",
+			Test: "TestRunsWithoutRealServers",
+		},
+		{
+			Name: "ensemble: ZKRECIPES_REAL=0 does not leave real servers out",
+			File: "recipestest/ensemble/launcher.go",
+			Old:  `os.Getenv("ZKRECIPES_REAL") == "0"`,
+			New:  `os.Getenv("ZKRECIPES_REAL") == "off"`,
+			Test: "TestRunsWithoutRealServers",
+		},
+		{
+			Name: "ensemble: servers that run already are used though real ones are left out",
+			File: "recipestest/ensemble/real.go",
+			Old:  "if err := leftOut(); err != nil {",
+			New:  "if err := error(nil); err != nil {",
+			Test: "TestRunsWithoutRealServers",
+		},
+		{
+			Name: "ensemble: real servers that are required may be left out",
+			File: "recipestest/ensemble/launcher.go",
+			Old:  `os.Getenv("ZKRECIPES_REQUIRE_REAL") == "1"`,
+			New:  `leftOut() == nil && os.Getenv("ZKRECIPES_REQUIRE_REAL") == "1"`,
+			Test: "TestRunsWithoutRealServers",
+		},
+		{
+			Name: "link: what a handshake claims is not looked at",
+			File: "recipestest/hindsight.go",
+			Old:  "if session != 0 && r.claimed < r.delivered {",
+			New:  "if false {",
+			Test: "TestSessionThatGoesBackInTimeFailsTheTest",
+		},
+		{
+			Name: "link: an answer counts as delivered before the client has read it",
+			File: "recipestest/hindsight.go",
+			Old:  "c.unread[0].end <= c.taken",
+			New:  "c.unread[0].end <= c.arrived",
+			Test: "TestSessionThatGoesBackInTimeFailsTheTest",
+		},
+		{
+			Name: "link: a connection that only closes its session has to remember",
+			File: "recipestest/hindsight.go",
+			Old:  "p.op != OpClose && ",
+			New:  "",
+			Test: "TestSessionThatGoesBackInTimeFailsTheTest",
+		},
+		{
+			Name: "link: clients that need not remember are checked",
+			File: "recipestest/link.go",
+			Old:  "c.strict = strict",
+			New:  "c.strict = true",
+			Test: "TestSessionThatGoesBackInTimeFailsTheTest",
+		},
+		{
+			Name: "lagging: all clients are connected to one follower",
+			File: "recipestest/start.go",
+			Old:  "dialled.Add(1)-1",
+			New:  "dialled.Load()",
+			Test: "TestClientsOfALaggingServerSeeWhatWas",
+		},
+		{
+			Name: "lagging: no follower lags",
+			File: "recipestest/start.go",
+			Old:  "followers[i].Lag(d * time.Duration(i)",
+			New:  "followers[i].Lag(0 * d * time.Duration(i)",
+			Test: "TestClientsOfALaggingServerSeeWhatWas",
+		},
+		{
+			Name: "sim: the follower knows what its client has just done",
+			File: "recipestest/sim/client.go",
+			Old:  "		c.follower.Lag(behind)\n",
+			New:  "",
+			Test: "TestSimFindsSessionsThatForgetWhatTheyHaveSeen/forgetful",
+		},
+		{
+			Name:    "sim: simulations find a session that goes back in time",
+			File:    "protocol/session.go",
+			Func:    "(*session).greet",
+			Old:     "return s.newest, s.err",
+			New:     "return s.settled, s.err",
+			Package: "./recipestest/sim",
+			Test:    "TestSimMutex",
+		},
+	}...)
+}

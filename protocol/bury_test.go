@@ -1,0 +1,161 @@
+package protocol_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
+)
+
+// A gate is a way to a server that can be shut, and that counts the attempts to pass.
+type gate struct {
+	dialer zk.Dialer
+	mute   bool // while it is shut connections are made, and nothing comes back
+
+	mu    sync.Mutex
+	shut  bool
+	dials int
+	conns []net.Conn
+}
+
+func (g *gate) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dials++
+	if g.shut && !g.mute {
+		return nil, net.ErrClosed
+	}
+	conn, err := g.dialer(network, address, timeout)
+	if err == nil {
+		conn = &gatedConn{conn, g}
+		g.conns = append(g.conns, conn)
+	}
+	return conn, err
+}
+
+func (g *gate) set(shut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = shut
+	for _, conn := range g.conns {
+		conn.Close()
+	}
+	g.conns = nil
+}
+
+func (g *gate) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dials
+}
+
+type gatedConn struct {
+	net.Conn
+	gate *gate
+}
+
+func (c *gatedConn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		c.gate.mu.Lock()
+		shut := c.gate.shut
+		c.gate.mu.Unlock()
+		if err != nil || !shut {
+			return n, err
+		}
+	}
+}
+
+// TestLostSessionIsClosedWhereCredentialsAreDemanded has the next waiter hold the lock in less time than the servers would
+// need to expire the session.
+func TestLostSessionIsClosedWhereCredentialsAreDemanded(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			srv, err := embedded.Start(embedded.Config{InMemory: true, TickTime: time.Second, EnforceAuth: true})
+			require.NoError(t, err)
+			defer srv.Close()
+			buryWithCredentials(t, srv.ConnectString(), srv.Dial)
+		})
+	})
+	t.Run("real", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("starts a server")
+		}
+		t.Parallel()
+		cluster := ensemble.Start(t, 1, ensemble.WithJVMFlags(
+			"-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest"))
+		buryWithCredentials(t, cluster.ConnectString(), net.DialTimeout)
+	})
+}
+
+func buryWithCredentials(t *testing.T, servers string, dial zk.Dialer) {
+	way := &gate{dialer: dial}
+	victim := connect(t, servers, alice, protocol.WithSessionTimeout(10*time.Second), protocol.WithDialer(way.dial))
+	other := connect(t, servers, alice, protocol.WithDialer(dial))
+	timeout := session(t, victim).Timeout()
+	g := hold(t, victim, "/lock")
+	next := later(func() *protocol.Grant { g, _ := line(other, "/lock").Enter(context.Background(), bid); return g })
+	way.set(true)
+	wait(t, g.Done())
+	lost := time.Now()
+	way.set(false)
+	granted := wait(t, next)
+	require.Less(t, time.Since(lost), timeout)
+	require.Less(t, way.count(), 150, "dials")
+	require.NoError(t, protocol.Release(lasting(t), granted))
+	require.NoError(t, victim.Close())
+	require.NoError(t, other.Close())
+}
+
+// TestAttemptsToCloseALostSessionDoNotKeepItAlive has a server execute what it is sent, and its answers be lost.
+func TestAttemptsToCloseALostSessionDoNotKeepItAlive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv, err := embedded.Start(embedded.Config{InMemory: true, TickTime: time.Second})
+		require.NoError(t, err)
+		defer srv.Close()
+		way := &gate{dialer: srv.Dial, mute: true}
+		victim := connect(t, srv.ConnectString(), protocol.WithSessionTimeout(10*time.Second), protocol.WithDialer(way.dial))
+		other := connect(t, srv.ConnectString(), protocol.WithDialer(srv.Dial))
+		g := hold(t, victim, "/lock")
+		next := later(func() *protocol.Grant { g, _ := line(other, "/lock").Enter(context.Background(), bid); return g })
+		way.set(true)
+		wait(t, g.Done())
+		granted := wait(t, next)
+		require.NotNil(t, granted)
+		way.set(false)
+		require.NoError(t, protocol.Release(lasting(t), granted))
+		require.NoError(t, other.Close())
+		victim.Close()
+	})
+}
+
+// TestCloseClosesALostSessionThatIsLetAlone has attempts to close it failed, and servers answer again.
+func TestCloseClosesALostSessionThatIsLetAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv, err := embedded.Start(embedded.Config{InMemory: true, TickTime: time.Second})
+		require.NoError(t, err)
+		defer srv.Close()
+		way := &gate{dialer: srv.Dial, mute: true}
+		c := connect(t, srv.ConnectString(), protocol.WithSessionTimeout(10*time.Second), protocol.WithDialer(way.dial))
+		g := hold(t, c, "/lock")
+		way.set(true)
+		wait(t, g.Done())
+		time.Sleep(5 * time.Second)
+		way.set(false)
+		begin := time.Now()
+		require.NoError(t, c.Close())
+		require.Less(t, time.Since(begin), time.Second)
+	})
+}

@@ -1,0 +1,177 @@
+package protocol_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A liar is a server that says of nodes that they do not exist, as one that lags may.
+type liar struct {
+	mu    sync.Mutex
+	lies  map[recipestest.Op]int // how many answers of each kind are to be wrong
+	wrong map[int32]bool         // those requests
+}
+
+func (l *liar) dial(link *recipestest.Link) protocol.ConnectOption {
+	l.lies, l.wrong = make(map[recipestest.Op]int), make(map[int32]bool)
+	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+		conn, err := link.Dial(network, address, timeout)
+		return &lyingConn{Conn: conn, liar: l}, err
+	})
+}
+
+// lie has the next answers to requests of a kind be wrong.
+func (l *liar) lie(op recipestest.Op, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lies[op] = n
+}
+
+// lied reports whether all lies have been told.
+func (l *liar) lied() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.lies {
+		if n > 0 {
+			return false
+		}
+	}
+	return len(l.wrong) == 0
+}
+
+type lyingConn struct {
+	net.Conn
+	liar *liar
+	rest bytes.Buffer
+}
+
+func (c *lyingConn) Write(p []byte) (int, error) {
+	if len(p) >= 12 {
+		c.liar.mu.Lock()
+		if op := recipestest.Op(binary.BigEndian.Uint32(p[8:])); c.liar.lies[op] > 0 {
+			c.liar.lies[op]--
+			c.liar.wrong[int32(binary.BigEndian.Uint32(p[4:]))] = true
+		}
+		c.liar.mu.Unlock()
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *lyingConn) Read(p []byte) (int, error) {
+	if c.rest.Len() == 0 {
+		head := make([]byte, 4)
+		if _, err := io.ReadFull(c.Conn, head); err != nil {
+			return 0, err
+		}
+		frame := make([]byte, binary.BigEndian.Uint32(head))
+		if _, err := io.ReadFull(c.Conn, frame); err != nil {
+			return 0, err
+		}
+		c.liar.mu.Lock()
+		if xid := int32(binary.BigEndian.Uint32(frame)); c.liar.wrong[xid] {
+			delete(c.liar.wrong, xid)
+			const noNode = -101
+			code := int32(noNode)
+			frame = frame[:16]
+			binary.BigEndian.PutUint32(frame[12:], uint32(code))
+			binary.BigEndian.PutUint32(head, 16)
+		}
+		c.liar.mu.Unlock()
+		c.rest.Write(head)
+		c.rest.Write(frame)
+	}
+	return c.rest.Read(p)
+}
+
+// TestNodeThatSeemsToBeMissingIsLookedForAgain has a server be wrong about a holder's node once.
+func TestNodeThatSeemsToBeMissingIsLookedForAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link, l := srv.Root(t), srv.Link(t), new(liar)
+		c := link.Client(t, l.dial(link))
+		l.lie(recipestest.OpGetData, 1)
+		g := hold(t, c, root)
+		requireSoon(t, l.lied, "the node is read to be watched")
+		time.Sleep(time.Second)
+		require.NoError(t, g.Err())
+
+		l.lie(recipestest.OpExists, 1)
+		require.NoError(t, line(c, root).SetData(lasting(t), g, []byte("new")))
+		require.True(t, l.lied())
+		require.NoError(t, g.Err())
+
+		require.NoError(t, line(c, root).Break(lasting(t), g.Node()))
+		wait(t, g.Done())
+		require.ErrorIs(t, g.Err(), protocol.ErrLost)
+		require.ErrorIs(t, line(c, root).SetData(lasting(t), g, nil), protocol.ErrLost)
+	})
+}
+
+// TestNodeThatIsBelievedMissingIsDeleted has a server be wrong however often it is asked.
+func TestNodeThatIsBelievedMissingIsDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link, l := srv.Root(t), srv.Link(t), new(liar)
+		c := link.Client(t, l.dial(link))
+		l.lie(recipestest.OpGetData, 1)
+		l.lie(recipestest.OpExists, 1)
+		g := hold(t, c, root)
+		wait(t, g.Done())
+		require.ErrorIs(t, g.Err(), protocol.ErrLost)
+		require.NoError(t, session(t, c).Err())
+		release(t, hold(t, srv.Client(t), root))
+	})
+}
+
+// TestNodeIsLookedForBehindASync has a session come back at a follower that does not know the node yet. Servers refuse that
+// to a session that says what it has seen, so this one's handshakes say that it has seen nothing.
+func TestNodeIsLookedForBehindASync(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link, f := srv.Root(t), srv.Link(t), srv.Embedded().Follower()
+		c := connect(t, srv.ConnectString(), protocol.WithDialer(
+			func(network, address string, timeout time.Duration) (net.Conn, error) {
+				conn, err := link.Dial(network, address, timeout)
+				if err != nil {
+					return nil, err
+				}
+				return &forgetfulConn{Conn: conn}, nil
+			}))
+		require.NoError(t, protocol.Release(lasting(t), hold(t, c, root+"/line")))
+		f.Lag(300 * time.Millisecond)
+		time.Sleep(time.Second)
+
+		g := hold(t, c, root+"/line")
+		link.Move(f)
+		link.Cut()
+		link.Heal()
+		time.Sleep(200 * time.Millisecond) // the node is looked at now
+		f.Lag(0)
+		time.Sleep(time.Second)
+
+		require.NoError(t, g.Err())
+		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, c.Close())
+	})
+}
+
+// A forgetfulConn is a connection whose handshake claims that the session has seen nothing.
+type forgetfulConn struct {
+	net.Conn
+	shaken bool
+}
+
+func (c *forgetfulConn) Write(p []byte) (int, error) {
+	if !c.shaken && len(p) >= 16 {
+		c.shaken = true
+		clear(p[8:16]) // length, protocol version, last zxid seen
+	}
+	return c.Conn.Write(p)
+}

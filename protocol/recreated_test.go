@@ -1,0 +1,39 @@
+package protocol_test
+
+import (
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// The versions of a path that is made anew begin anew, too.
+func TestDataOnAPathThatWasMadeAnewStays(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/line", srv.Client(t)
+		operator := session(t, srv.Client(t))
+		_, err := operator.EnsurePath(lasting(t), path)
+		require.NoError(t, err)
+		l := line(c, path)
+		enter := func() {
+			g, err := l.Enter(lasting(t), bid)
+			require.NoError(t, err)
+			require.NoError(t, protocol.Release(lasting(t), g))
+		}
+		enter()
+		enter() // it is known by now that the line has no data, at version 0
+		node := operator.Path(path)
+		require.NoError(t, operator.Conn().Delete(node, -1))
+		_, err = operator.Conn().Create(node, []byte("foreign"), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+
+		enter()
+
+		data, _, err := operator.Conn().Get(node)
+		require.NoError(t, err)
+		require.Equal(t, "foreign", string(data))
+	})
+}

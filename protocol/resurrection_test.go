@@ -1,0 +1,116 @@
+package protocol
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// held returns a session with a timeout of twelve seconds that has just begun, and something that it holds.
+func held(t *testing.T) (*session, *Grant) {
+	c := &Client{sessions: &sessions{stopped: true}, log: slog.New(slog.DiscardHandler), observer: nobody{}}
+	s := newSession(c)
+	s.id, s.trust.timeout = 1, 12*time.Second
+	s.trust.began(time.Now())
+	s.engage()
+	g, err := c.grant(s.base, "test", "/line", "/line/node", 1, nil)
+	require.NoError(t, err)
+	return s, g
+}
+
+// TestAnswerThatComesTooLateRenewsNothing has it come before anything has looked at the clocks.
+func TestAnswerThatComesTooLateRenewsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, g := held(t)
+		w := &wire{session: s, dialled: time.Now()}
+		time.Sleep(7 * time.Second)
+		asked := time.Now()
+		time.Sleep(time.Second)
+		s.answered(w, sentRequest{xid: 1, op: opDelete, at: asked}, -101)
+		s.answered(w, sentRequest{xid: 2, op: opSync, at: asked}, 0)
+		require.ErrorIs(t, g.Err(), ErrLost)
+		require.ErrorIs(t, s.Err(), ErrLost)
+	})
+}
+
+// TestHandshakeThatIsAnsweredTooLateResumesNothing has the answer come before anything has looked at the clocks.
+func TestHandshakeThatIsAnsweredTooLateResumesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, g := held(t)
+		time.Sleep(8 * time.Second)
+		_, err := s.connected(&wire{session: s, dialled: time.Now()}, handshake{timeout: 12 * time.Second, id: 1})
+		require.ErrorIs(t, err, ErrLost)
+		require.ErrorIs(t, g.Err(), ErrLost)
+		require.ErrorIs(t, s.Err(), ErrLost)
+	})
+}
+
+// TestTrustRunsFromTheDialNotFromTheAnswer has a handshake take three seconds.
+func TestTrustRunsFromTheDialNotFromTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := held(t)
+		time.Sleep(time.Second)
+		w := &wire{session: s, dialled: time.Now()}
+		time.Sleep(3 * time.Second)
+		_, err := s.connected(w, handshake{timeout: 12 * time.Second, id: 1})
+		require.NoError(t, err)
+		require.Equal(t, w.dialled.Add(8*time.Second), s.Deadline())
+	})
+}
+
+// TestAnswerToACredentialIsNoSignOfLife is what servers hold of it, too.
+func TestAnswerToACredentialIsNoSignOfLife(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := held(t)
+		w := &wire{session: s, dialled: time.Now()}
+		before := s.trust
+		s.failures = 3
+		time.Sleep(5 * time.Second)
+		s.answered(w, sentRequest{xid: xidAuth, op: opSetAuth, at: time.Now()}, 0)
+		require.Equal(t, before, s.trust)
+		require.Equal(t, 3, s.failures)
+	})
+}
+
+// TestAttemptsToConnectCountUntilAConnectionIsOfUse says when the next attempts need not be paced.
+func TestAttemptsToConnectCountUntilAConnectionIsOfUse(t *testing.T) {
+	t.Parallel()
+	const getData = 4
+	for _, c := range []struct {
+		op    int32
+		after time.Duration
+		want  int
+	}{
+		{getData, time.Second, 3},     // it may hang up now
+		{getData, 2 * time.Second, 0}, // it has lasted for a sixth of the timeout
+		{opSync, time.Second, 0},      // the leader has answered
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := held(t)
+			w := &wire{session: s, dialled: time.Now()}
+			s.failures = 3
+			time.Sleep(c.after)
+			s.answered(w, sentRequest{xid: 1, op: c.op, at: time.Now()}, 0)
+			require.Equal(t, c.want, s.failures)
+		})
+	}
+}
+
+// TestTrustFollowsTheTimeoutOfAResumption has a server with other limits grant half of what the first one did.
+func TestTrustFollowsTheTimeoutOfAResumption(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := held(t)
+		w := &wire{session: s, dialled: time.Now()}
+		_, err := s.connected(w, handshake{timeout: 6 * time.Second, id: 1})
+		require.NoError(t, err)
+		require.Equal(t, w.dialled.Add(4*time.Second), s.Deadline())
+	})
+}

@@ -1,0 +1,83 @@
+package protocol_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// What a line knows of its node is a version, which begins anew when the node is made again, with data this time.
+func TestDataOfALineThatWasMadeAgainIsKept(t *testing.T) {
+	for before := range 5 {
+		t.Run(fmt.Sprint(before), func(t *testing.T) {
+			each(t, func(t *testing.T, srv *recipestest.Server) {
+				root := srv.Root(t)
+				path := root + "/x"
+				c, op := srv.Client(t), session(t, srv.Client(t)).Conn()
+				_, err := session(t, c).EnsurePath(lasting(t), root)
+				require.NoError(t, err)
+				_, err = op.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+				require.NoError(t, err)
+				l := line(c, path)
+				enter := func(b protocol.Bid) {
+					g, err := l.Enter(lasting(t), b)
+					require.NoError(t, err)
+					release(t, g)
+				}
+				for range before {
+					enter(bid)
+				}
+				require.NoError(t, op.Delete(path, -1))
+				_, err = op.Create(path, []byte("owner: team-a"), 0, zk.WorldACL(zk.PermAll))
+				require.NoError(t, err)
+				for i := range 4 {
+					enter(protocol.Bid{Kind: bid.Kind, Try: i == 3})
+				}
+				data, _, err := op.Get(path)
+				require.NoError(t, err)
+				require.Equal(t, "owner: team-a", string(data))
+			})
+		})
+	}
+}
+
+// A path that another client has made is fast from the third time on, if that may be: the release of the second one sets
+// the version that the third one sets.
+func TestLineThatOthersHaveMadeIsFastInTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		perms         int32
+		multis, lists int // of six cycles
+	}{
+		"may be set":     {zk.PermAll, 1 + 4, 2},
+		"may not be set": {zk.PermAll &^ zk.PermWrite, 1, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, srv *recipestest.Server) {
+				root, link := srv.Root(t), srv.Link(t)
+				path, operator := root+"/x", srv.Client(t)
+				client, op := link.Client(t), session(t, operator).Conn()
+				_, err := session(t, operator).EnsurePath(lasting(t), root)
+				require.NoError(t, err)
+				_, err = op.Create(path, nil, 0, zk.WorldACL(c.perms))
+				require.NoError(t, err)
+				session(t, client)
+				l := line(client, path)
+				for range 6 {
+					g, err := l.Enter(lasting(t), bid)
+					require.NoError(t, err)
+					release(t, g)
+				}
+				if link.Count(recipestest.OpConnect) == 1 {
+					require.Equal(t, c.multis, link.Count(recipestest.OpMulti))
+					require.Equal(t, c.lists, link.Count(recipestest.OpGetChildren))
+				}
+				require.NoError(t, op.Delete(path, -1), "no node is left behind")
+			})
+		})
+	}
+}

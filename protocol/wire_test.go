@@ -1,0 +1,79 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+// inMemory connects a client to a server of its own, in virtual time.
+func inMemory(t *testing.T, test func(s *Session)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv, err := embedded.Start(embedded.Config{InMemory: true})
+		require.NoError(t, err)
+		defer srv.Close()
+		c, err := Connect(t.Context(), srv.ConnectString(), WithDialer(srv.Dial))
+		require.NoError(t, err)
+		defer c.Close()
+		s, err := c.Session(t.Context())
+		require.NoError(t, err)
+		test(s)
+	})
+}
+
+// TestRequestsOfOurOwnMayBeMoreThanTheirNumbers makes the last requests that have numbers, and the first ones after that.
+func TestRequestsOfOurOwnMayBeMoreThanTheirNumbers(t *testing.T) {
+	inMemory(t, func(s *Session) {
+		w := s.connection()
+		for _, asked := range []int32{math.MaxInt32 / 2, math.MaxInt32 - 10} {
+			w.writing.Lock()
+			w.asked = asked
+			w.writing.Unlock()
+			for range 20 {
+				code := make(chan int32, 1)
+				w.ask(opExists, "/missing", []byte{0}, func(c int32) { code <- c })
+				synctest.Wait()
+				require.Len(t, code, 1, "request after %d", asked)
+				require.EqualValues(t, codeNoNode, <-code)
+			}
+		}
+		require.Same(t, w, s.connection())
+	})
+}
+
+// TestRefusalIsNotedWhileTheClientLooksAtTheSession has the client look at a session while the server refuses a request: the
+// client's lock is taken before the session's, and so may not be waited for with the session's held.
+func TestRefusalIsNotedWhileTheClientLooksAtTheSession(t *testing.T) {
+	t.Parallel()
+	s, _ := held(t)
+	w := &wire{session: s, dialled: time.Now(), shaken: true, sent: []sentRequest{{xid: 1, op: opExists, at: time.Now()}}}
+	head := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, 1), 0)
+	answered, looked := make(chan struct{}), make(chan struct{})
+	s.client.mu.Lock()
+	go func() {
+		w.answer(head, -118) // session moved
+		close(answered)
+	}()
+	go func() {
+		for noted := false; !noted; {
+			s.mu.Lock()
+			noted = !s.warned.IsZero()
+			s.mu.Unlock()
+		}
+		close(looked)
+	}()
+	select {
+	case <-looked:
+	case <-time.After(30 * time.Second):
+		t.Error("the session is locked by what waits for the client's lock")
+	}
+	s.client.mu.Unlock()
+	<-answered
+}

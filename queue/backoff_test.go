@@ -1,0 +1,86 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A back-off that ends bounds a call. What the call leaves behind is cleared away all the same.
+func TestBackOffThatEndsLeavesNoClaim(t *testing.T) {
+	t.Parallel()
+	const outage, steps = 3 * time.Second, 8
+	for name, begin := range map[string]func(*recipestest.Link){
+		"answers are lost": func(link *recipestest.Link) {
+			link.LoseReply(recipestest.OpAny, 1000)
+			time.AfterFunc(outage, func() { link.LoseReply(recipestest.OpAny, 0) })
+		},
+		"requests are lost": func(link *recipestest.Link) {
+			over := time.Now().Add(outage)
+			var cut func()
+			cut = func() {
+				if time.Now().Before(over) {
+					link.At(3, cut) // the first one after the handshake
+					link.Cut()
+					link.Heal()
+				}
+			}
+			cut()
+		},
+	} {
+		for verb, decide := range map[string]func(*queue.Item, context.Context) error{
+			"ack":     (*queue.Item).Ack,
+			"nack":    (*queue.Item).Nack,
+			"reserve": nil,
+		} {
+			t.Run(verb+" "+name, func(t *testing.T) {
+				for step := 1; step <= steps; step++ {
+					synctest.Test(t, func(t *testing.T) {
+						backOffEnds(t, decide, func(link *recipestest.Link) {
+							link.At(step, func() { begin(link) })
+						})
+					})
+				}
+			})
+		}
+	}
+}
+
+func backOffEnds(t *testing.T, decide func(*queue.Item, context.Context) error, arm func(*recipestest.Link)) {
+	srv := recipestest.Start(t, recipestest.InMemory())
+	operator := srv.Client(t)
+	path := lasting(t, operator, srv.Root(t)+"/q")
+	link := srv.Link(t)
+	once := protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} })
+	client := link.Client(t, once, protocol.WithSessionTimeout(20*time.Second))
+	q := queue.New(client, path)
+	offer(t, q, "x")
+	var it *queue.Item
+	if decide != nil {
+		it = reserve(t, q)
+	}
+	time.Sleep(time.Second)
+	session := recipetest.Session(t, client)
+
+	arm(link)
+	if decide != nil {
+		_ = decide(it, t.Context()) // which may well be given up
+	} else if it, err := q.Reserve(t.Context()); err == nil {
+		require.NoError(t, it.Nack(t.Context()))
+	}
+
+	time.Sleep(time.Minute)
+	require.NoError(t, session.Err()) // or that would have cleared away all
+	for _, name := range children(t, operator, path) {
+		require.Empty(t, children(t, operator, path+"/"+name))
+	}
+}

@@ -1,0 +1,306 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+// Whatever is offered, wherever: it is appended, or refused, and the connection never suffers.
+func TestOffersOfAnySizeSpareTheConnection(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		chroot := strings.Repeat("/c", rapid.IntRange(0, 100).Draw(rt, "chroot"))
+		path := "/" + strings.Repeat("p", rapid.IntRange(1, 400).Draw(rt, "path"))
+		var opts []queue.Option
+		if rapid.Bool().Draw(rt, "bounded") {
+			opts = append(opts, queue.WithMaxLength(1<<20))
+		}
+		count := rapid.SampledFrom([]int{1, 2, 10, 1000, 5000}).Draw(rt, "count")
+		room := protocol.MaxData - count*rapid.IntRange(0, 700).Draw(rt, "for each")
+		items := make([][]byte, count)
+		for i := range items {
+			items[i] = make([]byte, max(0, room/count))
+		}
+		items[0] = make([]byte, len(items[0])+rapid.IntRange(0, 70_000).Draw(rt, "first"))
+
+		link := srv.Link(t)
+		client, err := protocol.Connect(t.Context(), srv.ConnectString()+chroot, protocol.WithDialer(link.Dial))
+		require.NoError(rt, err)
+		defer client.Close()
+		q := queue.New(client, path, opts...)
+		s, err := client.Session(t.Context())
+		require.NoError(rt, err)
+		if _, err = s.EnsurePath(t.Context(), path); err == nil {
+			_, err = s.Conn().Set(s.Path(path), make([]byte, rapid.IntRange(0, 100_000).Draw(rt, "of the queue's node")), -1)
+		}
+		require.NoError(rt, err)
+
+		ids, err := q.OfferAll(t.Context(), items)
+		if err == nil {
+			require.Len(rt, ids, count)
+		} else {
+			require.ErrorIs(rt, err, protocol.ErrTooLarge)
+		}
+		require.Equal(rt, 1, link.Count(recipestest.OpConnect))
+		for err == nil {
+			_, err = q.PollN(t.Context(), 1000)
+		}
+		if !errors.Is(err, protocol.ErrTooLarge) {
+			require.ErrorIs(rt, err, queue.ErrEmpty)
+		}
+		require.Equal(rt, 1, link.Count(recipestest.OpConnect))
+	})
+}
+
+// The chroot counts, for each entry: this many fit without one.
+func TestChrootCounts(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	link := srv.Link(t)
+	client, err := protocol.Connect(t.Context(), srv.ConnectString()+"/"+strings.Repeat("c", 60), protocol.WithDialer(link.Dial))
+	require.NoError(t, err)
+	defer client.Close()
+	q := queue.New(client, "/q")
+	offer(t, q, "first")
+	for _, size := range []int{0, 107, 108, 109} { // one of them was a panic
+		items := make([][]byte, 10_860)
+		items[0] = make([]byte, size)
+		before := link.Count(recipestest.OpMulti)
+		_, err = q.OfferAll(t.Context(), items)
+		require.ErrorIs(t, err, protocol.ErrTooLarge)
+		require.Equal(t, before, link.Count(recipestest.OpMulti))
+	}
+	room := protocol.MaxData - len("/q") - 61
+	_, err = q.Offer(t.Context(), make([]byte, room+1))
+	require.ErrorIs(t, err, protocol.ErrTooLarge)
+	offer(t, q, string(make([]byte, room)))
+	require.Len(t, drain(t, patient(t), q), 2)
+}
+
+// together has each of some goroutines do something at the same time.
+func together(n int, do func() error) error {
+	var wait recipetest.Group
+	for range n {
+		wait.Go(do)
+	}
+	return wait.Wait()
+}
+
+// A batch does not get too large for a server that takes each of its offers alone.
+func TestBatchesFitASmallServer(t *testing.T) {
+	for _, most := range []int{64 << 10, 36 << 10} { // a batch is halved once, or twice
+		t.Run(fmt.Sprint(most), func(t *testing.T) { batchesFit(t, most) })
+	}
+}
+
+func batchesFit(t *testing.T, most int) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const goroutines = 200
+		srv := recipestest.Start(t, recipestest.WithConfig(embedded.Config{InMemory: true, MaxPacket: most}))
+		link := srv.Link(t)
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/"+strings.Repeat("p", 400))
+		q := queue.New(link.Client(t), path)
+		link.Delay(time.Millisecond)
+		for name, step := range map[string]func(ctx context.Context) error{
+			"reserve": func(ctx context.Context) error {
+				it, err := q.Reserve(ctx)
+				if err != nil {
+					return err
+				}
+				return it.Ack(ctx)
+			},
+			"poll": func(ctx context.Context) error {
+				_, err := q.PollN(ctx, goroutines)
+				if errors.Is(err, queue.ErrEmpty) {
+					err = nil
+				}
+				return err
+			},
+		} {
+			before := link.Count(recipestest.OpConnect)
+			require.NoError(t, together(goroutines, func() error {
+				_, err := q.Offer(patient(t), make([]byte, 1000))
+				return err
+			}))
+			require.NoError(t, together(goroutines, func() error { return step(patient(t)) }))
+			require.LessOrEqual(t, link.Count(recipestest.OpConnect)-before, 6, name)
+			require.Empty(t, drain(t, patient(t), q))
+		}
+	})
+}
+
+// With a bound the data of the queue's own node is written again with each batch.
+func TestBatchLeavesRoomForTheDataOfTheQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.InMemory())
+		operator := srv.Client(t)
+		path := lasting(t, operator, srv.Root(t)+"/q")
+		_, err := recipetest.Session(t, operator).Conn().Set(path, make([]byte, 1_000_000), -1)
+		require.NoError(t, err)
+		link := srv.Link(t)
+		q := queue.New(link.Client(t), path, queue.WithMaxLength(1000))
+		link.Delay(time.Millisecond)
+		require.NoError(t, together(100, func() error {
+			_, err := q.Offer(patient(t), make([]byte, 1000))
+			return err
+		}))
+		_, err = q.Offer(t.Context(), make([]byte, 100_000)) // alone it would fit
+		require.ErrorIs(t, err, protocol.ErrTooLarge)
+		require.Equal(t, 1, link.Count(recipestest.OpConnect))
+		require.Len(t, drain(t, patient(t), q), 100)
+	})
+}
+
+// A transaction that serves many calls is bounded.
+func TestManyReservesAtALongPath(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const goroutines = 1000
+		srv := recipestest.Start(t, recipestest.InMemory())
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/"+strings.Repeat("p", 600))
+		_, err := queue.New(srv.Client(t), path).OfferAll(t.Context(), numbered(0, goroutines))
+		require.NoError(t, err)
+		link := srv.Link(t)
+		q := queue.New(link.Client(t), path)
+		link.Delay(time.Millisecond)
+		items := make(chan *queue.Item, goroutines)
+		require.NoError(t, together(goroutines, func() error {
+			it, err := q.Reserve(patient(t))
+			items <- it
+			return err
+		}))
+		require.InDelta(t, 15, link.Count(recipestest.OpMulti), 7) // of 128 kB, for some 2 MB
+		require.NoError(t, together(goroutines, func() error { return (<-items).Ack(patient(t)) }))
+		require.Equal(t, 1, link.Count(recipestest.OpConnect))
+	})
+}
+
+// PollN of many takes what fits into a request, and goes on where it was.
+func TestPollNAtALongPath(t *testing.T) {
+	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/"+strings.Repeat("p", 1500))
+		link := srv.Link(t)
+		q := queue.New(link.Client(t), path)
+		for i := range 4 {
+			_, err := q.OfferAll(t.Context(), numbered(i*250, 250))
+			require.NoError(t, err)
+		}
+		require.Equal(t, texts(numbered(0, 1000)), drain(t, patient(t), q))
+		require.Equal(t, 1, link.Count(recipestest.OpConnect))
+	})
+}
+
+// However many are asked for, what is read stays in proportion.
+func TestPollNReadsBoundedBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const entries, size = 80, 500_000
+		srv := recipestest.Start(t, recipestest.InMemory())
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		link := srv.Link(t)
+		producer, q := queue.New(srv.Client(t), path), queue.New(link.Client(t), path)
+		offer(t, producer, strings.Repeat("x", size))
+		_, err := q.Poll(t.Context()) // how large they are
+		require.NoError(t, err)
+		for range entries {
+			offer(t, producer, strings.Repeat("x", size))
+		}
+		before := link.ReplyBytes()
+		data, err := q.PollN(t.Context(), 1000)
+		require.NoError(t, err)
+		require.Greater(t, len(data), 10)
+		require.Less(t, link.ReplyBytes()-before, int64(entries*size/2))
+		left := entries - len(data)
+		require.Len(t, drain(t, patient(t), q), left)
+	})
+}
+
+// An item that was made too large to be claimed can be taken, and is in no way of the connection.
+func TestEntryTooLargeToBeReserved(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	link := srv.Link(t)
+	client := link.Client(t)
+	path := lasting(t, client, srv.Root(t)+"/q")
+	data := make([]byte, 1<<20-400)
+	_, err := recipetest.Session(t, client).Conn().Create(path+"/qn-0000000000", data, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	q := queue.New(client, path)
+	_, err = q.TryReserve(t.Context())
+	require.ErrorIs(t, err, protocol.ErrTooLarge)
+	got, err := q.Poll(t.Context())
+	require.NoError(t, err)
+	require.Len(t, got, len(data))
+	require.Equal(t, 1, link.Count(recipestest.OpConnect))
+}
+
+// A connection that has died of something else makes batches small for a while only.
+func TestBatchesGrowAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.InMemory())
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		link := srv.Link(t)
+		q := queue.New(link.Client(t), path)
+		link.Delay(time.Millisecond)
+		all := func() int {
+			before := link.Count(recipestest.OpMulti)
+			require.NoError(t, together(200, func() error {
+				_, err := q.Offer(patient(t), make([]byte, 400))
+				return err
+			}))
+			return link.Count(recipestest.OpMulti) - before
+		}
+		offer(t, q, "first")
+		require.Less(t, all(), 4) // the first few may have a batch of their own
+		for range 4 {
+			link.At(1, func() { link.Cut(); link.Heal() })
+			offer(t, q, "cut")
+		}
+		require.Greater(t, all(), 6)
+		time.Sleep(2 * time.Minute)
+		require.Less(t, all(), 4)
+	})
+}
+
+// What one offer alone makes too large for the server is refused after two attempts, and others go on.
+func TestOfferTooLargeForASmallServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithConfig(embedded.Config{InMemory: true, MaxPacket: 64 << 10}))
+		link := srv.Link(t)
+		q := queue.New(link.Client(t), lasting(t, srv.Client(t), srv.Root(t)+"/q"))
+		offer(t, q, "before")
+		before := link.Count(recipestest.OpConnect)
+		large := make(chan error, 1)
+		go func() {
+			_, err := q.Offer(patient(t), make([]byte, 100_000))
+			large <- err
+		}()
+		require.NoError(t, together(20, func() error {
+			_, err := q.Offer(patient(t), make([]byte, 1000))
+			return err
+		}))
+		require.ErrorIs(t, <-large, protocol.ErrTooLarge)
+		require.LessOrEqual(t, link.Count(recipestest.OpConnect)-before, 6)
+		require.Len(t, drain(t, patient(t), q), 21)
+	})
+}

@@ -1,0 +1,111 @@
+package recipestest_test
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A speaker is a client that claims what it likes.
+type speaker struct {
+	t        *testing.T
+	session  int64
+	password []byte
+	conn     net.Conn
+}
+
+// greet connects and does the handshake, which claims to have seen zxid.
+func (s *speaker) greet(dial func(string, string, time.Duration) (net.Conn, error), srv *recipestest.Server, zxid int64) {
+	var err error
+	s.conn, err = dial("tcp", srv.ConnectString(), 10*time.Second)
+	require.NoError(s.t, err)
+	b := binary.BigEndian.AppendUint32(nil, 0) // protocol version
+	b = binary.BigEndian.AppendUint64(b, uint64(zxid))
+	b = binary.BigEndian.AppendUint32(b, 10_000)
+	b = binary.BigEndian.AppendUint64(b, uint64(s.session))
+	b = binary.BigEndian.AppendUint32(b, 16)
+	s.write(append(b, append(s.password, make([]byte, 16)...)[:16]...))
+	answer := s.read(0)
+	s.session = int64(binary.BigEndian.Uint64(answer[8:]))
+	s.password = answer[20:36]
+}
+
+// ask sends a request and returns the zxid of the answer, of which it leaves so many bytes unread.
+func (s *speaker) ask(op recipestest.Op, body string, unread int) (zxid int64) {
+	b := binary.BigEndian.AppendUint32(nil, 7) // xid
+	b = binary.BigEndian.AppendUint32(b, uint32(op))
+	s.write(append(b, body...))
+	return int64(binary.BigEndian.Uint64(s.read(unread)[4:]))
+}
+
+func (s *speaker) write(frame []byte) {
+	_, err := s.conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...))
+	require.NoError(s.t, err)
+}
+
+func (s *speaker) read(unread int) []byte {
+	var size [4]byte
+	_, err := io.ReadFull(s.conn, size[:])
+	require.NoError(s.t, err)
+	frame := make([]byte, int(binary.BigEndian.Uint32(size[:]))-unread)
+	_, err = io.ReadFull(s.conn, frame)
+	require.NoError(s.t, err)
+	return frame
+}
+
+func TestSessionThatGoesBackInTimeFailsTheTest(t *testing.T) {
+	const root = "\x00\x00\x00\x01/\x00" // the path, and no watch
+	exists := func(s *speaker) { s.ask(recipestest.OpExists, root, 0) }
+	for name, test := range map[string]struct {
+		plain  bool  // the link is dialled with Dial
+		unread int   // of the only answer
+		forget int64 // what the claim is short of
+		then   func(*speaker)
+		want   string
+	}{
+		"it claims less and reads":         {forget: 1, then: exists, want: "goes back in time"},
+		"it claims less after a ping":      {forget: 1, then: func(s *speaker) { s.ask(recipestest.OpPing, "", 0); exists(s) }, want: "goes back in time"},
+		"it claims what it has seen":       {then: exists},
+		"it has not read the whole answer": {unread: 1, forget: 1, then: exists},
+		"it claims less and closes":        {forget: 1, then: func(s *speaker) { s.ask(recipestest.OpClose, "", 0) }},
+		"it is not checked":                {plain: true, forget: 1, then: exists},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everywhere(t, func(t *testing.T, srv *recipestest.Server) {
+				other := &speaker{t: t}
+				other.greet(srv.Dial, srv, 0) // a transaction, or there is nothing to be forgotten
+				other.ask(recipestest.OpClose, "", 0)
+				require.NoError(t, other.conn.Close())
+
+				tb := run(t, func(tb testing.TB) {
+					link := srv.Link(tb)
+					dial := link.DialStrict
+					if test.plain {
+						dial = link.Dial
+					}
+					s := &speaker{t: t}
+					s.greet(dial, srv, 0)
+					seen := s.ask(recipestest.OpExists, root, test.unread)
+					require.Positive(t, seen)
+					link.Cut()
+					link.Heal()
+					s.greet(dial, srv, seen-test.forget)
+					test.then(s)
+					require.NoError(t, s.conn.Close())
+				})
+				if test.want == "" {
+					require.Empty(t, tb.errors)
+				} else {
+					require.Len(t, tb.errors, 1)
+					require.Contains(t, tb.errors[0], test.want)
+				}
+			})
+		})
+	}
+}
