@@ -1,0 +1,214 @@
+package zkrecipes_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/doc/comment"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+func TestPackageDocumentationShowsTheExample(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.ParseComments)
+	require.NoError(t, err)
+
+	var shown []string
+	for _, block := range new(comment.Parser).Parse(file.Doc.Text()).Content {
+		if code, ok := block.(*comment.Code); ok {
+			shown = append(shown, code.Text)
+		}
+	}
+	require.Len(t, shown, 1)
+	require.Contains(t, read(t, "example_test.go"), shown[0])
+}
+
+// A Go snippet is a whole file, which begins with its package clause, or it is some declarations,
+// which need no imports here.
+func TestGoSnippetsCompile(t *testing.T) {
+	importPaths := importPaths(t)
+	scratch := t.TempDir()
+
+	// Each snippet becomes a package of this module, which exists only in an overlay. Error
+	// messages have the places in the documents.
+	sources := make(map[string]string)
+	for _, doc := range documents(t) {
+		for line, code := range snippets(t, doc, "go") {
+			position := fmt.Sprintf("//line %s:%d\n", doc, line)
+			if !strings.HasPrefix(code, "package ") {
+				position = "package snippet\n" + imports(code, importPaths) + position
+			}
+			name := fmt.Sprintf("%s-%d", strings.NewReplacer("/", "-", ".", "-").Replace(doc), line)
+			source := filepath.Join(scratch, name+".go")
+			require.NoError(t, os.WriteFile(source, []byte(position+code), 0o600))
+			sources[filepath.Join("snippets", name, "snippet.go")] = source
+		}
+	}
+	require.NotEmpty(t, sources)
+
+	overlay, err := json.Marshal(map[string]any{"Replace": sources})
+	require.NoError(t, err)
+	overlayFile := filepath.Join(scratch, "overlay.json")
+	require.NoError(t, os.WriteFile(overlayFile, overlay, 0o600))
+
+	programs := t.TempDir() + string(filepath.Separator)
+	build := []string{"build", "-buildvcs=false", "-overlay", overlayFile, "-o", programs}
+	for source := range sources {
+		build = append(build, "./"+filepath.ToSlash(filepath.Dir(source)))
+	}
+	out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	t.Run("README's program imports", func(t *testing.T) {
+		found, err := filepath.Glob(programs + "README-md-*")
+		require.NoError(t, err)
+		require.Len(t, found, 1, "README has one whole program")
+		server, err := embedded.Start(embedded.Config{})
+		require.NoError(t, err)
+		defer server.Close()
+
+		out, err := exec.CommandContext(t.Context(), found[0], server.ConnectString()).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "importing, with token")
+	})
+}
+
+func TestShellSnippetsNameWhatExists(t *testing.T) {
+	targets := regexp.MustCompile(`(?m)^[a-z]+:`).FindAllString(read(t, "Makefile"), -1)
+	environment := regexp.MustCompile(`^[A-Z_]+=`)
+
+	for _, doc := range documents(t) {
+		require.NotRegexp(t, `(?m)^(    |\t)(go|make) `, read(t, doc), "%s: a command that is not in a block of sh", doc)
+		for line, commands := range snippets(t, doc, "sh") {
+			for command := range strings.Lines(commands) {
+				command, _, _ = strings.Cut(command, "#")
+				words := slices.DeleteFunc(strings.Fields(command), environment.MatchString)
+				if len(words) == 0 {
+					continue
+				}
+
+				at := fmt.Sprintf("%s:%d: %s", doc, line, command)
+				switch words[0] {
+				case "go":
+					checkGoCommand(t, words[1:], at)
+				case "make":
+					for _, target := range words[1:] {
+						assert.Contains(t, targets, target+":", at)
+					}
+				default:
+					assert.FileExists(t, words[0], at)
+				}
+			}
+		}
+	}
+}
+
+// checkGoCommand looks for the directories of the packages that a go command names.
+func checkGoCommand(t *testing.T, args []string, at string) {
+	t.Helper()
+	assert.Contains(t, []string{"get", "run", "test"}, args[0], at)
+
+	dir := ""
+	for i, arg := range args {
+		switch {
+		case i > 0 && args[i-1] == "-C":
+			dir = arg
+		case arg == ".", strings.HasPrefix(arg, "./"):
+			dir := filepath.Join(dir, strings.TrimSuffix(arg, "..."))
+			assert.DirExists(t, dir, at)
+			if args[0] == "run" {
+				assert.FileExists(t, filepath.Join(dir, "main.go"), at)
+			}
+		}
+	}
+}
+
+func TestRelativeLinksLeadSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+	for _, doc := range documents(t) {
+		for _, match := range link.FindAllStringSubmatch(read(t, doc), -1) {
+			if target := match[1]; !strings.Contains(target, "://") {
+				_, err := os.Stat(filepath.Join(filepath.Dir(doc), target))
+				assert.NoError(t, err, doc)
+			}
+		}
+	}
+}
+
+// documents returns the paths of all Markdown files.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && len(path) > 1 && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		if filepath.Ext(path) == ".md" {
+			found = append(found, filepath.ToSlash(path))
+		}
+		return err
+	}))
+	return found
+}
+
+// snippets returns the fenced blocks of doc in language, by the line that they begin with.
+func snippets(t *testing.T, doc, language string) map[int]string {
+	t.Helper()
+	text := read(t, doc)
+	found := make(map[int]string)
+
+	for _, at := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatchIndex(text, -1) {
+		found[1+strings.Count(text[:at[2]], "\n")] = text[at[2]:at[3]]
+	}
+	return found
+}
+
+// importPaths returns what declarations may import, by the name of the package.
+func importPaths(t *testing.T) map[string]string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}} {{.ImportPath}}",
+		"./...", "context", "errors", "fmt", "log", "log/slog", "os", "testing", "time").Output()
+	require.NoError(t, err)
+
+	paths := make(map[string]string)
+	for line := range strings.Lines(string(out)) {
+		name, path, _ := strings.Cut(strings.TrimSpace(line), " ")
+		paths[name] = path
+	}
+	return paths
+}
+
+// imports returns the import declarations that code needs.
+func imports(code string, paths map[string]string) string {
+	used := make(map[string]bool)
+	for _, selector := range regexp.MustCompile(`\b([a-z]+)\.[A-Z]`).FindAllStringSubmatch(code, -1) {
+		if path, ok := paths[selector[1]]; ok {
+			used[path] = true
+		}
+	}
+
+	var b strings.Builder
+	for path := range used {
+		fmt.Fprintf(&b, "import %q\n", path)
+	}
+	return b.String()
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(text)
+}
