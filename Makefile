@@ -36,7 +36,7 @@ real: ## The tests on a real server, which must be there (PKG, RUN)
 .PHONY: ensemble
 ensemble: export ZKRECIPES_REQUIRE_REAL = 1
 ensemble: ## The tests of all recipes on an ensemble of three, in minutes (RUN=Suite: only what all locks share)
-	go test -count=1 -timeout 20m -run '$(RUN)' ./internal/conformance -ensemble
+	go test -count=1 -timeout 20m -run '$(RUN)' ./internal/suite -ensemble
 
 .PHONY: mutate
 mutate: ## Take one protection after the other out of the code, and expect a test to fail (RUN=trust)

@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/barrier"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-func TestMain(m *testing.M) { recipetest.Main(m) }
+func TestMain(m *testing.M) { suite.Main(m) }
 
-type group = recipetest.Group
+type group = suite.Group
 
 // requireSet demands that a Wait with little patience gives up.
 func requireSet(t *testing.T, b *barrier.Barrier, why ...any) {
@@ -32,7 +32,7 @@ func requireSet(t *testing.T, b *barrier.Barrier, why ...any) {
 // requireOpen demands that a Wait comes to its end, although nobody is about to remove the barrier.
 func requireOpen(t *testing.T, b *barrier.Barrier) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), recipetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), suite.Patience)
 	defer cancel()
 	require.NoError(t, b.Wait(ctx))
 }
@@ -63,7 +63,7 @@ func settle(t *testing.T, c *protocol.Client) (s *protocol.Session) {
 			_, _, err = s.Conn().Exists("/")
 		}
 		return err == nil
-	}, recipetest.Patience, time.Millisecond)
+	}, suite.Patience, time.Millisecond)
 	return s
 }
 
@@ -74,7 +74,7 @@ var kinds = map[string][]barrier.Option{
 }
 
 func eachKind(t *testing.T, test func(*testing.T, *recipestest.Server, []barrier.Option)) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for name, opts := range kinds {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -97,7 +97,7 @@ func TestBarrierIsSetWaitedAtAndRemoved(t *testing.T) {
 			require.NoError(t, setter.Set(t.Context()))
 			require.NoError(t, setter.Set(t.Context()), "set already")
 			requireSet(t, other)
-			data, _, err := recipetest.Session(t, c).Conn().Get(path)
+			data, _, err := suite.Session(t, c).Conn().Get(path)
 			require.NoError(t, err)
 			require.Equal(t, "mine", string(data))
 			var wait group
@@ -109,7 +109,7 @@ func TestBarrierIsSetWaitedAtAndRemoved(t *testing.T) {
 			require.NoError(t, wait.Wait())
 			requireOpen(t, setter)
 		}
-		left, _, err := recipetest.Session(t, c).Conn().Children(root + "/deep")
+		left, _, err := suite.Session(t, c).Conn().Children(root + "/deep")
 		if !errors.Is(err, zk.ErrNoNode) { // an empty container, which the server removes
 			require.NoError(t, err)
 		}
@@ -157,7 +157,7 @@ func TestDoneContextFailsAndChangesNothing(t *testing.T) {
 }
 
 func TestCloseEndsWait(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		link := srv.Link(t)
 		c := link.Client(t)
@@ -167,7 +167,7 @@ func TestCloseEndsWait(t *testing.T) {
 		errs := make(chan error, 1)
 		go func() { errs <- b.Wait(context.Background()) }()
 		<-asleep
-		recipetest.Close(t, c)
+		suite.Close(t, c)
 		require.ErrorIs(t, <-errs, protocol.ErrClosed)
 		require.ErrorIs(t, b.Wait(t.Context()), protocol.ErrClosed)
 		require.ErrorIs(t, b.Set(t.Context()), protocol.ErrClosed)
@@ -176,7 +176,7 @@ func TestCloseEndsWait(t *testing.T) {
 }
 
 func TestEphemeralBarrierFallsWithItsSetter(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		b, other := barrier.New(c, path, barrier.Ephemeral()), barrier.New(srv.Client(t), path)
@@ -184,7 +184,7 @@ func TestEphemeralBarrierFallsWithItsSetter(t *testing.T) {
 		requireSet(t, other)
 		var wait group
 		wait.Go(func() error { return other.Wait(t.Context()) })
-		srv.ExpireSession(recipetest.Session(t, c).ID())
+		srv.ExpireSession(suite.Session(t, c).ID())
 		require.NoError(t, wait.Wait())
 	})
 }
@@ -192,7 +192,7 @@ func TestEphemeralBarrierFallsWithItsSetter(t *testing.T) {
 // The node is deleted and created in one transaction, while the waiter is away: there is no moment at which it could see
 // none, and no event that tells it of the deletion.
 func TestWaiterNoticesThatTheBarrierIsAnotherOne(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, away := range []bool{false, true} {
 			path := srv.Root(t) + "/b"
 			require.NoError(t, barrier.New(srv.Client(t), path).Set(t.Context()))
@@ -208,7 +208,7 @@ func TestWaiterNoticesThatTheBarrierIsAnotherOne(t *testing.T) {
 					settle(t, c)
 					link.Cut()
 				}
-				_, err := recipetest.Session(t, srv.Client(t)).Conn().Multi(
+				_, err := suite.Session(t, srv.Client(t)).Conn().Multi(
 					&zk.DeleteRequest{Path: path, Version: -1},
 					&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)})
 				require.NoError(t, err)
@@ -220,7 +220,7 @@ func TestWaiterNoticesThatTheBarrierIsAnotherOne(t *testing.T) {
 }
 
 func TestWaiterSleepsThroughChangesOfData(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		setter := barrier.New(srv.Client(t), path)
 		require.NoError(t, setter.Set(t.Context()))
@@ -241,7 +241,7 @@ func TestWaiterSleepsThroughChangesOfData(t *testing.T) {
 }
 
 func TestWaiterWaitsOnInTheNextSession(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		setter := barrier.New(srv.Client(t), path)
 		require.NoError(t, setter.Set(t.Context()))
@@ -277,12 +277,12 @@ func TestWaiterWaitsOnInTheNextSession(t *testing.T) {
 
 // Packets are counted, and what is left at the server in watches.
 func TestWaitIsCheap(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		setter := barrier.New(srv.Client(t), path)
 		link := srv.Link(t)
 		b := barrier.New(link.Client(t), path)
-		recipetest.Measure(t, func() error {
+		suite.Measure(t, func() error {
 			before := link.Count(recipestest.OpAny)
 			require.NoError(t, b.Wait(t.Context()))
 			if n := link.Count(recipestest.OpAny) - before; n != 2 {
@@ -296,7 +296,7 @@ func TestWaitIsCheap(t *testing.T) {
 		require.Zero(t, link.Events(), "a watch was left")
 
 		const waiters = 50
-		recipetest.Measure(t, func() error {
+		suite.Measure(t, func() error {
 			require.NoError(t, setter.Set(t.Context()))
 			before, events := link.Count(recipestest.OpGetData), link.Events()
 			for range waiters { // they give up, one after the other
@@ -371,7 +371,7 @@ func lateRemoval(t *testing.T, opts []barrier.Option, only bool, after int, slow
 func TestFaultAtEachStep(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
 		root := srv.Root(t)
-		for _, f := range recipetest.QuickFaults {
+		for _, f := range suite.QuickFaults {
 			t.Run(f.Name, func(t *testing.T) {
 				t.Parallel()
 				sweep(t, srv, root+"/"+f.Name, opts, f)
@@ -382,7 +382,7 @@ func TestFaultAtEachStep(t *testing.T) {
 
 func TestLongFaultAtEachStep(t *testing.T) {
 	for kind, opts := range kinds {
-		for _, f := range recipetest.SlowFaults(10 * time.Second) {
+		for _, f := range suite.SlowFaults(10 * time.Second) {
 			t.Run(kind+" "+f.Name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
@@ -394,8 +394,8 @@ func TestLongFaultAtEachStep(t *testing.T) {
 	}
 }
 
-func sweep(t *testing.T, srv *recipestest.Server, root string, opts []barrier.Option, f recipetest.Fault) {
-	recipetest.Sweep(t, func(step int) bool {
+func sweep(t *testing.T, srv *recipestest.Server, root string, opts []barrier.Option, f suite.Fault) {
+	suite.Sweep(t, func(step int) bool {
 		met := false
 		for _, waits := range []bool{true, false} {
 			met = meetFault(t, srv, fmt.Sprintf("%s/%d-%v", root, step, waits), opts, f, step, waits) || met
@@ -404,19 +404,19 @@ func sweep(t *testing.T, srv *recipestest.Server, root string, opts []barrier.Op
 	})
 }
 
-func meetFault(t *testing.T, srv *recipestest.Server, path string, opts []barrier.Option, f recipetest.Fault, step int, waits bool) (met bool) {
+func meetFault(t *testing.T, srv *recipestest.Server, path string, opts []barrier.Option, f suite.Fault, step int, waits bool) (met bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	link := srv.Link(t)
 	victim, sound := link.Client(t), srv.Client(t)
-	defer recipetest.Close(t, sound, victim)
+	defer suite.Close(t, sound, victim)
 	waiter, setter := sound, victim
 	if waits {
 		waiter, setter = victim, sound
 	}
-	session := recipetest.Session(t, victim).ID()
+	session := suite.Session(t, victim).ID()
 	s, w := barrier.New(setter, path, opts...), barrier.New(waiter, path)
-	over := recipetest.At(link, step, func() { f.Do(srv, link, session) })
+	over := suite.At(link, step, func() { f.Do(srv, link, session) })
 	require.NoError(t, s.Set(ctx))
 	var wait group
 	wait.Go(func() error { return w.Wait(ctx) })
@@ -428,7 +428,7 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, opts []barrie
 	for _, b := range []*barrier.Barrier{s, w} {
 		require.NoError(t, b.Wait(ctx), "step %d: it is removed", step)
 	}
-	there, _, err := recipetest.Session(t, sound).Conn().Exists(path)
+	there, _, err := suite.Session(t, sound).Conn().Exists(path)
 	require.NoError(t, err)
 	require.False(t, there)
 	return met
@@ -443,7 +443,7 @@ func TestParentsMayVanish(t *testing.T) {
 			require.NoError(t, b.Set(t.Context()))
 			require.NoError(t, b.Remove(t.Context()))
 			// The server may have been faster: an empty container.
-			if err := recipetest.Session(t, c).Conn().Delete(root+"/parent", -1); !errors.Is(err, zk.ErrNoNode) {
+			if err := suite.Session(t, c).Conn().Delete(root+"/parent", -1); !errors.Is(err, zk.ErrNoNode) {
 				require.NoError(t, err)
 			}
 			require.NoError(t, b.Wait(t.Context()))
@@ -472,12 +472,12 @@ func TestSeveralRemoveAtOnce(t *testing.T) {
 }
 
 func TestStrangersChildKeepsTheBarrier(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		b := barrier.New(c, path)
 		require.NoError(t, b.Set(t.Context()))
-		conn := recipetest.Session(t, c).Conn()
+		conn := suite.Session(t, c).Conn()
 		_, err := conn.Create(path+"/stranger", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		require.ErrorIs(t, b.Remove(t.Context()), zk.ErrNotEmpty)
@@ -495,7 +495,7 @@ func TestRemoveOnAServerThatLags(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory(), recipestest.Lagging(time.Second))
 		path := srv.Root(t) + "/barrier"
 		setter, remover := srv.Client(t), srv.Client(t)
-		recipetest.Session(t, remover)
+		suite.Session(t, remover)
 
 		for range 4 { // whichever server each of them is connected to
 			require.NoError(t, barrier.New(setter, path).Set(t.Context()))
@@ -512,9 +512,9 @@ func TestRemovalThatAnotherOneGaveUp(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
 	operator := srv.Client(t)
-	conn := recipetest.Session(t, operator).Conn()
+	conn := suite.Session(t, operator).Conn()
 	path := srv.Root(t) + "/barrier"
-	recipetest.Sweep(t, func(step int) bool {
+	suite.Sweep(t, func(step int) bool {
 		require.NoError(t, barrier.New(operator, path).Set(t.Context()))
 		mark := path + "/another-remove"
 		_, err := conn.Create(mark, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))

@@ -3,10 +3,10 @@ package barrier_test
 import (
 	"testing"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 func TestBarrierLinksNoTestDependencies(t *testing.T) {
 	t.Parallel()
-	recipetest.Links(t, "barrier")
+	suite.Links(t, "barrier")
 }

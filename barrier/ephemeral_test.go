@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/barrier"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -29,7 +29,7 @@ func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {
 			go func() { waited <- other.Wait(t.Context()) }()
 			link.Stall()
 			if same {
-				s := recipetest.Session(t, c)
+				s := suite.Session(t, c)
 				<-s.Done()
 				link.Heal()
 			} else {
@@ -57,10 +57,10 @@ func TestSetSaysThatTheBarrierFallsWithALivingSession(t *testing.T) {
 			began := time.Now()
 			err := b.Set(t.Context())
 			require.ErrorIs(t, err, barrier.ErrEphemeral)
-			require.ErrorContains(t, err, fmt.Sprintf("%#x", recipetest.Session(t, first).ID()))
-			require.Equal(t, 2*recipetest.Session(t, c).Timeout(), time.Since(began))
+			require.ErrorContains(t, err, fmt.Sprintf("%#x", suite.Session(t, first).ID()))
+			require.Equal(t, 2*suite.Session(t, c).Timeout(), time.Since(began))
 			requireSet(t, b)
-			data, _, err := recipetest.Session(t, c).Conn().Get(path)
+			data, _, err := suite.Session(t, c).Conn().Get(path)
 			require.NoError(t, err)
 			require.Equal(t, "new", string(data))
 
@@ -91,28 +91,28 @@ func TestSetThatWaitsEndsWithItsContext(t *testing.T) {
 func TestFaultAtEachStepOfASetThatWaits(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
 		root := srv.Root(t)
-		for _, f := range recipetest.QuickFaults {
+		for _, f := range suite.QuickFaults {
 			t.Run(f.Name, func(t *testing.T) {
 				t.Parallel()
-				recipetest.Sweep(t, func(step int) bool {
+				suite.Sweep(t, func(step int) bool {
 					path := fmt.Sprintf("%s/%s/%d", root, f.Name, step)
 					link := srv.Link(t)
 					first, victim, other := srv.Client(t), link.Client(t), srv.Client(t)
-					defer recipetest.Close(t, first, victim, other)
+					defer suite.Close(t, first, victim, other)
 					require.NoError(t, barrier.New(first, path, barrier.Ephemeral()).Set(t.Context()))
-					id := recipetest.Session(t, victim).ID()
+					id := suite.Session(t, victim).ID()
 					waits := link.Answered(recipestest.OpGetData, 1)
-					met := recipetest.At(link, step, func() { f.Do(srv, link, id) })
+					met := suite.At(link, step, func() { f.Do(srv, link, id) })
 					b := barrier.New(victim, path, opts...)
 					set := make(chan error, 1)
 					go func() { set <- b.Set(t.Context()) }()
 					<-waits
-					srv.ExpireSession(recipetest.Session(t, first).ID())
+					srv.ExpireSession(suite.Session(t, first).ID())
 					require.NoError(t, <-set, "step %d", step)
 					was := met()
 					if f.Name != "expiry" { // which may have come after Set
-						recipetest.CatchUp(t, other)
-						_, stat, err := recipetest.Session(t, other).Conn().Get(path)
+						suite.CatchUp(t, other)
+						_, stat, err := suite.Session(t, other).Conn().Get(path)
 						require.NoError(t, err, "step %d", step)
 						if stat.EphemeralOwner != 0 {
 							require.Equal(t, id, stat.EphemeralOwner, "step %d", step)
@@ -128,18 +128,18 @@ func TestFaultAtEachStepOfASetThatWaits(t *testing.T) {
 
 // Another library has set the barrier, and sets it again while the answer to the deletion is on its way.
 func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		hit := false
-		recipetest.Sweep(t, func(step int) bool {
+		suite.Sweep(t, func(step int) bool {
 			path := fmt.Sprintf("%s-%d", root+"/b", step)
 			link := srv.Link(t)
 			c, other := link.Client(t), srv.Client(t)
-			defer recipetest.Close(t, c, other)
-			recipetest.Session(t, c)
-			_, err := recipetest.Session(t, other).EnsurePath(t.Context(), root)
+			defer suite.Close(t, c, other)
+			suite.Session(t, c)
+			_, err := suite.Session(t, other).EnsurePath(t.Context(), root)
 			require.NoError(t, err)
-			conn := recipetest.Session(t, other).Conn()
+			conn := suite.Session(t, other).Conn()
 			create := func() {
 				_, err := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
@@ -148,7 +148,7 @@ func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {
 			_, _, gone, err := conn.ExistsW(path)
 			require.NoError(t, err)
 			stalled := make(chan struct{})
-			met := recipetest.At(link, step, func() { link.StallReplies(); close(stalled) })
+			met := suite.At(link, step, func() { link.StallReplies(); close(stalled) })
 			removed := make(chan error, 1)
 			go func() { removed <- barrier.New(c, path).Remove(t.Context()) }()
 			select {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
@@ -119,7 +119,7 @@ type incident struct {
 
 func incidents() []incident {
 	all := []incident{{"ctx ends", true, false, func(*recipestest.Server, *recipestest.Link, int64) {}}}
-	for _, f := range recipetest.QuickFaults {
+	for _, f := range suite.QuickFaults {
 		if f.Name == "two lost replies" {
 			continue
 		}
@@ -144,7 +144,7 @@ func TestEitherAllEnterOrNone(t *testing.T) {
 }
 
 func TestEitherAllEnterOrNoneDuringLongFaults(t *testing.T) {
-	for i, f := range recipetest.SlowFaults(10 * time.Second) {
+	for i, f := range suite.SlowFaults(10 * time.Second) {
 		sweep(t, incident{f.Name, i%2 == 0, true, f.Do}, 2)
 	}
 }
@@ -158,7 +158,7 @@ func sweep(t *testing.T, x incident, n int) {
 				synctest.Test(t, func(t *testing.T) {
 					srv := recipestest.Start(t, recipestest.InMemory())
 					root := srv.Root(t)
-					recipetest.Sweep(t, func(step int) bool {
+					suite.Sweep(t, func(step int) bool {
 						return meet(t, srv, fmt.Sprintf("%s/%d", root, step), x, n, last, own, step)
 					})
 				})
@@ -177,7 +177,7 @@ func TestEitherAllEnterOrNoneOnARealServer(t *testing.T) {
 		}
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			recipetest.Sweep(t, func(step int) bool {
+			suite.Sweep(t, func(step int) bool {
 				return meet(t, srv, pathOf(root, t.Name(), step), x, 2, step%2 == 0, true, step)
 			})
 		})
@@ -195,7 +195,7 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 	for len(cs) < n {
 		cs = append(cs, srv.Client(t))
 	}
-	defer recipetest.Close(t, append(cs, spare)...)
+	defer suite.Close(t, append(cs, spare)...)
 	session(t, spare)
 	visits := make([]*visit, n)
 	start := func(i int) {
@@ -313,5 +313,5 @@ func vanishes(t *testing.T, c *protocol.Client, path string) {
 		there, _, err := conn.Exists(path + "/ready")
 		children, _, _ := conn.Children(path + "/process")
 		return err == nil && !there && len(children) == 0
-	}, 2*recipetest.Patience, 2*time.Millisecond)
+	}, 2*suite.Patience, 2*time.Millisecond)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -28,7 +28,7 @@ func work(l *recipestest.Link) (requests map[recipestest.Op]int, events int) {
 // Whatever n is, what each of the members asks for is the same. They come one after the other, and leave one after the
 // other, when the one before has seen how many there are.
 func TestEnteringAndLeavingCostEachMemberAConstant(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, n := range []int{4, 16, 32} {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
 				path := srv.Root(t) + "/b"

@@ -3,10 +3,10 @@ package doublebarrier_test
 import (
 	"testing"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 func TestDoubleBarrierLinksNoTestDependencies(t *testing.T) {
 	t.Parallel()
-	recipetest.Links(t, "doublebarrier")
+	suite.Links(t, "doublebarrier")
 }

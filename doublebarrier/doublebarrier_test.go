@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 func TestAllEnterAndLeaveTogether(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, n := range []int{1, 2, 7} {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
 				path := srv.Root(t) + "/deep/down"
@@ -35,7 +35,7 @@ func TestAllEnterAndLeaveTogether(t *testing.T) {
 }
 
 func TestNobodyEntersOrLeavesBeforeTheLast(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		b := doublebarrier.New(c, path, 3)
@@ -93,7 +93,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 }
 
 func TestLatecomersAreRefusedOrWait(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		ctx := patient(t)
 		c := srv.Client(t)
@@ -123,7 +123,7 @@ func TestLatecomersAreRefusedOrWait(t *testing.T) {
 }
 
 func TestOfMoreThanNExactlyNGetIn(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		const n, more = 3, 5
 		all := clients(t, srv, more)
@@ -154,7 +154,7 @@ func TestOfMoreThanNExactlyNGetIn(t *testing.T) {
 }
 
 func TestDoneContextFailsAndChangesNothing(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		done, cancel := context.WithCancel(t.Context())
@@ -169,7 +169,7 @@ func TestDoneContextFailsAndChangesNothing(t *testing.T) {
 }
 
 func TestEnterThatTimesOutWithdraws(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		b := doublebarrier.New(c, path, 2)
@@ -190,7 +190,7 @@ func TestEnterThatTimesOutWithdraws(t *testing.T) {
 }
 
 func TestDo(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		b := doublebarrier.New(c, path, 2)
@@ -221,7 +221,7 @@ func TestDo(t *testing.T) {
 }
 
 func TestDoHearsOfALoss(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		ctx := patient(t)
@@ -237,7 +237,7 @@ func TestDoHearsOfALoss(t *testing.T) {
 }
 
 func TestCloseEndsEnterAndLeave(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		ctx := patient(t)
 		watcher, closing := srv.Client(t), srv.Client(t)
@@ -267,7 +267,7 @@ func TestCloseEndsEnterAndLeave(t *testing.T) {
 }
 
 func TestLeaveWithADoneContextLeavesAllTheSame(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		ctx := patient(t)

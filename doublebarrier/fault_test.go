@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -41,7 +41,7 @@ func leave(t *testing.T, entries ...*doublebarrier.Entry) {
 }
 
 func TestWhoDiesBeforeTheGateIsReplaced(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		watcher := srv.Client(t)
 		dead, live, next := srv.Client(t), srv.Client(t), srv.Client(t)
@@ -60,7 +60,7 @@ func TestWhoDiesBeforeTheGateIsReplaced(t *testing.T) {
 }
 
 func TestWhoDiesInsideCountsAsLeft(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, when := range []string{"before the others leave", "while the others wait"} {
 			t.Run(when, func(t *testing.T) {
 				path := srv.Root(t) + "/b"
@@ -102,7 +102,7 @@ func TestLeaversNoticeThatAllOthersHaveDied(t *testing.T) {
 	for _, die := range []int{1, 4, 7, 8} {
 		synctest.Test(t, func(t *testing.T) {
 			const n = 9
-			stage := recipetest.NewStage(t, n)
+			stage := suite.NewStage(t, n)
 			path := stage.Root(t) + "/b"
 			entries := inside(t, path, stage.Clients...)
 			var leaving group
@@ -127,7 +127,7 @@ func TestLeaversNoticeThatAllOthersHaveDied(t *testing.T) {
 func TestNobodyIsStrandedWhenWhoeverLooksAfterTheRestDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 8
-		stage := recipetest.NewStage(t, n)
+		stage := suite.NewStage(t, n)
 		path := stage.Root(t) + "/b"
 		entries := inside(t, path, stage.Clients...)
 		left := make(chan error, n)
@@ -156,7 +156,7 @@ func TestNobodyIsStrandedWhenWhoeverLooksAfterTheRestDies(t *testing.T) {
 }
 
 func TestStaleGateIsRemovedByTheNext(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, n := range []int{1, 2, 3} {
 			path := srv.Root(t) + "/b"
 			cs := clients(t, srv, n)
@@ -202,7 +202,7 @@ func TestLateRemovalDoesNotHitALaterGate(t *testing.T) {
 	const slow = time.Second
 	for after := range 12 {
 		synctest.Test(t, func(t *testing.T) {
-			stage := recipetest.NewStage(t, 3)
+			stage := suite.NewStage(t, 3)
 			path := stage.Root(t) + "/b"
 			link := stage.Links[0]
 			late := doublebarrier.New(stage.Clients[0], path, 1)
@@ -240,7 +240,7 @@ func TestLateRemovalDoesNotHitALaterGate(t *testing.T) {
 
 // A member that sleeps when its gate opens finds it open, though the others have left long since.
 func TestSlowMemberEntersWhenFastOnesHaveLeft(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		link := srv.Link(t)
 		slow, watcher := link.Client(t), srv.Client(t)
@@ -265,7 +265,7 @@ func TestSlowMemberEntersWhenFastOnesHaveLeft(t *testing.T) {
 }
 
 func TestStrangersAreIgnored(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		persistent(t, c, path)
@@ -311,7 +311,7 @@ func TestStrangersAreIgnored(t *testing.T) {
 
 // The node of somebody who waits is deleted, with all above it: it joins again. That of somebody inside: it is told.
 func TestParentsMayVanish(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c, watcher := srv.Client(t), srv.Client(t)
 		b := doublebarrier.New(c, path, 2)
@@ -362,7 +362,7 @@ func wipe(t *testing.T, conn *zk.Conn, path string) {
 }
 
 func TestEnterGoesOnInTheNextSession(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c, watcher := srv.Client(t), srv.Client(t)
 		e := enter(patient(t), doublebarrier.New(c, path, 2))
@@ -379,7 +379,7 @@ func TestEnterGoesOnInTheNextSession(t *testing.T) {
 }
 
 func TestLeaveWaitsOnInTheNextSession(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		link := srv.Link(t)
 		c, other := link.Client(t), srv.Client(t)
@@ -402,17 +402,17 @@ func TestLeaveWaitsOnInTheNextSession(t *testing.T) {
 
 // At every packet of one who leaves something happens to it.
 func TestFaultAtEachStepOfLeave(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
-		for _, f := range recipetest.QuickFaults {
+		for _, f := range suite.QuickFaults {
 			for _, last := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/last=%v", f.Name, last), func(t *testing.T) {
 					t.Parallel()
-					recipetest.Sweep(t, func(step int) bool {
+					suite.Sweep(t, func(step int) bool {
 						path := pathOf(root, t.Name(), step)
 						link := srv.Link(t)
 						victim, sound := link.Client(t), srv.Client(t)
-						defer recipetest.Close(t, victim, sound)
+						defer suite.Close(t, victim, sound)
 						entries := inside(t, path, victim, sound)
 						var leaving group
 						var err error
@@ -447,7 +447,7 @@ func TestFaultAtEachStepOfLeave(t *testing.T) {
 func TestEnterReturnsInTimeWhenTheNetworkIsSilent(t *testing.T) {
 	for _, counted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			stage := recipetest.NewStage(t, 2)
+			stage := suite.NewStage(t, 2)
 			path := stage.Root(t) + "/b"
 			ctx, cancel := context.WithCancel(t.Context())
 			e := enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
@@ -477,7 +477,7 @@ func TestEnterReturnsInTimeWhenTheNetworkIsSilent(t *testing.T) {
 // What was never sent is not in doubt.
 func TestEnterThatWasNeverSentIsCertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stage := recipetest.NewStage(t, 1)
+		stage := suite.NewStage(t, 1)
 		path := stage.Root(t) + "/b"
 		session(t, stage.Clients[0])
 		stage.Links[0].Cut()

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -20,14 +20,14 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(memberEnv); config != "" {
 		os.Exit(runMember(config))
 	}
-	recipetest.Main(m)
+	suite.Main(m)
 }
 
-type group = recipetest.Group
+type group = suite.Group
 
 // patient bounds what must happen in the end.
 func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*recipetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*suite.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -72,7 +72,7 @@ func (e *entering) must(t testing.TB) *doublebarrier.Entry {
 // joined waits until so many members have joined.
 func joined(t testing.TB, c *protocol.Client, path string, n int) {
 	t.Helper()
-	recipetest.CatchUp(t, c)
+	suite.CatchUp(t, c)
 	conn := session(t, c).Conn()
 	for ctx := patient(t); ; {
 		children, _, events, err := conn.ChildrenW(path + "/process")

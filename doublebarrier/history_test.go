@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -38,12 +38,12 @@ func unlapped(visits []*visit) error {
 }
 
 func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		const n, crew, rounds = 3, 5, 300
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		stuck := time.AfterFunc(2*recipetest.Patience, cancel) // without a round
+		stuck := time.AfterFunc(2*suite.Patience, cancel) // without a round
 		defer stuck.Stop()
 		var mu sync.Mutex // protects what follows
 		var visits []*visit
@@ -68,7 +68,7 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 						}
 						defer link.At(k%19+1, func() {
 							kills.Add(1)
-							recipetest.Expire(srv, s.ID())
+							suite.Expire(srv, s.ID())
 						})()
 					case k%11 == i+2:
 						defer link.At(k%13+1, func() { link.Cut(); link.Heal() })()
@@ -80,7 +80,7 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 					visits = append(visits, v)
 					if v.err == nil && !seen[v.token] {
 						seen[v.token] = true
-						stuck.Reset(2 * recipetest.Patience)
+						stuck.Reset(2 * suite.Patience)
 					}
 					if len(seen) >= rounds {
 						cancel()

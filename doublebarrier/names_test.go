@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 // A member is counted while it is cut off, its session ends, and so does the round. Then the server removes the
 // container, and the sequence of the next one starts again.
 func TestNameOfAMemberIsNeverUsedAgain(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		link := srv.Link(t)
 		client, other := link.Client(t), srv.Client(t)
@@ -39,7 +39,7 @@ func TestNameOfAMemberIsNeverUsedAgain(t *testing.T) {
 
 // All nodes are deleted by hand, and the member joins again in the same session.
 func TestNameOfAMemberIsNotUsedAgainInItsSession(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		client, other := srv.Client(t), srv.Client(t)
 		conn := session(t, other).Conn()

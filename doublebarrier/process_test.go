@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -42,7 +42,7 @@ func runMember(config string) (status int) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	recipetest.UntilStdinEnds(cancel)
+	suite.UntilStdinEnds(cancel)
 	client, err := protocol.Connect(ctx, m.Servers, protocol.WithSessionTimeout(2*time.Second))
 	if err != nil {
 		return 0
@@ -67,7 +67,7 @@ func runMember(config string) (status int) {
 }
 
 func TestProcessesThatAreKilled(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const n, crew, rounds, kills = 3, 4, 40, 8
 		path := srv.Root(t) + "/b"
 		config := member{srv.ConnectString(), path, n}
@@ -89,8 +89,8 @@ func TestProcessesThatAreKilled(t *testing.T) {
 			default:
 			}
 		}
-		start := func() *recipetest.Process { return recipetest.StartProcess(t, memberEnv, config, listen) }
-		var all []*recipetest.Process
+		start := func() *suite.Process { return suite.StartProcess(t, memberEnv, config, listen) }
+		var all []*suite.Process
 		for range crew {
 			all = append(all, start())
 		}
@@ -98,7 +98,7 @@ func TestProcessesThatAreKilled(t *testing.T) {
 		for done := 0; done < rounds; {
 			select {
 			case <-progress:
-			case <-time.After(2 * recipetest.Patience):
+			case <-time.After(2 * suite.Patience):
 				require.FailNow(t, "no progress", "after %d rounds and %d kills", done, killed)
 			}
 			mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -29,7 +29,7 @@ func TestNothingIsLeftOfMembersThatHaveAllDied(t *testing.T) {
 				root := srv.Root(t)
 				watcher := srv.Client(t)
 				var paths []string
-				recipetest.Sweep(t, func(step int) bool {
+				suite.Sweep(t, func(step int) bool {
 					paths = append(paths, pathOf(root, step))
 					return dieTogether(t, srv, paths[len(paths)-1], n, step)
 				})
@@ -82,13 +82,13 @@ func dieTogether(t *testing.T, srv *recipestest.Server, path string, n, step int
 	require.NoError(t, all.Wait())
 	met = !stop()
 	for _, c := range cs {
-		recipetest.TryClose(c)
+		suite.TryClose(c)
 	}
 	return met
 }
 
 func TestNothingIsLeftOfADeadRoundOnAnyServer(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		cs, watcher := clients(t, srv, 3), srv.Client(t)
 		inside(t, path, cs...)
@@ -107,14 +107,14 @@ func TestNothingIsLeftOfADeadRoundOnAnyServer(t *testing.T) {
 			conn.Sync(path)
 			there, _, err := conn.Exists(path)
 			return err == nil && !there
-		}, 5*recipetest.Patience, 10*time.Millisecond, "the server removes containers once a minute")
+		}, 5*suite.Patience, 10*time.Millisecond, "the server removes containers once a minute")
 	})
 }
 
 // The opener's session ends as soon as the gate is open, before the others have heard of it, and the server would remove
 // what it may.
 func TestWhoWasCountedEntersThoughTheOpenerHasDied(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		const n = 3
 		links := []*recipestest.Link{srv.Link(t), srv.Link(t)}
@@ -171,23 +171,23 @@ func TestWhoWasCountedEntersThoughTheOpenerHasDied(t *testing.T) {
 
 // The gate has lost its opener. At each packet of the one that removes it something happens.
 func TestFaultAtEachStepOfRemovingAnOrphanedGate(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
-		for _, f := range recipetest.QuickFaults {
+		for _, f := range suite.QuickFaults {
 			t.Run(f.Name, func(t *testing.T) {
 				t.Parallel()
-				recipetest.Sweep(t, func(step int) bool {
+				suite.Sweep(t, func(step int) bool {
 					path := pathOf(root, t.Name(), step)
 					link := srv.Link(t)
 					opener, victim, watcher := srv.Client(t), link.Client(t), srv.Client(t)
-					defer recipetest.Close(t, victim, watcher)
+					defer suite.Close(t, victim, watcher)
 					first := enter(patient(t), doublebarrier.New(victim, path, 2))
 					joined(t, watcher, path, 1)
 					enter(patient(t), doublebarrier.New(opener, path, 2)).must(t)
 					first.must(t)
 					require.NoError(t, opener.Close())
 					id := session(t, victim).ID()
-					met := recipetest.At(link, step, func() { f.Do(srv, link, id) })
+					met := suite.At(link, step, func() { f.Do(srv, link, id) })
 					if err := first.entry.Leave(patient(t)); f.Name != "expiry" {
 						require.NoError(t, err, "step %d", step)
 					}
@@ -213,7 +213,7 @@ func TestLateRemovalOfAnOrphanedGateDoesNotHitALaterGate(t *testing.T) {
 	const slow = time.Second
 	for step := range 16 {
 		synctest.Test(t, func(t *testing.T) {
-			stage := recipetest.NewStage(t, 3)
+			stage := suite.NewStage(t, 3)
 			path := stage.Root(t) + "/b"
 			link := stage.Links[0]
 			e := enter(t.Context(), doublebarrier.New(stage.Clients[0], path, 2))
@@ -264,7 +264,7 @@ func TestForeignNodesDoNotSlowALeave(t *testing.T) {
 // All members but the opener have died or left, the opener's own node is gone, and the server removes the container before
 // the opener has closed the gate.
 func TestReadyGoesThoughTheRecordIsGone(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		link := srv.Link(t)
 		opener, other := link.Client(t), srv.Client(t)
@@ -294,7 +294,7 @@ func TestReadyGoesThoughTheRecordIsGone(t *testing.T) {
 // Each of the nodes of a gate is deleted by hand, or the record is overwritten, during a round or after the death of all
 // its members. The next round comes about, and nothing is left of either but what others have written.
 func TestNextRoundComesAboutWhateverWasLostOfTheGate(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, lost := range []string{"ready", "seal", "both", "record", "record and seal"} {
 			for _, dead := range []bool{false, true} {
 				path := srv.Root(t) + "/b"
@@ -340,7 +340,7 @@ func TestNextRoundComesAboutWhateverWasLostOfTheGate(t *testing.T) {
 
 // Of a round that is under way nothing is left but its members, which were counted by a gate that others have deleted.
 func TestCountedByALostGate(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		conn := session(t, c).Conn()
@@ -364,7 +364,7 @@ func TestCountedByALostGate(t *testing.T) {
 // ask again and again.
 func TestMemberWaitsForTheEndOfARoundWithoutARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stage := recipetest.NewStage(t, 3)
+		stage := suite.NewStage(t, 3)
 		path := stage.Root(t) + "/b"
 		entries := inside(t, path, stage.Clients[:2]...)
 		_, err := session(t, stage.Clients[0]).Conn().Set(path+"/process", []byte("foreign"), -1)
@@ -389,18 +389,18 @@ func TestRecordIsReadAgainWhenAGateOpensMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory())
 		root := srv.Root(t)
-		recipetest.Sweep(t, func(step int) bool {
+		suite.Sweep(t, func(step int) bool {
 			path := pathOf(root, step)
 			link, other := srv.Link(t), srv.Client(t)
 			late := link.Client(t)
-			defer recipetest.Close(t, late, other)
+			defer suite.Close(t, late, other)
 			session(t, late)
 			persistent(t, other, path)
 			conn := session(t, other).Conn()
 			_, err := conn.Set(path+"/process", []byte("foreign"), -1)
 			require.NoError(t, err)
 
-			met := recipetest.At(link, step, func() { slow(srv, link, 0) })
+			met := suite.At(link, step, func() { slow(srv, link, 0) })
 			first := enter(t.Context(), doublebarrier.New(late, path, 2))
 			time.Sleep(10 * time.Millisecond)
 			second := enter(t.Context(), doublebarrier.New(other, path, 2)).must(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -26,7 +26,7 @@ func requireDisagreement(t *testing.T, err error, ours, theirs int) {
 }
 
 func TestMemberThatDisagreesWithTheFirstIsRefused(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, order := range [][]int{{2, 3}, {3, 2}, {3, 3, 2, 2, 7}, {2, 3, 3}, {12, 12, 12, 12, 12, 12, 12, 12, 12, 40}} {
 			path := srv.Root(t) + "/b"
 			c := srv.Client(t)
@@ -66,14 +66,14 @@ func TestMemberThatDisagreesWithTheFirstIsRefused(t *testing.T) {
 // Two members that disagree come at once, and something happens to one of them at each of its packets. In the end no
 // round has a member of the other kind, and neither of them waits for the other.
 func TestDisagreementIsNoticedWhateverHappensMeanwhile(t *testing.T) {
-	for _, f := range append(slices.Clone(recipetest.QuickFaults), recipetest.Fault{Name: "delay", Do: slow}) {
+	for _, f := range append(slices.Clone(suite.QuickFaults), suite.Fault{Name: "delay", Do: slow}) {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				srv := recipestest.Start(t, recipestest.InMemory())
 				root := srv.Root(t)
 				for _, sizes := range [][]int{{2, 3}, {3, 2}} {
-					recipetest.Sweep(t, func(step int) bool {
+					suite.Sweep(t, func(step int) bool {
 						return disagree(t, srv, pathOf(root, sizes[0], step), f, sizes, step)
 					})
 				}
@@ -87,15 +87,15 @@ func slow(_ *recipestest.Server, link *recipestest.Link, _ int64) {
 	time.AfterFunc(time.Second, func() { link.Delay(0) })
 }
 
-func disagree(t *testing.T, srv *recipestest.Server, path string, f recipetest.Fault, sizes []int, step int) (met bool) {
+func disagree(t *testing.T, srv *recipestest.Server, path string, f suite.Fault, sizes []int, step int) (met bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	link := srv.Link(t)
 	cs := []*protocol.Client{link.Client(t), srv.Client(t)}
-	defer recipetest.Close(t, cs...)
+	defer suite.Close(t, cs...)
 	id := session(t, cs[0]).ID()
 	session(t, cs[1])
-	met2 := recipetest.At(link, step, func() { f.Do(srv, link, id) })
+	met2 := suite.At(link, step, func() { f.Do(srv, link, id) })
 	var both []*entering
 	for i, c := range cs {
 		both = append(both, enter(ctx, doublebarrier.New(c, path, sizes[i])))
@@ -127,22 +127,22 @@ func TestDisagreementIsNoticedThoughWhoWroteTheNumberDied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory())
 		root := srv.Root(t)
-		recipetest.Sweep(t, func(step int) bool {
+		suite.Sweep(t, func(step int) bool {
 			path := pathOf(root, step)
 			c, link, other := srv.Client(t), srv.Link(t), srv.Client(t)
 			dead := link.Client(t)
-			defer recipetest.Close(t, c, other)
+			defer suite.Close(t, c, other)
 			id := session(t, dead).ID()
 			first := enter(t.Context(), doublebarrier.New(c, path, 2))
 			synctest.Wait()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			met := recipetest.At(link, step, func() {
+			met := suite.At(link, step, func() {
 				// What was sent is executed, and its answer is lost.
 				link.StallReplies()
 				time.AfterFunc(time.Second, func() {
 					link.Cut()
-					recipetest.Expire(srv, id)
+					suite.Expire(srv, id)
 					cancel()
 				})
 			})
@@ -156,7 +156,7 @@ func TestDisagreementIsNoticedThoughWhoWroteTheNumberDied(t *testing.T) {
 			_, err = doublebarrier.New(other, path, 3).Enter(ctx)
 			requireDisagreement(t, err, 3, 2)
 			leave(t, enter(t.Context(), doublebarrier.New(c, path, 2)).must(t), first.must(t))
-			recipetest.TryClose(dead)
+			suite.TryClose(dead)
 			return was
 		})
 	})
@@ -164,7 +164,7 @@ func TestDisagreementIsNoticedThoughWhoWroteTheNumberDied(t *testing.T) {
 
 // Curator's members are at the path itself, and it counts what else is there.
 func TestPathOfCuratorsDoubleBarrierIsRefused(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		s := session(t, c)
@@ -186,18 +186,18 @@ func TestMemberThatWaitsHearsOfAnEarlierOneThatDisagrees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory())
 		root := srv.Root(t)
-		recipetest.Sweep(t, func(step int) bool {
+		suite.Sweep(t, func(step int) bool {
 			path := pathOf(root, step)
 			link, other := srv.Link(t), srv.Client(t)
 			late := link.Client(t)
-			defer recipetest.Close(t, late, other)
+			defer suite.Close(t, late, other)
 			session(t, late)
 			b := doublebarrier.New(other, path, 3)
 			round(t, b, b, b)
 
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			met := recipetest.At(link, step, func() { slow(srv, link, 0) })
+			met := suite.At(link, step, func() { slow(srv, link, 0) })
 			four := enter(ctx, doublebarrier.New(late, path, 4))
 			time.Sleep(10 * time.Millisecond)
 			three := enter(ctx, b)
@@ -217,11 +217,11 @@ func TestLateAgreementDoesNotHitALaterContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory())
 		root := srv.Root(t)
-		recipetest.Sweep(t, func(step int) bool {
+		suite.Sweep(t, func(step int) bool {
 			path := pathOf(root, step)
 			link, other := srv.Link(t), srv.Client(t)
 			late := link.Client(t)
-			defer recipetest.Close(t, late, other)
+			defer suite.Close(t, late, other)
 			session(t, late)
 			conn := session(t, other).Conn()
 			three := doublebarrier.New(other, path, 3)
@@ -229,7 +229,7 @@ func TestLateAgreementDoesNotHitALaterContainer(t *testing.T) {
 
 			ctx, cancel := context.WithTimeout(t.Context(), delay/4)
 			defer cancel()
-			met := recipetest.At(link, step, func() { link.Delay(delay) })
+			met := suite.At(link, step, func() { link.Delay(delay) })
 			enter(ctx, doublebarrier.New(late, path, 2)).wait()
 			_, before, err := conn.Get(path + "/process")
 			require.NoError(t, err)

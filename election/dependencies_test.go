@@ -3,10 +3,10 @@ package election_test
 import (
 	"testing"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 func TestElectionLinksNoTestDependencies(t *testing.T) {
 	t.Parallel()
-	recipetest.Links(t, "election")
+	suite.Links(t, "election")
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/election"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 func TestNextLeadsAfterOneNotificationAndNoListing(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/next"
-		var wait recipetest.Group
+		var wait suite.Group
 		onlooker := srv.Client(t)
 		term := campaign(t, onlooker, path, "0")
 		var links []*recipestest.Link
@@ -68,7 +68,7 @@ func TestNextLeadsAfterOneNotificationAndNoListing(t *testing.T) {
 }
 
 func TestRunLeadsAgainAfterEachEndOfATerm(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/run"
 		e := election.New(c, path)
 		failure := errors.New("failure")
@@ -100,7 +100,7 @@ func TestRunLeadsAgainAfterEachEndOfATerm(t *testing.T) {
 				return ctx.Err()
 
 			case 4:
-				srv.ExpireSession(recipetest.Session(t, c).ID())
+				srv.ExpireSession(suite.Session(t, c).ID())
 				<-ctx.Done()
 				require.ErrorIs(t, context.Cause(ctx), protocol.ErrLost)
 				return fmt.Errorf("my work: %w", context.Cause(ctx))
@@ -113,12 +113,12 @@ func TestRunLeadsAgainAfterEachEndOfATerm(t *testing.T) {
 		require.Equal(t, 5, n)
 		require.ErrorIs(t, err, failure)
 		require.NotErrorIs(t, err, protocol.ErrLost)
-		recipetest.Await(t, 0, e.Candidates)
+		suite.Await(t, 0, e.Candidates)
 	})
 }
 
 func TestRunEndsWithItsContextAfterLeadHasReturned(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/ends"
 		e, other := election.New(srv.Client(t), path), election.New(srv.Client(t), path)
 		for name, work := range map[string]func(context.Context) error{
@@ -150,13 +150,13 @@ func TestRunEndsWithItsContextAfterLeadHasReturned(t *testing.T) {
 				require.NotContains(t, err.Error(), "\n", name)
 			}
 
-			recipetest.Await(t, 0, e.Candidates)
+			suite.Await(t, 0, e.Candidates)
 		}
 	})
 }
 
 func TestRunJoinsTheErrorOfLeadWithTheLossOfTheTerm(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		e := election.New(srv.Client(t), srv.Root(t)+"/fails")
 		failure := errors.New("failure")
 		err := e.Run(t.Context(), nil, func(ctx context.Context, term *election.Term) error {
@@ -172,17 +172,17 @@ func TestRunJoinsTheErrorOfLeadWithTheLossOfTheTerm(t *testing.T) {
 }
 
 func TestRunResignsWhenLeadPanics(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		e := election.New(srv.Client(t), srv.Root(t)+"/panic")
 		require.PanicsWithValue(t, "oops", func() {
 			e.Run(t.Context(), nil, func(context.Context, *election.Term) error { panic("oops") })
 		})
-		recipetest.Await(t, 0, e.Candidates)
+		suite.Await(t, 0, e.Candidates)
 	})
 }
 
 func TestRunEndsWhenTheClientIsClosed(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/closed"
 		err := election.New(c, path).Run(t.Context(), nil, func(ctx context.Context, _ *election.Term) error {
 			require.NoError(t, c.Close())
@@ -203,7 +203,7 @@ func TestRunIsPacedAndLetsOthersLead(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var terms [2]int
-		var wait recipetest.Group
+		var wait suite.Group
 		for i := range terms {
 			e := election.New(srv.Client(t), path)
 			wait.Go(func() error {
@@ -240,7 +240,7 @@ func TestSuspendedLeaderKeepsItsPlace(t *testing.T) {
 		path := srv.Root(t) + "/suspended"
 		link := srv.Link(t)
 		leader := campaign(t, link.Client(t), path, "leader")
-		var wait recipetest.Group
+		var wait suite.Group
 		won := stand(t, srv.Client(t), srv.Client(t), path, "next", 1, &wait)
 
 		for _, fault := range []func(){link.Cut, link.Stall} {
@@ -269,7 +269,7 @@ func TestSuspendedLeaderKeepsItsPlace(t *testing.T) {
 }
 
 func TestProclaimChangesTheValue(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/proclaim"
 		link := srv.Link(t)
 		c := link.Client(t)
@@ -337,7 +337,7 @@ func TestAbandonedProclaimDoesNotUndoALaterOne(t *testing.T) {
 // The reply to the first Proclaim is lost. Another one follows before the first has settled its
 // outcome.
 func TestProclaimTakesEffectOnce(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, lostSyncs := range []int{0, 1, 2} {
 			path, link := fmt.Sprintf("%s/once-%d", srv.Root(t), lostSyncs), srv.Link(t)
 			c := link.Client(t, protocol.WithBackOff(func() backoff.BackOff {
@@ -350,16 +350,16 @@ func TestProclaimTakesEffectOnce(t *testing.T) {
 			first := make(chan error, 1)
 			go func() { first <- term.Proclaim(t.Context(), []byte("v1")) }()
 			require.Eventually(t, func() bool { return link.Count(recipestest.OpConnect) > connects },
-				recipetest.Patience, time.Millisecond)
+				suite.Patience, time.Millisecond)
 			link.LoseReply(recipestest.OpSync, lostSyncs)
 
-			second := recipetest.Must(t, func(ctx context.Context) (error, error) {
+			second := suite.Must(t, func(ctx context.Context) (error, error) {
 				return nil, term.Proclaim(ctx, []byte("v2"))
 			})
 
 			require.NoError(t, second)
 			require.NoError(t, <-first)
-			s := recipetest.Must(t, c.Session)
+			s := suite.Must(t, c.Session)
 			data, stat, err := s.Conn().Get(s.Path(path) + "/" + term.Node())
 			require.NoError(t, err)
 			require.Equal(t, "v2", string(data))
@@ -371,7 +371,7 @@ func TestProclaimTakesEffectOnce(t *testing.T) {
 
 // The value is written exactly once, whether the server received the first request or not.
 func TestProclaimWithTheConnectionCutAtAnyPacket(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/any", srv.Link(t)
 		c := link.Client(t)
 		term := campaign(t, c, path, "v0")
@@ -383,7 +383,7 @@ func TestProclaimWithTheConnectionCutAtAnyPacket(t *testing.T) {
 			require.NoError(t, term.Proclaim(t.Context(), []byte(value)))
 
 			stop()
-			s := recipetest.Must(t, c.Session)
+			s := suite.Must(t, c.Session)
 			data, stat, err := s.Conn().Get(s.Path(path) + "/" + term.Node())
 			require.NoError(t, err)
 			require.Equal(t, value, string(data))
@@ -395,20 +395,20 @@ func TestProclaimWithTheConnectionCutAtAnyPacket(t *testing.T) {
 }
 
 func TestResignToAChosenCandidate(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/chosen"
 		onlooker := srv.Client(t)
 		e := election.New(onlooker, path)
 		links := make([]*recipestest.Link, 5)
 		won := make([]<-chan *election.Term, 5)
-		var wait recipetest.Group
+		var wait suite.Group
 		for i := range links {
 			links[i] = srv.Link(t)
 			won[i] = stand(t, onlooker, links[i].Client(t), path, fmt.Sprint(i), i, &wait)
 		}
 
 		leader := next(t, won[0])
-		line := recipetest.Await(t, 5, e.Candidates)
+		line := suite.Await(t, 5, e.Candidates)
 		<-links[3].Answered(recipestest.OpGetData, 2) // it waits
 		<-links[3].Answered(recipestest.OpExists, 1)
 		listings := links[3].Count(recipestest.OpGetChildren)
@@ -431,9 +431,9 @@ func TestResignToAChosenCandidate(t *testing.T) {
 		require.Eventually(t, func() bool {
 			line, err := e.Candidates(t.Context())
 			return err == nil && len(line) == 4
-		}, recipetest.Patience, time.Millisecond, "the candidates passed over are back")
+		}, suite.Patience, time.Millisecond, "the candidates passed over are back")
 
-		line = recipetest.Await(t, 4, e.Candidates)
+		line = suite.Await(t, 4, e.Candidates)
 		require.Equal(t, []string{"3", "4"}, values(line[:2]))
 		require.ElementsMatch(t, []string{"1", "2"}, values(line[2:]))
 
@@ -454,17 +454,17 @@ func TestResignToAChosenCandidate(t *testing.T) {
 }
 
 func TestResignToAnUnfitCandidateChangesNothing(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/refused"
 		c := srv.Client(t)
 		e := election.New(c, path)
 		term := campaign(t, c, path, "leader")
-		var wait recipetest.Group
-		conn := recipetest.Session(t, srv.Client(t)).Conn()
+		var wait suite.Group
+		conn := suite.Session(t, srv.Client(t)).Conn()
 		strange, err := conn.Create(path+"/_c_0123456789abcdef-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		won := stand(t, c, srv.Client(t), path, "b", 2, &wait)
-		line := recipetest.Await(t, 3, e.Candidates)
+		line := suite.Await(t, 3, e.Candidates)
 
 		for _, node := range []string{"", "unknown", term.Node()} {
 			require.ErrorIs(t, term.ResignTo(t.Context(), node), protocol.ErrNotInLine)
@@ -477,7 +477,7 @@ func TestResignToAnUnfitCandidateChangesNothing(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, term.ResignTo(dead, line[2].Node), context.Canceled)
 		require.NoError(t, term.Err())
-		require.Equal(t, line, recipetest.Await(t, 3, e.Candidates))
+		require.Equal(t, line, suite.Await(t, 3, e.Candidates))
 
 		require.NoError(t, term.ResignTo(t.Context(), line[1].Node), "a foreign contender may lead")
 		require.ErrorIs(t, term.ResignTo(t.Context(), line[2].Node), protocol.ErrReleased)
@@ -491,15 +491,15 @@ func TestResignToAnUnfitCandidateChangesNothing(t *testing.T) {
 }
 
 func TestResignBeatsResignTo(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/both"
 		link := srv.Link(t)
 		leader := campaign(t, link.Client(t), path, "0")
-		var wait recipetest.Group
+		var wait suite.Group
 		onlooker := srv.Client(t)
 		one := stand(t, onlooker, srv.Client(t), path, "1", 1, &wait)
 		two := stand(t, onlooker, srv.Client(t), path, "2", 2, &wait)
-		line := recipetest.Await(t, 3, election.New(onlooker, path).Candidates)
+		line := suite.Await(t, 3, election.New(onlooker, path).Candidates)
 		<-link.Answered(recipestest.OpGetData, 1) // the leader watches its node
 		dead, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -514,7 +514,7 @@ func TestResignBeatsResignTo(t *testing.T) {
 
 // The chosen candidate, or one that is to be passed over, may leave before the transaction is sent.
 func TestResignToWhileTheLineChanges(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for leaver := 1; leaver <= 3; leaver++ {
 			for !leavesInTime(t, srv, leaver) {
 				t.Logf("%d left before the line was listed: trying again", leaver)
@@ -533,14 +533,14 @@ func leavesInTime(t *testing.T, srv *recipestest.Server, leaver int) bool {
 	onlooker := srv.Client(t)
 	e := election.New(onlooker, path)
 	link := srv.Link(t)
-	var wait recipetest.Group
+	var wait suite.Group
 	leader := campaign(t, link.Client(t), path, "0")
 	var won []<-chan *election.Term
 	for i := 1; i <= 3; i++ {
 		won = append(won, stand(t, onlooker, srv.Client(t), path, fmt.Sprint(i), i, &wait))
 	}
 
-	line := recipetest.Await(t, 4, e.Candidates)
+	line := suite.Await(t, 4, e.Candidates)
 	listings := link.Count(recipestest.OpGetChildren)
 	<-link.Answered(recipestest.OpGetData, 1) // the leader watches its node
 	var listed atomic.Bool
@@ -581,14 +581,14 @@ func leavesInTime(t *testing.T, srv *recipestest.Server, leaver int) bool {
 
 // A fault at any step of a hand-over leaves one leader, and every candidate in line.
 func TestFaultAtEachStepOfAHandOver(t *testing.T) {
-	for _, f := range append(recipetest.QuickFaults, recipetest.SlowFaults(10*time.Second)...) {
+	for _, f := range append(suite.QuickFaults, suite.SlowFaults(10*time.Second)...) {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				srv := recipestest.Start(t, recipestest.InMemory())
 				root := srv.Root(t)
 				for _, victim := range []int{0, 1, 2} {
-					recipetest.Sweep(t, func(step int) bool {
+					suite.Sweep(t, func(step int) bool {
 						return handOverThrough(t, srv, fmt.Sprintf("%s/%d-%d", root, victim, step), f, victim, step)
 					})
 				}
@@ -599,19 +599,19 @@ func TestFaultAtEachStepOfAHandOver(t *testing.T) {
 
 // handOverThrough makes the first of three candidates resign in favour of the last, and the others
 // lead in turn. One of them meets the fault.
-func handOverThrough(t *testing.T, srv *recipestest.Server, path string, f recipetest.Fault, victim, step int) (met bool) {
+func handOverThrough(t *testing.T, srv *recipestest.Server, path string, f suite.Fault, victim, step int) (met bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	link := srv.Link(t)
 	clients := []*protocol.Client{srv.Client(t), srv.Client(t), srv.Client(t)}
 	clients[victim] = link.Client(t)
-	session := recipetest.Session(t, clients[victim]).ID()
+	session := suite.Session(t, clients[victim]).ID()
 	e := election.New(clients[0], path)
 	book := &ledger{}
 	betrayed := func(i int) bool { return f.Name == "expiry" && i == victim }
 	leader := campaign(t, clients[0], path, "0")
 	require.NoError(t, book.won(leader, betrayed(0)))
-	var wait recipetest.Group
+	var wait suite.Group
 	for i := 1; i <= 2; i++ {
 		e := election.New(clients[i], path)
 		wait.Go(func() error {
@@ -635,7 +635,7 @@ func handOverThrough(t *testing.T, srv *recipestest.Server, path string, f recip
 			return nil
 		})
 
-		recipetest.Await(t, i+1, e.Candidates)
+		suite.Await(t, i+1, e.Candidates)
 	}
 
 	line, err := e.Candidates(ctx)
@@ -664,8 +664,8 @@ func handOverThrough(t *testing.T, srv *recipestest.Server, path string, f recip
 	require.NoError(t, book.won(term, false))
 	require.NoError(t, term.Resign(ctx))
 	require.NoError(t, clients[victim].Close())
-	recipetest.Await(t, 0, election.New(last, path).Candidates)
-	recipetest.Close(t, clients...)
+	suite.Await(t, 0, election.New(last, path).Candidates)
+	suite.Close(t, clients...)
 	return met
 }
 
@@ -674,7 +674,7 @@ func BenchmarkHandOver(b *testing.B) {
 	path := srv.Root(b) + "/hand-over"
 	terms := make(chan *election.Term)
 	stop := make(chan struct{})
-	var wait recipetest.Group
+	var wait suite.Group
 	for range 2 {
 		e := election.New(srv.Client(b), path)
 		wait.Go(func() error {

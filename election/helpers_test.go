@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/election"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -20,12 +20,12 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(candidatesEnv); config != "" {
 		os.Exit(runCandidates(config))
 	}
-	recipetest.Main(m)
+	suite.Main(m)
 }
 
 func campaign(t *testing.T, c *protocol.Client, path, value string) *election.Term {
 	t.Helper()
-	return recipetest.Must(t, func(ctx context.Context) (*election.Term, error) {
+	return suite.Must(t, func(ctx context.Context) (*election.Term, error) {
 		return election.New(c, path).Campaign(ctx, []byte(value))
 	})
 }
@@ -33,7 +33,7 @@ func campaign(t *testing.T, c *protocol.Client, path, value string) *election.Te
 // stand makes a candidate of this name campaign, and returns when an onlooker sees it in line
 // behind n others. The onlooker has a client of its own, so that c sends the requests of the
 // candidate alone.
-func stand(t *testing.T, onlooker, c *protocol.Client, path, name string, n int, wait *recipetest.Group) <-chan *election.Term {
+func stand(t *testing.T, onlooker, c *protocol.Client, path, name string, n int, wait *suite.Group) <-chan *election.Term {
 	t.Helper()
 	won := make(chan *election.Term, 1)
 	wait.Go(func() error {
@@ -46,7 +46,7 @@ func stand(t *testing.T, onlooker, c *protocol.Client, path, name string, n int,
 		return nil
 	})
 
-	recipetest.Await(t, n+1, election.New(onlooker, path).Candidates)
+	suite.Await(t, n+1, election.New(onlooker, path).Candidates)
 	return won
 }
 
@@ -97,7 +97,7 @@ func next[T any](t *testing.T, from <-chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(recipetest.Patience):
+	case <-time.After(suite.Patience):
 		require.FailNow(t, "no value came")
 		panic("unreachable")
 	}

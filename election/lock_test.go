@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/election"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -21,18 +21,18 @@ func (l leadership) Unlock(ctx context.Context) error { return l.Resign(ctx) }
 
 // asLock returns an election as a locker of the common suite. A lock at the same path provides the
 // verbs that an election lacks.
-func asLock(c *protocol.Client, path string) recipetest.Locker {
+func asLock(c *protocol.Client, path string) suite.Locker {
 	e, m := election.New(c, path), lock.New(c, path)
-	campaign := recipetest.Leases(func(ctx context.Context) (leadership, error) {
+	campaign := suite.Leases(func(ctx context.Context) (leadership, error) {
 		t, err := e.Campaign(ctx, nil)
 		return leadership{t}, err
 	})
 
-	return recipetest.Locker{
+	return suite.Locker{
 		Lock:    campaign,
-		Block:   recipetest.Leases(m.Lock),
-		TryLock: recipetest.Leases(m.TryLock),
-		Do: func(ctx context.Context, fn func(context.Context, recipetest.Lease) error) (err error) {
+		Block:   suite.Leases(m.Lock),
+		TryLock: suite.Leases(m.TryLock),
+		Do: func(ctx context.Context, fn func(context.Context, suite.Lease) error) (err error) {
 			t, err := e.Campaign(ctx, nil)
 			if err != nil {
 				return err
@@ -56,14 +56,14 @@ func asLock(c *protocol.Client, path string) recipetest.Locker {
 }
 
 func TestElectionIsAFairLock(t *testing.T) {
-	recipetest.Conform(t, map[string]recipetest.NewLocker{"Campaign": asLock}, lock.ErrLocked)
+	suite.Conform(t, map[string]suite.NewLocker{"Campaign": asLock}, lock.ErrLocked)
 }
 
 func TestElectionAndLockOnOnePathAreTheSameThing(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/same"
 		m, e := lock.New(c, path, lock.WithData([]byte("lock"))), election.New(c, path)
-		var wait recipetest.Group
+		var wait suite.Group
 		leader := campaign(t, srv.Client(t), path, "leader")
 		_, err := m.TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrLocked)
@@ -74,9 +74,9 @@ func TestElectionAndLockOnOnePathAreTheSameThing(t *testing.T) {
 			return err
 		})
 
-		recipetest.Await(t, 2, m.Contenders)
+		suite.Await(t, 2, m.Contenders)
 		last := stand(t, c, srv.Client(t), path, "last", 2, &wait)
-		require.Equal(t, []string{"leader", "lock", "last"}, values(recipetest.Await(t, 3, e.Candidates)))
+		require.Equal(t, []string{"leader", "lock", "last"}, values(suite.Await(t, 3, e.Candidates)))
 		resign(t, leader)
 		l := next(t, locked)
 		require.Greater(t, l.Token(), leader.Token())

@@ -12,20 +12,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/election"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 func TestObserveYieldsThePresentAndEveryChange(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/observed"
 		onlooker := srv.Client(t)
 		observer := election.New(onlooker, path)
 		early := observed(t, t.Context(), observer)
 		require.Equal(t, "vacant", next(t, early))
 
-		var wait recipetest.Group
+		var wait suite.Group
 		a := campaign(t, srv.Client(t), path, "a")
 		require.Equal(t, "a", next(t, early))
 		late := observed(t, t.Context(), observer)
@@ -55,7 +55,7 @@ func TestObserveYieldsThePresentAndEveryChange(t *testing.T) {
 }
 
 func TestObserveSeesTheLineComeAndGo(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/reaped"
 		changes := observed(t, t.Context(), election.New(srv.Client(t), path))
 		require.Equal(t, "vacant", next(t, changes), "the path does not exist")
@@ -65,7 +65,7 @@ func TestObserveSeesTheLineComeAndGo(t *testing.T) {
 			require.Equal(t, fmt.Sprint(i), next(t, changes))
 			resign(t, term)
 			require.Equal(t, "vacant", next(t, changes))
-			err := recipetest.Session(t, c).Conn().Delete(path, -1)
+			err := suite.Session(t, c).Conn().Delete(path, -1)
 			if !errors.Is(err, zk.ErrNoNode) { // the server may have removed the container first
 				require.NoError(t, err)
 			}
@@ -74,10 +74,10 @@ func TestObserveSeesTheLineComeAndGo(t *testing.T) {
 }
 
 func TestObserverCostsOneReadForEachLeaderAndNoListing(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const n = 6
 		onlooker, path := srv.Client(t), srv.Root(t)+"/cheap"
-		var wait recipetest.Group
+		var wait suite.Group
 		var won []<-chan *election.Term
 		for i := range n {
 			won = append(won, stand(t, onlooker, srv.Client(t), path, fmt.Sprint(i), i, &wait))
@@ -112,7 +112,7 @@ func TestObserverCostsOneReadForEachLeaderAndNoListing(t *testing.T) {
 }
 
 func TestObserveSurvivesSessionLossAndEndsWithItsContext(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/lost"
 		c := srv.Client(t)
 		e := election.New(c, path)
@@ -121,7 +121,7 @@ func TestObserveSurvivesSessionLossAndEndsWithItsContext(t *testing.T) {
 		require.Equal(t, "vacant", next(t, changes))
 		a := campaign(t, srv.Client(t), path, "a")
 		require.Equal(t, "a", next(t, changes))
-		old := recipetest.Session(t, c)
+		old := suite.Session(t, c)
 		srv.ExpireSession(old.ID())
 		<-old.Done()
 		resign(t, a)
@@ -142,7 +142,7 @@ func TestObserveSurvivesSessionLossAndEndsWithItsContext(t *testing.T) {
 }
 
 func TestLoopMayEndAtAnyChange(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/break"
 		e := election.New(srv.Client(t), path)
 		for l, err := range e.Observe(t.Context()) {
@@ -166,7 +166,7 @@ func TestLoopMayEndAtAnyChange(t *testing.T) {
 }
 
 func TestLeaderIsNoOlderThanTheCall(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/leader"
 		link := srv.Link(t)
 		e := election.New(link.Client(t), path)
@@ -190,24 +190,24 @@ func TestLeaderIsNoOlderThanTheCall(t *testing.T) {
 
 // A fault of any length, at any step of an observation, only delays what is yielded.
 func TestObserveEndsOnTheNewestDespiteFaults(t *testing.T) {
-	for _, f := range append(recipetest.QuickFaults, recipetest.SlowFaults(10*time.Second)...) {
+	for _, f := range append(suite.QuickFaults, suite.SlowFaults(10*time.Second)...) {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				srv := recipestest.Start(t, recipestest.InMemory())
 				root := srv.Root(t)
-				recipetest.Sweep(t, func(step int) bool { return observeThrough(t, srv, fmt.Sprintf("%s/%d", root, step), f, step) })
+				suite.Sweep(t, func(step int) bool { return observeThrough(t, srv, fmt.Sprintf("%s/%d", root, step), f, step) })
 			})
 		})
 	}
 }
 
-func observeThrough(t *testing.T, srv *recipestest.Server, path string, f recipetest.Fault, step int) (met bool) {
+func observeThrough(t *testing.T, srv *recipestest.Server, path string, f suite.Fault, step int) (met bool) {
 	link := srv.Link(t)
 	victim, leader := link.Client(t), srv.Client(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	session := recipetest.Session(t, victim).ID()
+	session := suite.Session(t, victim).ID()
 	stop := link.At(step, func() { f.Do(srv, link, session) })
 	changes := observed(t, ctx, election.New(victim, path))
 	last := ""
@@ -241,7 +241,7 @@ func observeThrough(t *testing.T, srv *recipestest.Server, path string, f recipe
 	resign(t, term)
 	link.Heal()
 	cancel()
-	recipetest.Close(t, leader, victim)
+	suite.Close(t, leader, victim)
 	return met
 }
 
@@ -313,7 +313,7 @@ func TestObserverLearnsWhatItsServerForgetsToReport(t *testing.T) {
 
 					changes := observed(t, t.Context(), election.New(c, path))
 					next(t, changes)
-					conn := recipetest.Session(t, c).Conn()
+					conn := suite.Session(t, c).Conn()
 					link.Cut()
 					time.Sleep(time.Second / 4)
 					if vacant {
@@ -322,7 +322,7 @@ func TestObserverLearnsWhatItsServerForgetsToReport(t *testing.T) {
 						require.NoError(t, term.Proclaim(t.Context(), []byte("b")))
 					}
 
-					var waiting recipetest.Group
+					var waiting suite.Group
 					for range 10 {
 						waiting.Go(func() error {
 							conn.Exists(path)
@@ -362,7 +362,7 @@ func TestObserverDoesNotTakeACandidatesWatchAway(t *testing.T) {
 			path := fmt.Sprintf("%s/%d", root, round)
 			link := srv.Link(t)
 			c := link.Client(t)
-			var wait recipetest.Group
+			var wait suite.Group
 			term := campaign(t, leader, path, "a")
 			won := stand(t, leader, c, path, "next", 1, &wait)
 			changes := observed(t, t.Context(), election.New(c, path))

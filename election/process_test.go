@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/election"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
@@ -70,7 +70,7 @@ func runCandidates(config string) (status int) {
 	defer client.Close()
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)
-	var wait recipetest.Group
+	var wait suite.Group
 	for _, name := range c.Names {
 		wait.Go(func() error {
 			err := election.New(client, c.Path).Run(ctx, []byte(name), func(held context.Context, t *election.Term) error {
@@ -219,7 +219,7 @@ func (f *fleet) of(name string) *process {
 // than but. It returns that process, and how much later the moment was.
 func (f *fleet) leads(since time.Time, but int64) (*process, time.Duration) {
 	f.t.Helper()
-	late := time.After(2 * recipetest.Patience)
+	late := time.After(2 * suite.Patience)
 	for {
 		f.mu.Lock()
 		s, progress := f.newest, f.progress
@@ -282,7 +282,7 @@ var troubles = []trouble{
 		line, err := f.operator().Candidates(f.t.Context())
 		require.NoError(f.t, err)
 		if len(line) > 0 {
-			f.byForce(func() { recipetest.Expire(f.srv, line[0].Session) })
+			f.byForce(func() { suite.Expire(f.srv, line[0].Session) })
 		}
 		return func() {}
 	}},
@@ -295,8 +295,8 @@ var troubles = []trouble{
 		return func() { leader.net.set(sound) }
 	}},
 	{"process stopped", func(f *fleet, leader *process) func() {
-		recipetest.Pause(f.t, leader.cmd.Process)
-		return func() { recipetest.Resume(f.t, leader.cmd.Process) }
+		suite.Pause(f.t, leader.cmd.Process)
+		return func() { suite.Resume(f.t, leader.cmd.Process) }
 	}},
 	{"process killed", func(f *fleet, leader *process) func() {
 		require.NoError(f.t, leader.cmd.Process.Kill())
@@ -318,7 +318,7 @@ var troubles = []trouble{
 		return func() {}
 	}},
 	{"directory deleted", func(f *fleet, _ *process) func() {
-		conn := recipetest.Session(f.t, f.client()).Conn()
+		conn := suite.Session(f.t, f.client()).Conn()
 		f.byForce(func() {
 			for {
 				children, _, err := conn.Children(f.path)
@@ -351,7 +351,7 @@ type outrage struct {
 func (f *fleet) byForce(do func()) {
 	o := outrage{first: time.Now().UnixNano()}
 	do()
-	conn := recipetest.Session(f.t, f.client()).Conn()
+	conn := suite.Session(f.t, f.client()).Conn()
 	// Not below the root, which the server may remove when it is empty.
 	marker, err := conn.Create(path.Dir(f.path)+"-marker-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	require.NoError(f.t, err)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -73,7 +73,7 @@ func BenchmarkHandOff(b *testing.B) {
 	const players = 2
 	leases := make(chan *lock.Lease)
 	stop := make(chan struct{})
-	var wait recipetest.Group
+	var wait suite.Group
 	for range players {
 		m := lock.New(srv.Client(b), path)
 		wait.Go(func() error {

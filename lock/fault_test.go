@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -22,7 +22,7 @@ import (
 func TestFaultAtEachStep(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
 		root := srv.Root(t)
-		for _, f := range recipetest.QuickFaults {
+		for _, f := range suite.QuickFaults {
 			t.Run(f.Name, func(t *testing.T) {
 				t.Parallel()
 				sweep(t, srv, root+"/"+f.Name, newLock, f)
@@ -33,7 +33,7 @@ func TestFaultAtEachStep(t *testing.T) {
 
 func TestLongFaultAtEachStep(t *testing.T) {
 	for kind, newLock := range kinds {
-		for _, f := range recipetest.SlowFaults(10 * time.Second) {
+		for _, f := range suite.SlowFaults(10 * time.Second) {
 			t.Run(kind+" "+f.Name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
@@ -45,29 +45,29 @@ func TestLongFaultAtEachStep(t *testing.T) {
 	}
 }
 
-func sweep(t *testing.T, srv *recipestest.Server, root string, newLock newFunc, f recipetest.Fault) {
-	recipetest.Sweep(t, func(step int) bool {
+func sweep(t *testing.T, srv *recipestest.Server, root string, newLock newFunc, f suite.Fault) {
+	suite.Sweep(t, func(step int) bool {
 		return meetFault(t, srv, fmt.Sprintf("%s/%d", root, step), newLock, f, step)
 	})
 }
 
 // meetFault makes three contenders take the lock in turn. The second one meets the fault. It
 // reports whether the fault came about.
-func meetFault(t *testing.T, srv *recipestest.Server, path string, newLock newFunc, f recipetest.Fault, step int) bool {
+func meetFault(t *testing.T, srv *recipestest.Server, path string, newLock newFunc, f suite.Fault, step int) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	link := srv.Link(t)
 	first, victim, last := srv.Client(t), link.Client(t), srv.Client(t)
-	defer recipetest.Close(t, first, last)
-	session := recipetest.Session(t, victim).ID()
+	defer suite.Close(t, first, last)
+	session := suite.Session(t, victim).ID()
 	book := &ledger{forced: f.Name == "expiry"}
 
 	l, err := newLock(first, path).Lock(ctx)
 	require.NoError(t, err)
 	require.NoError(t, book.granted(l))
 
-	over := recipetest.At(link, step, func() { f.Do(srv, link, session) })
-	var wait recipetest.Group
+	over := suite.At(link, step, func() { f.Do(srv, link, session) })
+	var wait suite.Group
 	contend := func(c *protocol.Client) {
 		wait.Go(func() error {
 			l, err := newLock(c, path).Lock(ctx)
@@ -100,8 +100,8 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, newLock newFu
 	require.NoError(t, err)
 	require.NoError(t, book.granted(l))
 	require.NoError(t, l.Unlock(ctx))
-	recipetest.Await(t, 0, final.Contenders)
-	recipetest.Close(t, victim)
+	suite.Await(t, 0, final.Contenders)
+	suite.Close(t, victim)
 	return met
 }
 
@@ -148,7 +148,7 @@ func awaitEither(a, b *lock.Lease) error {
 	select {
 	case <-first.Done():
 		return nil
-	case <-time.After(recipetest.Patience):
+	case <-time.After(suite.Patience):
 		return fmt.Errorf("%s never learnt of its loss", first.Node())
 	}
 }

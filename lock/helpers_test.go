@@ -4,13 +4,13 @@ import (
 	"context"
 	"testing"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-func TestMain(m *testing.M) { recipetest.Main(m) }
+func TestMain(m *testing.M) { suite.Main(m) }
 
 var tooMuch = lock.WithData(make([]byte, protocol.MaxData))
 
@@ -34,7 +34,7 @@ var kinds = map[string]newFunc{
 
 // eachKind runs a test with both kinds of lock on both kinds of server.
 func eachKind(t *testing.T, test func(*testing.T, *recipestest.Server, newFunc)) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for name, newLock := range kinds {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -45,16 +45,16 @@ func eachKind(t *testing.T, test func(*testing.T, *recipestest.Server, newFunc))
 }
 
 // ways returns the named kinds as the lockers of the common suite.
-func ways(names ...string) map[string]recipetest.NewLocker {
-	all := make(map[string]recipetest.NewLocker)
+func ways(names ...string) map[string]suite.NewLocker {
+	all := make(map[string]suite.NewLocker)
 	for _, name := range names {
-		all[name] = func(c *protocol.Client, path string) recipetest.Locker {
+		all[name] = func(c *protocol.Client, path string) suite.Locker {
 			m := kinds[name](c, path)
-			return recipetest.Locker{
-				Lock:    recipetest.Leases(m.Lock),
-				TryLock: recipetest.Leases(m.TryLock),
-				Block:   recipetest.Leases(m.Lock),
-				Do: func(ctx context.Context, fn func(context.Context, recipetest.Lease) error) error {
+			return suite.Locker{
+				Lock:    suite.Leases(m.Lock),
+				TryLock: suite.Leases(m.TryLock),
+				Block:   suite.Leases(m.Lock),
+				Do: func(ctx context.Context, fn func(context.Context, suite.Lease) error) error {
 					return m.Do(ctx, func(ctx context.Context, l *lock.Lease) error { return fn(ctx, l) })
 				},
 				Contenders: func(ctx context.Context) (nodes []string, err error) {

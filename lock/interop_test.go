@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/interop"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
@@ -36,7 +36,7 @@ func goZooKeeper(t *testing.T, srv *recipestest.Server, path string) (func(conte
 
 // peer makes contenders in one process of another language.
 func peer(p *interop.Peer) newcomer {
-	contender := recipetest.Peer(p)
+	contender := suite.Peer(p)
 	return func(_ *testing.T, _ *recipestest.Server, path string) (func(context.Context) error, func(context.Context) error) {
 		return contender("lock", path)
 	}
@@ -71,14 +71,14 @@ func TestOtherLibrariesOnTheSamePathAreExcludedInOrder(t *testing.T) {
 func takeTurns(t *testing.T, srv *recipestest.Server, libraries ...newcomer) {
 	path := srv.Root(t) + "/fleet"
 	const rounds = 3
-	var arrivals []recipetest.Arrival
+	var arrivals []suite.Arrival
 	for range rounds {
 		for _, library := range libraries {
 			lock, unlock := library(t, srv, path)
-			arrivals = append(arrivals, recipetest.Arrival{Lock: lock, Unlock: unlock})
+			arrivals = append(arrivals, suite.Arrival{Lock: lock, Unlock: unlock})
 		}
 	}
-	order := recipetest.TakeTurns(t, srv, path, arrivals)
+	order := suite.TakeTurns(t, srv, path, arrivals)
 	require.Len(t, order, len(arrivals))
 	require.IsIncreasing(t, order)
 }

@@ -11,29 +11,29 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 func TestMutexIsAFairLock(t *testing.T) {
-	recipetest.Conform(t, ways("Mutex"), lock.ErrLocked)
+	suite.Conform(t, ways("Mutex"), lock.ErrLocked)
 }
 
 func TestSimpleIsALock(t *testing.T) {
-	recipetest.ConformUnfair(t, ways("Simple"), lock.ErrLocked)
+	suite.ConformUnfair(t, ways("Simple"), lock.ErrLocked)
 }
 
 func TestLockIsGrantedInOrderOfArrival(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const n = 8
 		path := srv.Root(t) + "/order"
 		first := lock.New(srv.Client(t), path)
-		held := recipetest.Must(t, first.Lock)
+		held := suite.Must(t, first.Lock)
 
 		granted := make(chan int, n)
-		var wait recipetest.Group
+		var wait suite.Group
 		for i := range n {
 			m := lock.New(srv.Client(t), path)
 			wait.Go(func() error {
@@ -44,7 +44,7 @@ func TestLockIsGrantedInOrderOfArrival(t *testing.T) {
 				granted <- i
 				return l.Unlock(t.Context())
 			})
-			recipetest.Await(t, i+2, first.Contenders)
+			suite.Await(t, i+2, first.Contenders)
 		}
 
 		require.NoError(t, held.Unlock(t.Context()))
@@ -58,7 +58,7 @@ func TestLockIsGrantedInOrderOfArrival(t *testing.T) {
 // Three contenders join. The first one leads, its session dies, and the second takes over without
 // the third waking. The list of contenders shows each step.
 func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/story"
 		links := make([]*recipestest.Link, 3)
 		leases := make([]chan *lock.Lease, 3)
@@ -66,25 +66,25 @@ func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
 		sessions := make([]int64, 3)
 		clients := make([]*protocol.Client, 3)
 		watcher := lock.New(srv.Client(t), path)
-		var wait recipetest.Group
+		var wait suite.Group
 		for i := range 3 {
 			links[i], leases[i] = srv.Link(t), make(chan *lock.Lease, 1)
 			c := links[i].Client(t)
 			clients[i] = c
-			sessions[i] = recipetest.Session(t, c).ID()
+			sessions[i] = suite.Session(t, c).ID()
 			locks[i] = lock.New(c, path, lock.WithData(fmt.Appendf(nil, "contender %d", i+1)))
 			wait.Go(func() error {
 				l, err := locks[i].Lock(t.Context())
 				leases[i] <- l
 				return err
 			})
-			recipetest.Await(t, i+1, watcher.Contenders)
+			suite.Await(t, i+1, watcher.Contenders)
 		}
 
 		<-links[1].Answered(recipestest.OpGetData, 2) // it watches its own node and the first one's
 		<-links[2].Answered(recipestest.OpGetData, 2)
 		<-links[2].Answered(recipestest.OpExists, 1) // and the release marker, as two are ahead
-		line := recipetest.Await(t, 3, watcher.Contenders)
+		line := suite.Await(t, 3, watcher.Contenders)
 		for i, c := range line {
 			require.Equal(t, sessions[i], c.Session)
 			require.Equal(t, fmt.Sprintf("contender %d", i+1), string(c.Data))
@@ -98,7 +98,7 @@ func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
 		require.Greater(t, two.Token(), one.Token())
 		<-one.Done()
 		require.ErrorIs(t, one.Err(), protocol.ErrLost)
-		line = recipetest.Await(t, 2, watcher.Contenders)
+		line = suite.Await(t, 2, watcher.Contenders)
 		require.Equal(t, sessions[1], line[0].Session)
 		require.Equal(t, sessions[2], line[1].Session)
 		require.Equal(t, 1, links[1].Events(), "one wake-up for one death")
@@ -109,10 +109,10 @@ func TestSecondTakesOverFromDeadHolderWhileThirdSleeps(t *testing.T) {
 		require.NoError(t, wait.Wait())
 		require.Greater(t, three.Token(), two.Token())
 		<-links[2].Answered(recipestest.OpEvent, 2)
-		recipetest.CatchUp(t, clients[2])
+		suite.CatchUp(t, clients[2])
 		require.Equal(t, 2, links[2].Events(), "one wake-up for one release: the marker and the node's deletion")
 		require.Equal(t, 1, links[2].Count(recipestest.OpGetChildren), "the marker says that it is next")
-		require.Len(t, recipetest.Await(t, 1, watcher.Contenders), 1)
+		require.Len(t, suite.Await(t, 1, watcher.Contenders), 1)
 		require.ErrorIs(t, one.Unlock(t.Context()), protocol.ErrLost)
 		require.NoError(t, three.Unlock(t.Context()))
 	})
@@ -123,7 +123,7 @@ func TestGoroutinesOfOneClientExcludeEachOther(t *testing.T) {
 		c, path := srv.Client(t), srv.Root(t)+"/shared"
 		shared := newLock(c, path)
 		inside := 0
-		var wait recipetest.Group
+		var wait suite.Group
 		for i := range 10 {
 			m := shared
 			if i%2 == 1 {
@@ -153,12 +153,12 @@ func TestContextThatEndsAtAnyStepFails(t *testing.T) {
 			again := 0
 			for step, met := 1, true; met; step++ {
 				// Work in the background must not count as a step.
-				recipetest.Await(t, 0, watcher.Contenders)
-				_, _, err := recipetest.Session(t, c).Conn().Exists("/")
+				suite.Await(t, 0, watcher.Contenders)
+				_, _, err := suite.Session(t, c).Conn().Exists("/")
 				require.NoError(t, err)
 
 				ctx := &quietContext{Context: t.Context()}
-				over := recipetest.At(link, step, func() { ctx.ended.Store(true) })
+				over := suite.At(link, step, func() { ctx.ended.Store(true) })
 				l, err := m.Lock(ctx)
 				met = over()
 
@@ -175,12 +175,12 @@ func TestContextThatEndsAtAnyStepFails(t *testing.T) {
 					step--
 					fallthrough
 				default:
-					recipetest.Unlock(t, l)
+					suite.Unlock(t, l)
 				}
 			}
 		}
 
-		recipetest.Await(t, 0, watcher.Contenders)
+		suite.Await(t, 0, watcher.Contenders)
 	})
 }
 
@@ -201,10 +201,10 @@ func TestUnlockSucceedsThoughItsReplyIsLost(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
 		link, path := srv.Link(t), srv.Root(t)+"/answer"
 		m := newLock(link.Client(t), path)
-		l := recipetest.Must(t, m.Lock)
+		l := suite.Must(t, m.Lock)
 		link.LoseReply(recipestest.OpDelete, 2)
 		require.NoError(t, l.Unlock(t.Context()))
-		recipetest.Await(t, 0, m.Contenders)
+		suite.Await(t, 0, m.Contenders)
 	})
 }
 
@@ -213,37 +213,37 @@ func TestNumbersNearTheCountersEndAreRefused(t *testing.T) {
 	srv := recipestest.Start(t)
 	c, path := srv.Client(t), srv.Root(t)+"/end"
 	m := lock.New(c, path)
-	recipetest.Unlock(t, recipetest.Must(t, m.Lock))
+	suite.Unlock(t, suite.Must(t, m.Lock))
 	const end = 1<<31 - 1<<20
 	require.NoError(t, srv.Embedded().SetSequence(path, end-1))
-	l := recipetest.Must(t, m.Lock)
+	l := suite.Must(t, m.Lock)
 	require.True(t, strings.HasSuffix(l.Node(), "lock-"+strconv.Itoa(end-1)), l.Node())
-	recipetest.Unlock(t, l)
+	suite.Unlock(t, l)
 
 	for range 2 {
 		_, err := m.Lock(t.Context())
 		require.ErrorIs(t, err, protocol.ErrSequenceExhausted)
-		recipetest.Await(t, 0, m.Contenders)
+		suite.Await(t, 0, m.Contenders)
 	}
 
-	require.NoError(t, recipetest.Session(t, c).Conn().Delete(path, -1))
-	recipetest.Unlock(t, recipetest.Must(t, m.Lock)) // deleting the path is the way out
+	require.NoError(t, suite.Session(t, c).Conn().Delete(path, -1))
+	suite.Unlock(t, suite.Must(t, m.Lock)) // deleting the path is the way out
 }
 
 func TestNodesOfOtherRecipesAreIgnored(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/others"
-		s := recipetest.Session(t, c)
+		s := suite.Session(t, c)
 		_, err := s.EnsurePath(t.Context(), path)
 		require.NoError(t, err)
 		_, err = s.Conn().Create(path+"/read-0000000000", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		m := lock.New(c, path)
-		l := recipetest.Must(t, m.Lock)
-		require.Equal(t, l.Node(), recipetest.Await(t, 1, m.Contenders)[0].Node)
+		l := suite.Must(t, m.Lock)
+		require.Equal(t, l.Node(), suite.Await(t, 1, m.Contenders)[0].Node)
 		_, err = lock.New(srv.Client(t), path).TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrLocked)
-		recipetest.Unlock(t, l)
+		suite.Unlock(t, l)
 	})
 }
 

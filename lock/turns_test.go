@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -23,7 +23,7 @@ func eachWithTurns(t *testing.T, test func(t *testing.T, srv *recipestest.Server
 func TestGoroutinesThatTakeTurnsHaveOneNode(t *testing.T) {
 	eachWithTurns(t, func(t *testing.T, _ *recipestest.Server, _ *recipestest.Link, m locker) {
 		var holders, last atomic.Int64
-		var wait recipetest.Group
+		var wait suite.Group
 		for range 16 {
 			wait.Go(func() error {
 				return m.Do(t.Context(), func(ctx context.Context, l *lock.Lease) error {
@@ -48,13 +48,13 @@ func TestGoroutinesThatTakeTurnsHaveOneNode(t *testing.T) {
 }
 
 func TestTurnsLetOtherProcessesIn(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/others"
 		crowd := lock.New(srv.Client(t), path, lock.WithTurns())
 		other := lock.New(srv.Client(t), path)
-		held := recipetest.Must(t, crowd.Lock)
+		held := suite.Must(t, crowd.Lock)
 		var granted atomic.Int64
-		var wait recipetest.Group
+		var wait suite.Group
 		for range 8 {
 			wait.Go(func() error {
 				return crowd.Do(t.Context(), func(context.Context, *lock.Lease) error {
@@ -72,7 +72,7 @@ func TestTurnsLetOtherProcessesIn(t *testing.T) {
 			})
 		})
 
-		recipetest.Await(t, 2, other.Contenders)
+		suite.Await(t, 2, other.Contenders)
 		require.NoError(t, held.Unlock(t.Context()))
 		require.NoError(t, wait.Wait())
 		require.Zero(t, before, "goroutines of the crowd that overtook a contender in line")
@@ -81,21 +81,21 @@ func TestTurnsLetOtherProcessesIn(t *testing.T) {
 
 func TestTryLockOutOfTurnAsksNoServer(t *testing.T) {
 	eachWithTurns(t, func(t *testing.T, _ *recipestest.Server, link *recipestest.Link, m locker) {
-		held := recipetest.Must(t, m.Lock)
+		held := suite.Must(t, m.Lock)
 		link.Cut()
 		_, err := m.TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrLocked)
 		link.Heal()
 		require.NoError(t, held.Unlock(t.Context()))
-		require.NoError(t, recipetest.Must(t, m.TryLock).Unlock(t.Context()))
+		require.NoError(t, suite.Must(t, m.TryLock).Unlock(t.Context()))
 	})
 }
 
 func TestCancelledLocalWaiterDoesNotBlockOthers(t *testing.T) {
 	eachWithTurns(t, func(t *testing.T, _ *recipestest.Server, _ *recipestest.Link, m locker) {
-		held := recipetest.Must(t, m.Lock)
+		held := suite.Must(t, m.Lock)
 		ctx, cancel := context.WithCancel(t.Context())
-		var quitters recipetest.Group
+		var quitters suite.Group
 		for range 4 {
 			quitters.Go(func() error {
 				_, err := m.Lock(ctx)
@@ -113,14 +113,14 @@ func TestCancelledLocalWaiterDoesNotBlockOthers(t *testing.T) {
 		require.NoError(t, quitters.Wait())
 		require.NoError(t, held.Err())
 		require.NoError(t, held.Unlock(t.Context()))
-		require.NoError(t, recipetest.Must(t, m.Lock).Unlock(t.Context()))
+		require.NoError(t, suite.Must(t, m.Lock).Unlock(t.Context()))
 	})
 }
 
 func TestTurnsGoOnInTheNextSession(t *testing.T) {
 	eachWithTurns(t, func(t *testing.T, srv *recipestest.Server, _ *recipestest.Link, m locker) {
-		held := recipetest.Must(t, m.Lock)
-		var wait recipetest.Group
+		held := suite.Must(t, m.Lock)
+		var wait suite.Group
 		for range 3 {
 			wait.Go(func() error {
 				return m.Do(t.Context(), func(context.Context, *lock.Lease) error { return nil })
@@ -135,10 +135,10 @@ func TestTurnsGoOnInTheNextSession(t *testing.T) {
 }
 
 func TestFailedCallEndsItsTurn(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/fails"
 		m, other := lock.New(srv.Client(t), path, lock.WithTurns()), lock.New(srv.Client(t), path)
-		held := recipetest.Must(t, other.Lock)
+		held := suite.Must(t, other.Lock)
 		_, err := m.TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrLocked)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -148,10 +148,10 @@ func TestFailedCallEndsItsTurn(t *testing.T) {
 			failed <- err
 		}()
 
-		recipetest.Await(t, 2, other.Contenders)
+		suite.Await(t, 2, other.Contenders)
 		cancel()
 		require.ErrorIs(t, <-failed, context.Canceled)
 		require.NoError(t, held.Unlock(t.Context()))
-		require.NoError(t, recipetest.Must(t, m.Lock).Unlock(t.Context()))
+		require.NoError(t, suite.Must(t, m.Lock).Unlock(t.Context()))
 	})
 }

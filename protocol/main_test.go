@@ -16,7 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
@@ -26,11 +26,11 @@ func TestMain(m *testing.M) {
 	if spec := os.Getenv(holderEnv); spec != "" {
 		os.Exit(holderMain(spec))
 	}
-	recipetest.Main(m)
+	suite.Main(m)
 }
 
 // patience is how long something may take that has to happen in the end.
-const patience = recipetest.Patience
+const patience = suite.Patience
 
 // each runs a test against the embedded server and against a real one.
 func each(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -75,11 +75,11 @@ func TestProcessThatWasStoppedKnowsAtItsFirstLook(t *testing.T) {
 		require.NoError(t, err)
 		says("held")
 
-		recipetest.Pause(t, holder.Process)
+		suite.Pause(t, holder.Process)
 		g := hold(t, srv.Client(t), root) // the servers have expired the session
 		_, err = fmt.Fprintln(stdin)
 		require.NoError(t, err)
-		recipetest.Resume(t, holder.Process)
+		suite.Resume(t, holder.Process)
 		says("lost")
 		require.NoError(t, g.Err())
 		require.NoError(t, protocol.Release(lasting(t), g))

@@ -9,7 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -69,7 +69,7 @@ func backOffEnds(t *testing.T, decide func(*queue.Item, context.Context) error, 
 		it = reserve(t, q)
 	}
 	time.Sleep(time.Second)
-	session := recipetest.Session(t, client)
+	session := suite.Session(t, client)
 
 	arm(link)
 	if decide != nil {

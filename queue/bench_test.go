@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
@@ -195,7 +195,7 @@ func consume(b *testing.B, delay time.Duration, n int) {
 		_, err := producer.OfferAll(b.Context(), numbered(0, heat))
 		require.NoError(b, err)
 		b.StartTimer()
-		var wait recipetest.Group
+		var wait suite.Group
 		for _, q := range consumers {
 			wait.Go(func() error {
 				for range heat / n {

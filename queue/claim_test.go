@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -52,7 +52,7 @@ func TestGivingUpSparesTheNextClaim(t *testing.T) {
 
 // An entry that was read ahead while it was free is not reserved twice.
 func TestReservedEntryIsNotReservedAgain(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		link := srv.Link(t)
 		q, other := queue.New(link.Client(t), path), queue.New(srv.Client(t), path)
@@ -77,7 +77,7 @@ func TestClaimOfUnknownOutcomeIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory())
 		operator := srv.Client(t)
-		conn := recipetest.Session(t, operator).Conn()
+		conn := suite.Session(t, operator).Conn()
 		path := lasting(t, operator, srv.Root(t)+"/q")
 		link := srv.Link(t)
 		q := queue.New(link.Client(t), path)
@@ -121,10 +121,10 @@ func TestRefusedAckOrNackGivesTheItemBack(t *testing.T) {
 		"nack into forbidden dead letters":     {zk.WorldACL(zk.PermAll), noCreate, nack},
 	} {
 		t.Run(name, func(t *testing.T) {
-			recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 				client, root := srv.Client(t), srv.Root(t)
 				lasting(t, client, root+"/base")
-				conn := recipetest.Session(t, client).Conn()
+				conn := suite.Session(t, client).Conn()
 				for node, acl := range map[string][]zk.ACL{root + "/q": c.queue, root + "/dead": c.dead} {
 					_, err := conn.Create(node, nil, 0, acl)
 					require.NoError(t, err)
@@ -149,14 +149,14 @@ func TestRefusedAckOrNackGivesTheItemBack(t *testing.T) {
 
 // A foreign node below an entry keeps it from being removed, which is no loss of the item.
 func TestAckOfAnEntryWithAnotherChild(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		client := srv.Client(t)
 		path := lasting(t, client, srv.Root(t)+"/q")
 		q := queue.New(client, path)
 		offer(t, q, "x")
 		it := reserve(t, q)
 		node := path + "/" + it.ID()
-		_, err := recipetest.Session(t, client).Conn().Create(node+"/foreign", nil, 0, zk.WorldACL(zk.PermAll))
+		_, err := suite.Session(t, client).Conn().Create(node+"/foreign", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		err = it.Ack(t.Context())
 		require.ErrorIs(t, err, zk.ErrNotEmpty)
@@ -171,7 +171,7 @@ func TestNackIntoExhaustedDeadLetters(t *testing.T) {
 	srv := recipestest.Start(t)
 	client, root := srv.Client(t), srv.Root(t)
 	path, letters := lasting(t, client, root+"/q"), lasting(t, client, root+"/dead")
-	_, err := recipetest.Session(t, client).Conn().Create(letters+"/qn-2147483647", nil, 0, zk.WorldACL(zk.PermAll))
+	_, err := suite.Session(t, client).Conn().Create(letters+"/qn-2147483647", nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	require.NoError(t, srv.Embedded().SetSequence(letters, 1<<31-1))
 	q := queue.New(client, path, queue.WithDeadLetter(queue.New(client, letters), 1))
@@ -189,7 +189,7 @@ func TestLetterThatCannotBeBuriedIsGivenBack(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory())
 		client, root := srv.Client(t), srv.Root(t)
 		path := lasting(t, client, root+"/q")
-		_, err := recipetest.Session(t, client).Conn().Create(root+"/dead", nil, 0, zk.WorldACL(zk.PermRead))
+		_, err := suite.Session(t, client).Conn().Create(root+"/dead", nil, 0, zk.WorldACL(zk.PermRead))
 		require.NoError(t, err)
 		q := queue.New(client, path, queue.WithDeadLetter(queue.New(client, root+"/dead"), 1))
 		offer(t, q, "x")
@@ -268,7 +268,7 @@ func TestLostItemIsNoDeadLetter(t *testing.T) {
 	q := queue.New(client, path, queue.WithDeadLetter(letters, 1))
 	offer(t, q, "x")
 	it := reserve(t, q)
-	require.NoError(t, recipetest.Session(t, client).Conn().Delete(path+"/"+it.ID()+"/"+claimOf(it), -1))
+	require.NoError(t, suite.Session(t, client).Conn().Delete(path+"/"+it.ID()+"/"+claimOf(it), -1))
 	require.ErrorIs(t, it.Nack(patient(t)), protocol.ErrLost)
 	n, err := letters.Len(t.Context())
 	require.NoError(t, err)

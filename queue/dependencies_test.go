@@ -3,10 +3,10 @@ package queue_test
 import (
 	"testing"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 func TestQueueLinksNoTestDependencies(t *testing.T) {
 	t.Parallel()
-	recipetest.Links(t, "queue")
+	suite.Links(t, "queue")
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -134,5 +134,5 @@ func oneHolder(t *testing.T, seed uint64) {
 		require.Empty(t, children(t, operator, path+"/"+name))
 	}
 	require.Less(t, len(left), items, "nothing was acknowledged")
-	require.NoError(t, recipetest.Session(t, operator).Err())
+	require.NoError(t, suite.Session(t, operator).Err())
 }

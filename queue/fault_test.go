@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -200,13 +200,13 @@ func all(data []byte) [][]byte {
 }
 
 func TestFaultAtEachStep(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for name, scenario := range scenarios {
-			for _, f := range recipetest.QuickFaults {
+			for _, f := range suite.QuickFaults {
 				t.Run(name+" "+f.Name, func(t *testing.T) {
 					t.Parallel()
 					root := srv.Root(t)
-					recipetest.Sweep(t, func(step int) bool {
+					suite.Sweep(t, func(step int) bool {
 						return meet(t, srv, fmt.Sprintf("%s/%d", root, step), scenario, f, step)
 					})
 				})
@@ -218,13 +218,13 @@ func TestFaultAtEachStep(t *testing.T) {
 // Each run takes some of the faults for each scenario, in no order.
 func TestLongFaultAtEachStep(t *testing.T) {
 	for name, scenario := range scenarios {
-		for _, f := range recipetest.SlowFaults(10 * time.Second)[:6] {
+		for _, f := range suite.SlowFaults(10 * time.Second)[:6] {
 			t.Run(name+" "+f.Name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					srv := recipestest.Start(t, recipestest.InMemory())
 					root := srv.Root(t)
-					recipetest.Sweep(t, func(step int) bool {
+					suite.Sweep(t, func(step int) bool {
 						return meet(t, srv, fmt.Sprintf("%s/%d", root, step), scenario, f, step)
 					})
 				})
@@ -235,13 +235,13 @@ func TestLongFaultAtEachStep(t *testing.T) {
 
 // The ctx of the victim's calls ends at each step.
 func TestCancelledAtEachStep(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for name, scenario := range scenarios {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				root := srv.Root(t)
-				recipetest.Sweep(t, func(step int) bool {
-					return meet(t, srv, fmt.Sprintf("%s/%d", root, step), scenario, recipetest.Fault{}, step)
+				suite.Sweep(t, func(step int) bool {
+					return meet(t, srv, fmt.Sprintf("%s/%d", root, step), scenario, suite.Fault{}, step)
 				})
 			})
 		}
@@ -251,7 +251,7 @@ func TestCancelledAtEachStep(t *testing.T) {
 type scenario = func(ctx context.Context, l *ledger, victim, other *queue.Queue)
 
 // meet plays a scenario in which the fault comes at a step, or the victim's ctx ends if there is none.
-func meet(t *testing.T, srv *recipestest.Server, path string, play scenario, f recipetest.Fault, step int) bool {
+func meet(t *testing.T, srv *recipestest.Server, path string, play scenario, f suite.Fault, step int) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -259,8 +259,8 @@ func meet(t *testing.T, srv *recipestest.Server, path string, play scenario, f r
 	victim, other := link.Client(t), srv.Client(t)
 	lasting(t, other, path)
 
-	session := recipetest.Session(t, victim).ID()
-	disarm := recipetest.At(link, step, func() {
+	session := suite.Session(t, victim).ID()
+	disarm := suite.At(link, step, func() {
 		if f.Do == nil {
 			cancel()
 		} else {

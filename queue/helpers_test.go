@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -24,11 +24,11 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(workerEnv); config != "" {
 		os.Exit(runWorker(config))
 	}
-	recipetest.Main(m)
+	suite.Main(m)
 }
 
 // patience is for whole tests, which make many round trips.
-const patience = 4 * recipetest.Patience
+const patience = 4 * suite.Patience
 
 // patient is a context for what must happen in the end.
 func patient(t *testing.T) context.Context {
@@ -43,7 +43,7 @@ func await(t testing.TB, signal <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-signal:
-	case <-time.After(recipetest.Patience):
+	case <-time.After(suite.Patience):
 		t.Fatal("waited in vain")
 	}
 }
@@ -122,7 +122,7 @@ func oblivious(t *testing.T) (*recipestest.Server, *recipestest.Link, *protocol.
 // children lists what is below the queue's path and beside it.
 func children(t *testing.T, c *protocol.Client, path string) []string {
 	t.Helper()
-	s := recipetest.Session(t, c)
+	s := suite.Session(t, c)
 	all, _, err := s.Conn().Children(path)
 	if !errors.Is(err, zk.ErrNoNode) {
 		require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -28,7 +28,7 @@ func TestOfferWakesFew(t *testing.T) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		producer := queue.New(srv.Client(t), path)
 		link := srv.Link(t)
-		var wait recipetest.Group
+		var wait suite.Group
 		for range consumers {
 			q := queue.New(link.Client(t), path)
 			wait.Go(func() error { _, err := q.Take(t.Context()); return err })
@@ -57,21 +57,21 @@ func TestOfferWakesFew(t *testing.T) {
 
 // However the session and the network behave while nobody offers anything, who waits hears of the next offer soon.
 func TestWaitersAreNotStranded(t *testing.T) {
-	for _, f := range slices.Concat(recipetest.QuickFaults, recipetest.SlowFaults(10*time.Second)) {
+	for _, f := range slices.Concat(suite.QuickFaults, suite.SlowFaults(10*time.Second)) {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				srv := recipestest.Start(t, recipestest.InMemory())
 				path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 				producer := queue.New(srv.Client(t), path)
-				var wait recipetest.Group
+				var wait suite.Group
 				for range 3 {
 					link := srv.Link(t)
 					c := link.Client(t)
 					q := queue.New(c, path)
 					wait.Go(func() error { _, err := q.Take(t.Context()); return err })
 					synctest.Wait()
-					f.Do(srv, link, recipetest.Session(t, c).ID())
+					f.Do(srv, link, suite.Session(t, c).ID())
 				}
 				time.Sleep(time.Second)
 				offer(t, producer, "a", "b", "c")
@@ -120,7 +120,7 @@ func TestOrderIsRelaxedByLessThanTheConsumers(t *testing.T) {
 	}{{1, true}, {2, true}, {3, true}, {4, true}, {8, true}, {2, false}, {4, false}, {8, false}} {
 		consumers, long := c.consumers, c.long
 		t.Run(fmt.Sprintf("%d long %t", consumers, long), func(t *testing.T) {
-			recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 				path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 				producer := queue.New(srv.Client(t), path)
 				racers, _ := racers(t, srv, path, consumers)
@@ -182,7 +182,7 @@ func TestWhoStopsAskingHoldsNobodyUp(t *testing.T) {
 }
 
 func oneStopsAsking(t *testing.T, consumers int) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const n, soon = 600, 80
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		producer := queue.New(srv.Client(t), path)
@@ -206,13 +206,13 @@ func oneStopsAsking(t *testing.T, consumers int) {
 
 // An operator deletes what consumers share in order not to meet, again and again.
 func TestTurnsThatAreTakenAway(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const n, consumers = 400, 4
 		operator := srv.Client(t)
 		path := lasting(t, operator, srv.Root(t)+"/q")
 		producer := queue.New(operator, path)
 		racers, _ := racers(t, srv, path, consumers)
-		conn := recipetest.Session(t, operator).Conn()
+		conn := suite.Session(t, operator).Conn()
 		deleted := 0
 		var takes []taking
 		for i := 0; deleted < 5; i++ {
@@ -268,7 +268,7 @@ var clock atomic.Int64
 // contest has each of them take so many entries, all at once.
 func contest(t *testing.T, racers []*queue.Queue, each int) ([]taking, error) {
 	takes := make([][]taking, len(racers))
-	var wait recipetest.Group
+	var wait suite.Group
 	for i, q := range racers {
 		wait.Go(func() error {
 			for range each {
@@ -303,13 +303,13 @@ func requireOrder(t *testing.T, takes []taking, consumers int) {
 
 // What nobody looks after, because those who should have are gone, is found by a listing while turns go on.
 func TestWhatIsFarBehindIsFound(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const consumers = 4
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		producer := queue.New(srv.Client(t), path)
 		racers, _ := racers(t, srv, path, consumers, protocol.WithSessionTimeout(4*time.Second))
 		found, each := false, 150/consumers // so some are left
-		for round, deadline := 0, time.Now().Add(recipetest.Patience); !found; round++ {
+		for round, deadline := 0, time.Now().Add(suite.Patience); !found; round++ {
 			require.True(t, time.Now().Before(deadline), "it was left behind")
 			_, err := producer.OfferAll(t.Context(), numbered(200*round, 200))
 			require.NoError(t, err)
@@ -318,7 +318,7 @@ func TestWhatIsFarBehindIsFound(t *testing.T) {
 			require.NoError(t, err)
 			found = slices.ContainsFunc(takes, func(x taking) bool { return x.data == "behind" })
 			if round == 0 {
-				conn := recipetest.Session(t, srv.Client(t)).Conn()
+				conn := suite.Session(t, srv.Client(t)).Conn()
 				_, err := conn.Create(path+"/qn-0000000003", []byte("behind"), 0, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
 			}

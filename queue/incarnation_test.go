@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -16,7 +16,7 @@ import (
 
 // What a consumer has read of a queue says nothing about another queue at the same path, although names repeat.
 func TestQueueMadeAnewIsAnotherQueue(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		operator := srv.Client(t)
 		path := lasting(t, operator, srv.Root(t)+"/q")
 		c := srv.Client(t)
@@ -26,21 +26,21 @@ func TestQueueMadeAnewIsAnotherQueue(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "old a", string(data))
 		require.Equal(t, []string{"old b", "old c"}, drain(t, patient(t), other))
-		require.NoError(t, recipetest.Session(t, operator).Conn().Delete(path, -1))
+		require.NoError(t, suite.Session(t, operator).Conn().Delete(path, -1))
 		lasting(t, operator, path)
 		offer(t, other, "new a", "new b", "new c")
-		recipetest.CatchUp(t, c)
+		suite.CatchUp(t, c)
 		require.Equal(t, []string{"new a", "new b", "new c"}, drain(t, patient(t), q))
 	})
 }
 
 // At each step of a Take the queue is made anew, with another entry of the same name.
 func TestQueueMadeAnewAtEachStep(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
-		recipetest.Sweep(t, func(step int) bool {
+		suite.Sweep(t, func(step int) bool {
 			operator := srv.Client(t)
-			conn := recipetest.Session(t, operator).Conn()
+			conn := suite.Session(t, operator).Conn()
 			path := lasting(t, operator, root+"/"+string(rune('a'+step)))
 			offer(t, queue.New(operator, path), "old")
 			link := srv.Link(t)
@@ -80,7 +80,7 @@ func TestQueueMadeAnewAtEachStep(t *testing.T) {
 
 // Whoever deletes receipts takes certainty away, and nothing else.
 func TestReceiptsDeleted(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for !receiptsDeleted(t, srv) {
 		}
 	})
@@ -90,7 +90,7 @@ func TestReceiptsDeleted(t *testing.T) {
 func receiptsDeleted(t *testing.T, srv *recipestest.Server) bool {
 	t.Helper()
 	operator := srv.Client(t)
-	conn := recipetest.Session(t, operator).Conn()
+	conn := suite.Session(t, operator).Conn()
 	path := lasting(t, operator, srv.Root(t)+"/q")
 	link := srv.Link(t)
 	q := queue.New(link.Client(t), path)
@@ -121,7 +121,7 @@ func receiptsDeleted(t *testing.T, srv *recipestest.Server) bool {
 
 // Many goroutines share round trips, each keeps its order, and a caller that has given up in time has offered nothing.
 func TestOffersShareRoundTrips(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		link := srv.Link(t)
 		c := link.Client(t)
 		path := lasting(t, c, srv.Root(t)+"/q")
@@ -130,7 +130,7 @@ func TestOffersShareRoundTrips(t *testing.T) {
 		link.Stall()
 		dead, cancel := context.WithCancel(t.Context())
 		const goroutines, each = 50, 2
-		var wait recipetest.Group
+		var wait suite.Group
 		for g := range goroutines {
 			wait.Go(func() error {
 				for _, data := range numbered(g*each, each) {
@@ -172,7 +172,7 @@ func TestLocalConsumersDoNotRace(t *testing.T) {
 	require.NoError(t, err)
 	q := queue.New(link.Client(t), path)
 	got := make(chan string, 200)
-	var wait recipetest.Group
+	var wait suite.Group
 	for range 20 {
 		wait.Go(func() error {
 			for range 10 {
@@ -204,7 +204,7 @@ func TestWaitingForReservedEntriesIsQuiet(t *testing.T) {
 	path := lasting(t, c, srv.Root(t)+"/q")
 	offer(t, queue.New(c, path), "reserved", "strange")
 	it := reserve(t, queue.New(c, path))
-	_, err := recipetest.Session(t, c).Conn().Create(path+"/qn-0000000001/stranger", nil, 0, zk.WorldACL(zk.PermAll))
+	_, err := suite.Session(t, c).Conn().Create(path+"/qn-0000000001/stranger", nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	link := srv.Link(t)
 	ctx, cancel := contextFor(t, 1500_000_000)
@@ -217,9 +217,9 @@ func TestWaitingForReservedEntriesIsQuiet(t *testing.T) {
 
 // Data that was changed after it had been read ahead is what is returned, and an entry that somebody has removed is not.
 func TestReadAheadIsNotBelieved(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		operator := srv.Client(t)
-		conn := recipetest.Session(t, operator).Conn()
+		conn := suite.Session(t, operator).Conn()
 		path := lasting(t, operator, srv.Root(t)+"/q")
 		link := srv.Link(t)
 		q := queue.New(link.Client(t), path)
@@ -254,7 +254,7 @@ func TestEmptyQueueStays(t *testing.T) {
 			t.Parallel()
 			srv := recipestest.Start(t)
 			root := srv.Root(t)
-			recipetest.Sweep(t, func(step int) bool {
+			suite.Sweep(t, func(step int) bool {
 				path := root + "/" + string(rune('a'+step))
 				other := queue.New(srv.Client(t), path)
 				offer(t, other, "old")

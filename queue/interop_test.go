@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/interop"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
@@ -37,7 +37,7 @@ func TestOtherLibrariesOnTheSameQueue(t *testing.T) {
 
 			const each = 40
 			var offered []string
-			var producing recipetest.Group
+			var producing suite.Group
 			for i := range each {
 				data := fmt.Sprint("ours-", i)
 				offered = append(offered, data)
@@ -71,7 +71,7 @@ func TestOtherLibrariesOnTheSameQueue(t *testing.T) {
 					}
 				}
 			}
-			var consuming recipetest.Group
+			var consuming suite.Group
 			for i := range 2 {
 				q := queue.New(srv.Client(t), path)
 				consuming.Go(take("ours", func() (string, error) {

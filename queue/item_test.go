@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -27,21 +27,21 @@ func reserve(t *testing.T, q *queue.Queue) *queue.Item {
 }
 
 func TestCrashedConsumersItemComesBack(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		crashed, c := srv.Client(t), srv.Client(t)
 		q := queue.New(c, path)
 		offer(t, q, "a", "b", "c")
-		recipetest.CatchUp(t, crashed)
+		suite.CatchUp(t, crashed)
 		it := reserve(t, queue.New(crashed, path))
-		recipetest.CatchUp(t, c)
+		suite.CatchUp(t, c)
 		b := reserve(t, q) // and has seen the other one
 		require.Equal(t, "b", string(b.Data()))
-		srv.ExpireSession(recipetest.Session(t, crashed).ID())
+		srv.ExpireSession(suite.Session(t, crashed).ID())
 		require.Eventually(t, func() bool {
 			data, err := q.Peek(t.Context())
 			return err == nil && string(data) == "a"
-		}, recipetest.Patience, time.Millisecond)
+		}, suite.Patience, time.Millisecond)
 		ctx := patient(t)
 		again := reserve(t, q)
 		for string(again.Data()) != "a" { // in its old place, once q has heard of it
@@ -72,7 +72,7 @@ func TestWhatComesBackIsNext(t *testing.T) {
 		b := reserve(t, q)
 		require.Equal(t, "b", string(b.Data()))
 		synctest.Wait()
-		srv.ExpireSession(recipetest.Session(t, crashed).ID())
+		srv.ExpireSession(suite.Session(t, crashed).ID())
 		synctest.Wait()
 		again := reserve(t, q)
 		require.Equal(t, "a", string(again.Data()))
@@ -83,7 +83,7 @@ func TestWhatComesBackIsNext(t *testing.T) {
 
 // Who waits gets what comes back, although nothing is offered.
 func TestWaitForWhatComesBack(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		holder := queue.New(srv.Client(t), path)
 		offer(t, holder, "a")
@@ -91,7 +91,7 @@ func TestWaitForWhatComesBack(t *testing.T) {
 		link := srv.Link(t)
 		waiting := queue.New(link.Client(t), path)
 		got := make(chan string, 1)
-		var wait recipetest.Group
+		var wait suite.Group
 		wait.Go(func() error { data, err := waiting.Take(patient(t)); got <- string(data); return err })
 		await(t, link.Answered(recipestest.OpGetChildren, 3))
 		require.NoError(t, it.Nack(t.Context()))
@@ -108,14 +108,14 @@ func TestStaleItemChangesNothing(t *testing.T) {
 		"nack": func(it *queue.Item) error { return it.Nack(t.Context()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 				operator := srv.Client(t)
 				path := lasting(t, operator, srv.Root(t)+"/q")
 				q, other := queue.New(srv.Client(t), path), queue.New(srv.Client(t), path)
 				offer(t, q, "a")
 				it := reserve(t, q)
 				node := path + "/" + it.ID() + "/" + claimOf(it)
-				require.NoError(t, recipetest.Session(t, operator).Conn().Delete(node, -1))
+				require.NoError(t, suite.Session(t, operator).Conn().Delete(node, -1))
 				again := reserve(t, other)
 				require.Equal(t, "a", string(again.Data()))
 
@@ -134,13 +134,13 @@ func TestStaleItemChangesNothing(t *testing.T) {
 }
 
 func TestDeadLetters(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		path := lasting(t, srv.Client(t), root+"/q")
 		crashing := srv.Client(t)
 		for name, end := range map[string]func(*queue.Item){
 			"nack":  func(it *queue.Item) { require.NoError(t, it.Nack(t.Context())) },
-			"crash": func(it *queue.Item) { srv.ExpireSession(recipetest.Session(t, crashing).ID()); <-it.Done() },
+			"crash": func(it *queue.Item) { srv.ExpireSession(suite.Session(t, crashing).ID()); <-it.Done() },
 		} {
 			dead := queue.New(srv.Client(t), root+"/dead-"+name)
 			q := queue.New(crashing, path, queue.WithDeadLetter(dead, 3))
@@ -191,7 +191,7 @@ func TestCheckFences(t *testing.T) {
 	q := queue.New(c, root+"/q")
 	offer(t, q, "a")
 	it := reserve(t, q)
-	conn := recipetest.Session(t, c).Conn()
+	conn := suite.Session(t, c).Conn()
 	write := func(node string) error {
 		_, err := conn.Multi(it.Check(), &zk.CreateRequest{Path: root + "/" + node, Acl: zk.WorldACL(zk.PermAll)})
 		return err

@@ -8,17 +8,17 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 func TestMaxLengthIsExact(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c := srv.Client(t)
 		path := lasting(t, c, srv.Root(t)+"/q")
-		conn := recipetest.Session(t, c).Conn()
+		conn := suite.Session(t, c).Conn()
 		_, err := conn.Set(path, []byte("somebody's"), -1)
 		require.NoError(t, err)
 		const most, producers, each = 40, 4, 20
@@ -65,7 +65,7 @@ func TestSequenceExhausted(t *testing.T) {
 	}
 	// The way out: drain it, and delete its node.
 	require.Equal(t, []string{"a", "b"}, drain(t, patient(t), q))
-	require.NoError(t, recipetest.Session(t, c).Conn().Delete(path, -1))
+	require.NoError(t, suite.Session(t, c).Conn().Delete(path, -1))
 	id, err := q.Offer(t.Context(), []byte("c"))
 	require.NoError(t, err)
 	require.Equal(t, "qn-0000000000", id)
@@ -78,7 +78,7 @@ func TestEntriesBeyondTheEndComeLast(t *testing.T) {
 	srv := recipestest.Start(t)
 	c := srv.Client(t)
 	path := lasting(t, c, srv.Root(t)+"/q")
-	conn := recipetest.Session(t, c).Conn()
+	conn := suite.Session(t, c).Conn()
 	for _, number := range []string{"-2147483648", "2147483647", "2147483646", "-2147483647"} {
 		_, err := conn.Create(path+"/qn-"+number, []byte(number), 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -42,7 +42,7 @@ func runWorker(config string) (status int) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	recipetest.UntilStdinEnds(cancel)
+	suite.UntilStdinEnds(cancel)
 	client, err := protocol.Connect(ctx, w.Servers, protocol.WithSessionTimeout(2*time.Second))
 	if err != nil {
 		return 0
@@ -99,7 +99,7 @@ func runWorker(config string) (status int) {
 // Processes are killed; and, where the server can do that to others, sessions expire and connections are cut. Of what was offered for sure nothing is lost, but what
 // a process had taken that was killed before it could say so, and nothing is delivered twice.
 func TestProcessesThatAreKilled(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const deliveries, troubles = 300, 12
 		path := srv.Root(t) + "/q"
 		var mu sync.Mutex // protects what follows
@@ -110,9 +110,9 @@ func TestProcessesThatAreKilled(t *testing.T) {
 		progress := make(chan struct{}, 1)
 
 		roles := []string{"offer", "offer", "take", "take", "reserve"}
-		start := func(i, life int) *recipetest.Process {
+		start := func(i, life int) *suite.Process {
 			w := worker{srv.ConnectString(), path, fmt.Sprintf("%d.%d", i, life), roles[i]}
-			return recipetest.StartProcess(t, workerEnv, w, func(line []byte) {
+			return suite.StartProcess(t, workerEnv, w, func(line []byte) {
 				var n note
 				if json.Unmarshal(line, &n) != nil {
 					return // it was killed while it wrote
@@ -138,7 +138,7 @@ func TestProcessesThatAreKilled(t *testing.T) {
 				}
 			})
 		}
-		var all []*recipetest.Process
+		var all []*suite.Process
 		for i := range roles {
 			all = append(all, start(i, 0))
 		}

@@ -10,14 +10,14 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 func TestFirstInFirstOut(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		q, other := queue.New(srv.Client(t), path), queue.New(srv.Client(t), path)
 		ctx := patient(t)
@@ -54,12 +54,12 @@ func TestFirstInFirstOut(t *testing.T) {
 }
 
 func TestTakeWaits(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		link := srv.Link(t)
 		q := queue.New(link.Client(t), path)
 		ctx := patient(t)
-		var wait recipetest.Group
+		var wait suite.Group
 		for range 3 {
 			wait.Go(func() error {
 				_, err := q.Take(ctx)
@@ -73,7 +73,7 @@ func TestTakeWaits(t *testing.T) {
 }
 
 func TestReserve(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		q, other := queue.New(srv.Client(t), path), queue.New(srv.Client(t), path)
 		ctx := patient(t)
@@ -114,7 +114,7 @@ func TestReserve(t *testing.T) {
 }
 
 func TestItems(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		q := queue.New(srv.Client(t), srv.Root(t)+"/q")
 		ctx, cancel := context.WithCancel(patient(t))
 		defer cancel()
@@ -211,7 +211,7 @@ func TestAfterClose(t *testing.T) {
 }
 
 func TestCloseEndsThoseWhoWait(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		link := srv.Link(t)
 		c := link.Client(t)
 		q := queue.New(c, srv.Root(t)+"/q")
@@ -243,14 +243,14 @@ func TestDoneContextDoesNothing(t *testing.T) {
 
 // Expiry while blocked: the wait goes on in the next session.
 func TestExpiryWhileWaiting(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		link := srv.Link(t)
 		c := link.Client(t)
 		q := queue.New(c, path)
 		ctx := patient(t)
 		got := make(chan string, 2)
-		var wait recipetest.Group
+		var wait suite.Group
 		wait.Go(func() error { data, err := q.Take(ctx); got <- string(data); return err })
 		wait.Go(func() error {
 			it, err := q.Reserve(ctx)
@@ -261,7 +261,7 @@ func TestExpiryWhileWaiting(t *testing.T) {
 			return it.Ack(ctx)
 		})
 		await(t, link.Answered(recipestest.OpGetChildren, 3))
-		srv.ExpireSession(recipetest.Session(t, c).ID())
+		srv.ExpireSession(suite.Session(t, c).ID())
 		offer(t, queue.New(srv.Client(t), path), "a", "b")
 		require.NoError(t, wait.Wait())
 		require.ElementsMatch(t, []string{"a", "b"}, []string{<-got, <-got})
@@ -269,12 +269,12 @@ func TestExpiryWhileWaiting(t *testing.T) {
 }
 
 func TestStrangersAreLeftAlone(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c := srv.Client(t)
 		path := lasting(t, c, srv.Root(t)+"/q")
 		names := []string{"README", "qn-", "qn-1", "qn-00000000012", "x-qn-0000000000", "qn-+000000001", "qn-qn-0000000000", "lock-0000000001"}
 		for _, name := range names {
-			_, err := recipetest.Session(t, c).Conn().Create(path+"/"+name, nil, 0, zk.WorldACL(zk.PermAll))
+			_, err := suite.Session(t, c).Conn().Create(path+"/"+name, nil, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
 		}
 		q := queue.New(c, path)
@@ -292,10 +292,10 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 
 // What the Java DistributedQueue writes is read, and it finds what we write.
 func TestForeignEntries(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c := srv.Client(t)
 		path := lasting(t, c, srv.Root(t)+"/q")
-		conn := recipetest.Session(t, c).Conn()
+		conn := suite.Session(t, c).Conn()
 		_, err := conn.Create(path+"/qn-", []byte("theirs"), zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		q := queue.New(c, path)
@@ -313,7 +313,7 @@ func TestReapedQueueIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
 	path, client := srv.Root(t)+"/q", srv.Client(t)
-	session := recipetest.Session(t, client)
+	session := suite.Session(t, client)
 	q, other := queue.New(client, path), queue.New(srv.Client(t), path)
 	ctx := patient(t)
 	for i := range 5 {

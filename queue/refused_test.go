@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -20,10 +20,10 @@ import (
 
 // A consumer that may not count the others takes all the same: counting serves order only.
 func TestConsumersThatCannotBeCounted(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		client := srv.Client(t)
 		path := lasting(t, client, srv.Root(t)+"/q")
-		conn := recipetest.Session(t, client).Conn()
+		conn := suite.Session(t, client).Conn()
 		_, err := conn.Create(path+"-receipts", nil, 0, zk.WorldACL(zk.PermAll&^zk.PermRead))
 		require.NoError(t, err)
 		link := srv.Link(t)
@@ -74,7 +74,7 @@ func TestWaitingWithoutALine(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory())
 		operator := srv.Client(t)
 		path := lasting(t, operator, srv.Root(t)+"/q")
-		conn := recipetest.Session(t, operator).Conn()
+		conn := suite.Session(t, operator).Conn()
 		_, err := conn.Create(path+"-waiting", nil, 0, zk.WorldACL(zk.PermRead|zk.PermAdmin))
 		require.NoError(t, err)
 		var o observer
@@ -133,7 +133,7 @@ func TestClaimThatMayNotBeDeleted(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory())
 		operator := srv.Client(t)
 		path := lasting(t, operator, srv.Root(t)+"/q")
-		conn := recipetest.Session(t, operator).Conn()
+		conn := suite.Session(t, operator).Conn()
 		const entry = "/qn-0000000000"
 		_, err := conn.Create(path+entry, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermDelete))
 		require.NoError(t, err)

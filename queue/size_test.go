@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -95,7 +95,7 @@ func TestChrootCounts(t *testing.T) {
 
 // together has each of some goroutines do something at the same time.
 func together(n int, do func() error) error {
-	var wait recipetest.Group
+	var wait suite.Group
 	for range n {
 		wait.Go(do)
 	}
@@ -153,7 +153,7 @@ func TestBatchLeavesRoomForTheDataOfTheQueue(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.InMemory())
 		operator := srv.Client(t)
 		path := lasting(t, operator, srv.Root(t)+"/q")
-		_, err := recipetest.Session(t, operator).Conn().Set(path, make([]byte, 1_000_000), -1)
+		_, err := suite.Session(t, operator).Conn().Set(path, make([]byte, 1_000_000), -1)
 		require.NoError(t, err)
 		link := srv.Link(t)
 		q := queue.New(link.Client(t), path, queue.WithMaxLength(1000))
@@ -195,7 +195,7 @@ func TestManyReservesAtALongPath(t *testing.T) {
 
 // PollN of many takes what fits into a request, and goes on where it was.
 func TestPollNAtALongPath(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/"+strings.Repeat("p", 1500))
 		link := srv.Link(t)
 		q := queue.New(link.Client(t), path)
@@ -241,7 +241,7 @@ func TestEntryTooLargeToBeReserved(t *testing.T) {
 	client := link.Client(t)
 	path := lasting(t, client, srv.Root(t)+"/q")
 	data := make([]byte, 1<<20-400)
-	_, err := recipetest.Session(t, client).Conn().Create(path+"/qn-0000000000", data, 0, zk.WorldACL(zk.PermAll))
+	_, err := suite.Session(t, client).Conn().Create(path+"/qn-0000000000", data, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	q := queue.New(client, path)
 	_, err = q.TryReserve(t.Context())

@@ -3,10 +3,10 @@ package rwlock_test
 import (
 	"testing"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 func TestRecipesLinkNoTestDependencies(t *testing.T) {
 	t.Parallel()
-	recipetest.Links(t, "rwlock")
+	suite.Links(t, "rwlock")
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
 func TestDowngradeLetsReadersInAndKeepsWritersOut(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/down"
 		link := srv.Link(t)
 		m := rwlock.New(link.Client(t), path, rwlock.WithData([]byte("mine")))
@@ -73,7 +73,7 @@ func TestDowngradeLetsReadersInAndKeepsWritersOut(t *testing.T) {
 }
 
 func TestDowngradeLeavesNoGapForAWriter(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c := newContest(t, srv, srv.Root(t)+"/gap")
 		link := srv.Link(t)
 		asleep := link.Answered(recipestest.OpGetData, 2)
@@ -102,7 +102,7 @@ func TestDowngradeLeavesNoGapForAWriter(t *testing.T) {
 
 // The holder watches its node. A downgrade deletes that node, which must not be taken for a loss.
 func TestDowngradeIsNotMistakenForALoss(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for lost := range 3 {
 			c := newContest(t, srv, fmt.Sprintf("%s/%d", srv.Root(t), lost))
 			<-c.link.Answered(recipestest.OpGetData, 1) // the watch
@@ -118,7 +118,7 @@ func TestDowngradeIsNotMistakenForALoss(t *testing.T) {
 }
 
 func TestDowngradedLeaseIsLostWhenItsNodeIsDeleted(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		m := rwlock.New(srv.Client(t), srv.Root(t)+"/told")
 		reading, err := must(t, write, m).Downgrade(t.Context())
 		require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestDowngradedLeaseIsLostWhenItsNodeIsDeleted(t *testing.T) {
 }
 
 func TestDowngradeInDoLeavesTheReadLeaseToFn(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		m := rwlock.New(srv.Client(t), srv.Root(t)+"/do")
 		var reading *rwlock.Lease
 		require.NoError(t, m.Do(t.Context(), func(ctx context.Context, l *rwlock.Lease) (err error) {
@@ -146,9 +146,9 @@ func TestDowngradeInDoLeavesTheReadLeaseToFn(t *testing.T) {
 }
 
 func TestDowngradeOfABrokenLeaseIsALoss(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, root := srv.Client(t), srv.Root(t)
-		operator := recipetest.Session(t, srv.Client(t)).Conn()
+		operator := suite.Session(t, srv.Client(t)).Conn()
 		for name, breakIt := range map[string]func(path, node string) error{
 			"node": func(path, node string) error { return operator.Delete(path+"/"+node, -1) },
 			"line": func(path, node string) error {
@@ -173,7 +173,7 @@ func TestDowngradeOfABrokenLeaseIsALoss(t *testing.T) {
 }
 
 func TestDowngradeThatIsRefusedChangesNothing(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/refused"
 		m := rwlock.New(c, path)
 		writing := must(t, write, m)
@@ -183,7 +183,7 @@ func TestDowngradeThatIsRefusedChangesNothing(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.NoError(t, writing.Err(), "ctx had ended before")
 
-		conn := recipetest.Session(t, c).Conn()
+		conn := suite.Session(t, c).Conn()
 		_, err = conn.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		require.NoError(t, err)
 		_, err = writing.Downgrade(t.Context())
@@ -265,14 +265,14 @@ func (c contest) breakAll(ctx context.Context) error {
 
 // Whenever ctx ends, one lease is held in the end or none, and no node is left.
 func TestContextThatEndsDuringDowngrade(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
-		recipetest.Sweep(t, func(step int) bool {
+		suite.Sweep(t, func(step int) bool {
 			c := newContest(t, srv, fmt.Sprintf("%s/%d", root, step))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			multis := c.link.Count(recipestest.OpMulti)
-			over := recipetest.At(c.link, step, cancel)
+			over := suite.At(c.link, step, cancel)
 			reading, err := c.writing.Downgrade(ctx)
 			met := over()
 			if step == 1 {
@@ -331,12 +331,12 @@ func TestContextThatEndsWhileDowngradeIsUnanswered(t *testing.T) {
 }
 
 func TestUnlockDuringDowngradeGivesEverythingBack(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
-		recipetest.Sweep(t, func(step int) bool {
+		suite.Sweep(t, func(step int) bool {
 			c := newContest(t, srv, fmt.Sprintf("%s/%d", root, step))
 			var wait group
-			over := recipetest.At(c.link, step, func() {
+			over := suite.At(c.link, step, func() {
 				unlocking := make(chan struct{})
 				wait.Go(func() error {
 					close(unlocking)
@@ -360,12 +360,12 @@ func TestUnlockDuringDowngradeGivesEverythingBack(t *testing.T) {
 }
 
 func TestOperatorBreaksTheLockDuringDowngrade(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
-		recipetest.Sweep(t, func(step int) bool {
+		suite.Sweep(t, func(step int) bool {
 			c := newContest(t, srv, fmt.Sprintf("%s/%d", root, step))
 			var wait group
-			over := recipetest.At(c.link, step, func() {
+			over := suite.At(c.link, step, func() {
 				err := c.breakAll(t.Context())
 				wait.Go(func() error { return err })
 			})
@@ -390,15 +390,15 @@ func TestOperatorBreaksTheLockDuringDowngrade(t *testing.T) {
 }
 
 func TestCloseDuringDowngrade(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
-		recipetest.Sweep(t, func(step int) bool {
+		suite.Sweep(t, func(step int) bool {
 			link := srv.Link(t)
 			client := link.Client(t)
 			path := fmt.Sprintf("%s/%d", root, step)
 			writing := must(t, write, rwlock.New(client, path))
 			var wait group
-			over := recipetest.At(link, step, func() { wait.Go(func() error { return recipetest.TryClose(client) }) })
+			over := suite.At(link, step, func() { wait.Go(func() error { return suite.TryClose(client) }) })
 			reading, err := writing.Downgrade(t.Context())
 			met := over()
 			if err != nil {
@@ -408,7 +408,7 @@ func TestCloseDuringDowngrade(t *testing.T) {
 
 			require.NoError(t, wait.Wait())
 			if !met {
-				recipetest.Close(t, client)
+				suite.Close(t, client)
 			}
 
 			if reading != nil {
@@ -423,7 +423,7 @@ func TestCloseDuringDowngrade(t *testing.T) {
 }
 
 func TestOfTwoDowngradesOneSucceeds(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c := newContest(t, srv, srv.Root(t)+"/two")
 		type outcome struct {
 			reading *rwlock.Lease
@@ -469,9 +469,9 @@ func TestDowngradeThatIsGivenUpGivesTheLockBack(t *testing.T) {
 
 // A client that lists the line meanwhile sees the holder, in its old place or in the new one.
 func TestContendersShowTheHolderThroughADowngrade(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
-		recipetest.Sweep(t, func(step int) bool {
+		suite.Sweep(t, func(step int) bool {
 			path := fmt.Sprintf("%s/%d", root, step)
 			writing := must(t, write, rwlock.New(srv.Client(t), path))
 			link := srv.Link(t)
@@ -479,7 +479,7 @@ func TestContendersShowTheHolderThroughADowngrade(t *testing.T) {
 			_, err := watcher.Contenders(t.Context()) // its session is there
 			require.NoError(t, err)
 			var reading *rwlock.Lease
-			over := recipetest.At(link, step, func() { reading, err = writing.Downgrade(t.Context()) })
+			over := suite.At(link, step, func() { reading, err = writing.Downgrade(t.Context()) })
 			line, failed := watcher.Contenders(t.Context())
 			met := over()
 			require.NoError(t, failed)
@@ -501,7 +501,7 @@ func TestDowngradeIsNoReleaseToWaiters(t *testing.T) {
 	for _, ahead := range []int{0, 1} { // contenders ahead of the downgrading one when the others come
 		for _, kinds := range []string{"WRR", "RWR", "RRW", "W"} {
 			t.Run(fmt.Sprint(kinds, ahead), func(t *testing.T) {
-				recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+				suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 					path := srv.Root(t) + "/waiting"
 					m := rwlock.New(srv.Client(t), path)
 					held := must(t, write, m)
@@ -551,7 +551,7 @@ func TestDowngradeIsNoReleaseToWaiters(t *testing.T) {
 						}
 					}
 
-					recipetest.CatchUp(t, clients[first])
+					suite.CatchUp(t, clients[first])
 
 					for i := first; i < len(kinds); i++ {
 						require.Empty(t, entered[i])
@@ -580,7 +580,7 @@ func TestDowngradeIsNoReleaseToWaiters(t *testing.T) {
 // A writer lists the line while its predecessor becomes a reader. It finds no node where it had
 // seen one, and is not next.
 func TestDowngradeAtEachStepOfALock(t *testing.T) {
-	recipetest.Sweep(t, func(step int) (met bool) {
+	suite.Sweep(t, func(step int) (met bool) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := recipestest.Start(t, recipestest.InMemory())
 			c := newContest(t, srv, srv.Root(t)+"/step")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
@@ -29,10 +29,10 @@ var roles = []role{{"reader", read, false}, {"writer", write, false}, {"downgrad
 // A fault at any step of waiting, holding, downgrading and releasing never yields a writer with
 // company, a stuck line or a leftover node.
 func TestFaultAtEachStep(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		for _, r := range roles {
-			for _, f := range recipetest.QuickFaults {
+			for _, f := range suite.QuickFaults {
 				t.Run(r.name+" "+f.Name, func(t *testing.T) {
 					t.Parallel()
 					sweep(t, srv, root+"/"+r.name+" "+f.Name, r, f)
@@ -44,7 +44,7 @@ func TestFaultAtEachStep(t *testing.T) {
 
 func TestLongFaultAtEachStep(t *testing.T) {
 	for _, r := range roles {
-		for _, f := range recipetest.SlowFaults(10 * time.Second) {
+		for _, f := range suite.SlowFaults(10 * time.Second) {
 			t.Run(r.name+" "+f.Name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
@@ -56,19 +56,19 @@ func TestLongFaultAtEachStep(t *testing.T) {
 	}
 }
 
-func sweep(t *testing.T, srv *recipestest.Server, root string, r role, f recipetest.Fault) {
-	recipetest.Sweep(t, func(step int) bool { return meetFault(t, srv, fmt.Sprintf("%s/%d", root, step), r, f, step) })
+func sweep(t *testing.T, srv *recipestest.Server, root string, r role, f suite.Fault) {
+	suite.Sweep(t, func(step int) bool { return meetFault(t, srv, fmt.Sprintf("%s/%d", root, step), r, f, step) })
 }
 
 // meetFault makes a victim, a reader and a writer come to a held lock, and the victim meet the
 // fault. It reports whether the fault came about.
-func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f recipetest.Fault, step int) bool {
+func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f suite.Fault, step int) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	link := srv.Link(t)
 	first, victim, second, third := srv.Client(t), link.Client(t), srv.Client(t), srv.Client(t)
-	defer recipetest.Close(t, first, second, third)
-	session := recipetest.Session(t, victim).ID()
+	defer suite.Close(t, first, second, third)
+	session := suite.Session(t, victim).ID()
 	book := &ledger{}
 
 	// A server that has to expire a session does not wait until the client can know.
@@ -78,7 +78,7 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f rec
 	require.NoError(t, err)
 	require.NoError(t, book.granted(l, false))
 
-	over := recipetest.At(link, step, func() { f.Do(srv, link, session) })
+	over := suite.At(link, step, func() { f.Do(srv, link, session) })
 	var wait group
 	turn := func(c *protocol.Client, r role, betrayed bool) {
 		wait.Go(func() error {
@@ -134,7 +134,7 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, r role, f rec
 	require.NoError(t, book.granted(l, false))
 	require.NoError(t, l.Unlock(ctx))
 	awaitContenders(t, final, 0)
-	recipetest.Close(t, victim)
+	suite.Close(t, victim)
 	return met
 }
 

@@ -4,16 +4,16 @@ import (
 	"context"
 	"testing"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
-func TestMain(m *testing.M) { recipetest.Main(m) }
+func TestMain(m *testing.M) { suite.Main(m) }
 
-const timeout = recipetest.Patience
+const timeout = suite.Patience
 
-type group = recipetest.Group
+type group = suite.Group
 
 // A verb is Lock or RLock.
 type verb func(*rwlock.RWMutex, context.Context) (*rwlock.Lease, error)
@@ -25,17 +25,17 @@ var (
 
 func must(t *testing.T, v verb, m *rwlock.RWMutex) *rwlock.Lease {
 	t.Helper()
-	return recipetest.Must(t, func(ctx context.Context) (*rwlock.Lease, error) { return v(m, ctx) })
+	return suite.Must(t, func(ctx context.Context) (*rwlock.Lease, error) { return v(m, ctx) })
 }
 
 func unlock(t *testing.T, leases ...*rwlock.Lease) {
 	t.Helper()
-	recipetest.Unlock(t, leases...)
+	suite.Unlock(t, leases...)
 }
 
 func awaitContenders(t *testing.T, m *rwlock.RWMutex, n int) []rwlock.Contender {
 	t.Helper()
-	return recipetest.Await(t, n, m.Contenders)
+	return suite.Await(t, n, m.Contenders)
 }
 
 // enter makes v wait for the lock in the background, and returns when the watcher sees it as the
@@ -56,14 +56,14 @@ func enter(t *testing.T, wait *group, v verb, m, watcher *rwlock.RWMutex, n int)
 }
 
 // ways are the two ways to take the lock, as lockers of the common suite.
-func ways(opts ...rwlock.Option) map[string]recipetest.NewLocker {
+func ways(opts ...rwlock.Option) map[string]suite.NewLocker {
 	type do = func(context.Context, func(context.Context, *rwlock.Lease) error) error
-	locker := func(m *rwlock.RWMutex, lock, try func(context.Context) (*rwlock.Lease, error), do do) recipetest.Locker {
-		return recipetest.Locker{
-			Lock:    recipetest.Leases(lock),
-			TryLock: recipetest.Leases(try),
-			Block:   recipetest.Leases(m.Lock),
-			Do: func(ctx context.Context, fn func(context.Context, recipetest.Lease) error) error {
+	locker := func(m *rwlock.RWMutex, lock, try func(context.Context) (*rwlock.Lease, error), do do) suite.Locker {
+		return suite.Locker{
+			Lock:    suite.Leases(lock),
+			TryLock: suite.Leases(try),
+			Block:   suite.Leases(m.Lock),
+			Do: func(ctx context.Context, fn func(context.Context, suite.Lease) error) error {
 				return do(ctx, func(ctx context.Context, l *rwlock.Lease) error { return fn(ctx, l) })
 			},
 			Contenders: func(ctx context.Context) (nodes []string, err error) {
@@ -77,12 +77,12 @@ func ways(opts ...rwlock.Option) map[string]recipetest.NewLocker {
 		}
 	}
 
-	return map[string]recipetest.NewLocker{
-		"write": func(c *protocol.Client, path string) recipetest.Locker {
+	return map[string]suite.NewLocker{
+		"write": func(c *protocol.Client, path string) suite.Locker {
 			m := rwlock.New(c, path, opts...)
 			return locker(m, m.Lock, m.TryLock, m.Do)
 		},
-		"read": func(c *protocol.Client, path string) recipetest.Locker {
+		"read": func(c *protocol.Client, path string) suite.Locker {
 			m := rwlock.New(c, path, opts...)
 			return locker(m, m.RLock, m.TryRLock, m.RDo)
 		},

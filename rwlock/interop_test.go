@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/interop"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 	"github.com/zkrecipes/zkrecipes/rwlock"
@@ -34,7 +34,7 @@ func ours(spelling rwlock.Spelling) newcomer {
 
 // peers makes contenders in one process of another language.
 func peers(p *interop.Peer) newcomer {
-	contender := recipetest.Peer(p)
+	contender := suite.Peer(p)
 	return func(_ *testing.T, _ *recipestest.Server, path string, exclusive bool) (lock, unlock func(context.Context) error) {
 		if exclusive {
 			return contender("wlock", path)
@@ -81,16 +81,16 @@ func TestOtherLibrariesOnTheSamePath(t *testing.T) {
 // that order: the readers together, the writers alone.
 func takeTurns(t *testing.T, srv *recipestest.Server, line string, ours, others newcomer) {
 	path := srv.Root(t) + "/fleet"
-	var arrivals []recipetest.Arrival
+	var arrivals []suite.Arrival
 	for _, who := range line {
 		library, exclusive := ours, who == 'w' || who == 'W'
 		if who == 'R' || who == 'W' {
 			library = others
 		}
 		lock, unlock := library(t, srv, path, exclusive)
-		arrivals = append(arrivals, recipetest.Arrival{Lock: lock, Unlock: unlock, Shared: !exclusive})
+		arrivals = append(arrivals, suite.Arrival{Lock: lock, Unlock: unlock, Shared: !exclusive})
 	}
-	requireArrivalOrder(t, strings.ToUpper(line), recipetest.TakeTurns(t, srv, path, arrivals))
+	requireArrivalOrder(t, strings.ToUpper(line), suite.TakeTurns(t, srv, path, arrivals))
 }
 
 // downgradeAmong makes a reader and a writer of the other library wait for our writer, which goes

@@ -12,18 +12,18 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
 func TestReadingAndWritingAreFairLocks(t *testing.T) {
-	recipetest.Conform(t, ways(), rwlock.ErrLocked)
+	suite.Conform(t, ways(), rwlock.ErrLocked)
 }
 
 func TestLockIsGrantedInOrderOfArrivalToReadersTogether(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/order"
 		first := rwlock.New(srv.Client(t), path)
 		held := must(t, write, first)
@@ -113,7 +113,7 @@ func requireArrivalOrder(t *testing.T, arrivals string, got []int) {
 }
 
 func TestReadersBehindWritersAreWokenOnce(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const writers, readers = 5, 4
 		path := srv.Root(t) + "/once"
 		m := rwlock.New(srv.Client(t), path)
@@ -158,7 +158,7 @@ func TestReadersBehindWritersAreWokenOnce(t *testing.T) {
 			if steady(link) {
 				require.Equal(t, before[i], requests(link), "the marker says that no writer is ahead")
 				<-link.Answered(recipestest.OpEvent, 2)
-				recipetest.CatchUp(t, clients[i])
+				suite.CatchUp(t, clients[i])
 				require.Equal(t, 2, link.Events(), "one wake-up: the marker and the node's deletion")
 			}
 			defer unlock(t, l)
@@ -179,7 +179,7 @@ func requests(link *recipestest.Link) int {
 }
 
 func TestReleaseWakesOnlyThoseItLetsIn(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/wake"
 		m := rwlock.New(srv.Client(t), path)
 		held := must(t, write, m)
@@ -222,7 +222,7 @@ func TestReleaseWakesOnlyThoseItLetsIn(t *testing.T) {
 		<-links[4].Answered(recipestest.OpEvent, 2)
 
 		for i, events := range []int{1, 1, 1, 1, 2} {
-			recipetest.CatchUp(t, clients[i])
+			suite.CatchUp(t, clients[i])
 			own := 0
 			if i < 4 {
 				own = 1 // the deletion of its own node, which it had read
@@ -236,7 +236,7 @@ func TestReleaseWakesOnlyThoseItLetsIn(t *testing.T) {
 }
 
 func TestCancelledWriterLetsReadersBehindItInAtOnce(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/freed"
 		m := rwlock.New(srv.Client(t), path)
 		reading := must(t, read, m)
@@ -267,7 +267,7 @@ func TestCancelledWriterLetsReadersBehindItInAtOnce(t *testing.T) {
 }
 
 func TestTryTakesWhatIsFreeAndOtherwiseOnlyReads(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/try"
 		m := rwlock.New(srv.Client(t), path)
 		link := srv.Link(t)
@@ -275,7 +275,7 @@ func TestTryTakesWhatIsFreeAndOtherwiseOnlyReads(t *testing.T) {
 		tried := rwlock.New(trier, path)
 		busy := func(try func(context.Context) (*rwlock.Lease, error)) {
 			t.Helper()
-			recipetest.CatchUp(t, trier)
+			suite.CatchUp(t, trier)
 			before, reads := link.Count(recipestest.OpAny), link.Count(recipestest.OpGetChildren)
 			_, err := try(t.Context())
 			require.ErrorIs(t, err, rwlock.ErrLocked)
@@ -285,7 +285,7 @@ func TestTryTakesWhatIsFreeAndOtherwiseOnlyReads(t *testing.T) {
 
 		reading := must(t, read, m)
 		busy(tried.TryLock)
-		recipetest.CatchUp(t, reader)
+		suite.CatchUp(t, reader)
 		second, err := rwlock.New(reader, path).TryRLock(t.Context())
 		require.NoError(t, err, "there are only readers")
 		require.False(t, second.Exclusive())
@@ -302,7 +302,7 @@ func TestTryTakesWhatIsFreeAndOtherwiseOnlyReads(t *testing.T) {
 		busy(tried.TryRLock)
 		unlock(t, writing)
 		require.NoError(t, wait.Wait())
-		recipetest.CatchUp(t, trier)
+		suite.CatchUp(t, trier)
 		l, err := tried.TryLock(t.Context())
 		require.NoError(t, err)
 		unlock(t, l)
@@ -310,7 +310,7 @@ func TestTryTakesWhatIsFreeAndOtherwiseOnlyReads(t *testing.T) {
 }
 
 func TestThereIsNoUpgrade(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		m := rwlock.New(srv.Client(t), srv.Root(t)+"/upgrade")
 		reading := must(t, read, m)
 		_, err := m.TryLock(t.Context())
@@ -326,7 +326,7 @@ func TestThereIsNoUpgrade(t *testing.T) {
 }
 
 func TestContendersShowReadersAndWriters(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/line"
 		began := time.Now().Add(-time.Minute) // clocks may differ
 		m := rwlock.New(c, path, rwlock.WithData([]byte("host 7")))
@@ -341,7 +341,7 @@ func TestContendersShowReadersAndWriters(t *testing.T) {
 			require.True(t, c.Since.After(began))
 		}
 
-		require.Equal(t, recipetest.Session(t, c).ID(), line[0].Session)
+		require.Equal(t, suite.Session(t, c).ID(), line[0].Session)
 		require.Equal(t, reading.Node(), line[0].Node)
 		require.Equal(t, reading.Token(), line[0].Token)
 		unlock(t, reading)
@@ -353,7 +353,7 @@ func TestContendersShowReadersAndWriters(t *testing.T) {
 }
 
 func TestAllSpellingsShareOneLine(t *testing.T) {
-	recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/spelt"
 		ends := map[rwlock.Spelling][2]string{
 			rwlock.Native:  {"-read-0000000000", "-write-0000000000"},
@@ -392,7 +392,7 @@ func TestAllSpellingsShareOneLine(t *testing.T) {
 
 				// The sequence starts again at 0, unless the server has removed the empty container
 				// first.
-				if err := recipetest.Session(t, c).Conn().Delete(path, -1); !errors.Is(err, zk.ErrNoNode) {
+				if err := suite.Session(t, c).Conn().Delete(path, -1); !errors.Is(err, zk.ErrNoNode) {
 					require.NoError(t, err)
 				}
 			}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	sessionTimeout = 6 * time.Second // only killed workers lose their session, and slow ones do not
-	recipetest.Main(m)
+	suite.Main(m)
 }
 
 func TestBatchOnTheEmbeddedServer(t *testing.T) {

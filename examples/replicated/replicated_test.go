@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	sessionTimeout = 6 * time.Second // only killed or stopped replicas lose their session, and slow ones do not
-	recipetest.Main(m)
+	suite.Main(m)
 }
 
 func TestDemoOnTheEmbeddedServer(t *testing.T) {

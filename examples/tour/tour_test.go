@@ -13,12 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-func TestMain(m *testing.M) { recipetest.Main(m) }
+func TestMain(m *testing.M) { suite.Main(m) }
 
 func TestTourOfTheEmbeddedServer(t *testing.T) {
 	t.Parallel()

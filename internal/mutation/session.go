@@ -8,7 +8,7 @@ func init() {
 			File:    "protocol/line.go",
 			Old:     "s.ensure(life, s.Path(l.path), l.client.acl)",
 			New:     "s.ensure(life, s.Path(l.path), s.base.client.acl)",
-			Package: "./internal/conformance",
+			Package: "./internal/suite",
 			Test:    "TestEveryNodeHasTheACLOfItsView/lock/embedded",
 		},
 		{

@@ -52,7 +52,7 @@
 //   - A connection has one watch per path, and the newest mode counts.
 //   - checkWatches also reports watches of other clients.
 //
-// The tests in recipestest/differential send random requests to both servers. They found no
+// The tests in internal/differential send random requests to both servers. They found no
 // differences but these, which are intended:
 //
 //   - Nothing is stored, and there are no quorum, observers or read-only mode. The server is always

@@ -9,12 +9,12 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 func TestMain(m *testing.M) {
-	recipetest.Main(m)
+	suite.Main(m)
 }
 
 // waitLimit bounds waits that end at once unless the test fails.

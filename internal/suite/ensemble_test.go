@@ -1,12 +1,4 @@
-// Package conformance runs the recipes' tests on a real ensemble.
-//
-// The suite that all locks have to pass, and the tests of each recipe, run on the embedded server
-// and on a standalone real one. Here the real one is an ensemble of three, and the clients of each
-// test are spread over its members. So one member may not see yet what another one has answered.
-// The suite always runs. All the other tests run with
-//
-//	go test ./internal/conformance -ensemble
-package conformance
+package suite_test
 
 import (
 	"flag"
@@ -21,7 +13,8 @@ import (
 
 var everything = flag.Bool("ensemble", false, "run all of the recipes' tests on an ensemble, which takes some minutes")
 
-// suites are the tests of each recipe that run the common suite.
+// suites are the tests of each recipe that run the common suite. On an ensemble the clients of a
+// test are spread over the members, and one member may not see yet what another has answered.
 var suites = map[string]string{
 	"lock":     "TestMutexIsAFairLock|TestSimpleIsALock",
 	"rwlock":   "TestReadingAndWritingAreFairLocks",
@@ -30,8 +23,8 @@ var suites = map[string]string{
 
 func TestSuiteOnAnEnsemble(t *testing.T) {
 	servers := ensemble.Start(t, 3).ConnectString()
-	for recipe, suite := range suites {
-		runOn(t, servers, recipe, "^("+suite+")$//^real$")
+	for recipe, tests := range suites {
+		runOn(t, servers, recipe, "^("+tests+")$//^real$")
 	}
 }
 

@@ -5,11 +5,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
 
 func TestMain(m *testing.M) {
-	recipetest.Main(m)
+	suite.Main(m)
 }
 
 func TestRandomStepsHaveTheSameEffects(t *testing.T) {

@@ -1,6 +1,11 @@
-// Package recipetest is what the tests of the recipes share beside the test kit that users get too: both kinds of
-// server, the faults that every recipe meets, and bookkeeping.
-package recipetest
+// Package suite is what every recipe has to pass, on the embedded server, on one that lags and on a
+// real one. Recipes import it in their tests. The tests of the package itself run the suite on an
+// ensemble of three; with
+//
+//	go test ./internal/suite -ensemble
+//
+// they run all tests of all recipes there.
+package suite
 
 import (
 	"errors"

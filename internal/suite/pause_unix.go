@@ -1,6 +1,6 @@
 //go:build unix
 
-package recipetest
+package suite
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package conformance
+package suite_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/barrier"
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/election"
-	"github.com/zkrecipes/zkrecipes/internal/recipetest"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
@@ -77,7 +77,7 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 		}
 	},
 	"doublebarrier": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
-		var both recipetest.Group
+		var both suite.Group
 		for range 2 {
 			both.Go(func() error {
 				return doublebarrier.New(c, path, 2).Do(t.Context(), func(context.Context) error { return nil })
@@ -113,7 +113,7 @@ func inTurns(t *testing.T, acquire func(context.Context) (release func(context.C
 	t.Helper()
 	release, err := acquire(t.Context())
 	require.NoError(t, err)
-	var waiter recipetest.Group
+	var waiter suite.Group
 	waiter.Go(func() error {
 		release, err := acquire(t.Context())
 		if err != nil {
@@ -132,11 +132,11 @@ func TestEveryNodeHasTheACLOfItsView(t *testing.T) {
 	acl := zk.DigestACL(zk.PermAll, "alice", "secret")
 	for recipe, use := range uses {
 		t.Run(recipe, func(t *testing.T) {
-			recipetest.Each(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 				link, seen := srv.Link(t), new(creations)
 				base := link.Client(t, protocol.WithAuth("digest", []byte("alice:secret")), seen.over(link))
 				root := srv.Root(t)
-				_, err := recipetest.Session(t, base).EnsurePath(t.Context(), root)
+				_, err := suite.Session(t, base).EnsurePath(t.Context(), root)
 				require.NoError(t, err)
 				seen.forget()
 

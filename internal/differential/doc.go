@@ -8,7 +8,7 @@
 // values that cannot be equal on two servers. Both transcripts must be the same. Steps are drawn at
 // random; the most important ones are also kept as named cases.
 //
-//	go test ./recipestest/differential -rapid.checks=5000
+//	go test ./internal/differential -rapid.checks=5000
 //
 // The documentation of package embedded lists the intended differences. The following is not
 // compared:
