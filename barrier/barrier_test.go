@@ -70,7 +70,7 @@ func settle(t *testing.T, c *protocol.Client) (s *protocol.Session) {
 // kinds are the barriers that one may set.
 var kinds = map[string][]barrier.Option{
 	"persistent": nil,
-	"ephemeral":  {barrier.Ephemeral()},
+	"ephemeral":  {barrier.WithEphemeral()},
 }
 
 func eachKind(t *testing.T, test func(*testing.T, *recipestest.Server, []barrier.Option)) {
@@ -179,7 +179,7 @@ func TestEphemeralBarrierFallsWithItsSetter(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
-		b, other := barrier.New(c, path, barrier.Ephemeral()), barrier.New(srv.Client(t), path)
+		b, other := barrier.New(c, path, barrier.WithEphemeral()), barrier.New(srv.Client(t), path)
 		require.NoError(t, b.Set(t.Context()))
 		requireSet(t, other)
 		var wait group

@@ -23,7 +23,7 @@ func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {
 			path := srv.Root(t) + "/b"
 			link := srv.Link(t)
 			c := link.Client(t)
-			require.NoError(t, barrier.New(c, path, barrier.Ephemeral()).Set(t.Context()))
+			require.NoError(t, barrier.New(c, path, barrier.WithEphemeral()).Set(t.Context()))
 			waited := make(chan error, 1)
 			other := barrier.New(srv.Client(t), path)
 			go func() { waited <- other.Wait(t.Context()) }()
@@ -35,7 +35,7 @@ func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {
 			} else {
 				c = srv.Client(t)
 			}
-			require.NoError(t, barrier.New(c, path, barrier.Ephemeral()).Set(t.Context()))
+			require.NoError(t, barrier.New(c, path, barrier.WithEphemeral()).Set(t.Context()))
 			require.NoError(t, <-waited, "the old one has fallen")
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
@@ -52,7 +52,7 @@ func TestSetSaysThatTheBarrierFallsWithALivingSession(t *testing.T) {
 			srv := recipestest.Start(t, recipestest.InMemory())
 			path := srv.Root(t) + "/b"
 			first, c := srv.Client(t), srv.Client(t)
-			require.NoError(t, barrier.New(first, path, barrier.Ephemeral()).Set(t.Context()))
+			require.NoError(t, barrier.New(first, path, barrier.WithEphemeral()).Set(t.Context()))
 			b := barrier.New(c, path, append(opts, barrier.WithData([]byte("new")))...)
 			began := time.Now()
 			err := b.Set(t.Context())
@@ -66,7 +66,7 @@ func TestSetSaysThatTheBarrierFallsWithALivingSession(t *testing.T) {
 
 			// Its own session's is what it asks for, or not, and no reason to wait.
 			began = time.Now()
-			require.NoError(t, barrier.New(first, path, barrier.Ephemeral()).Set(t.Context()))
+			require.NoError(t, barrier.New(first, path, barrier.WithEphemeral()).Set(t.Context()))
 			require.ErrorIs(t, barrier.New(first, path).Set(t.Context()), barrier.ErrEphemeral)
 			require.Zero(t, time.Since(began))
 			require.NoError(t, b.Remove(t.Context()))
@@ -77,7 +77,7 @@ func TestSetSaysThatTheBarrierFallsWithALivingSession(t *testing.T) {
 func TestSetThatWaitsEndsWithItsContext(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
 		path := srv.Root(t) + "/b"
-		require.NoError(t, barrier.New(srv.Client(t), path, barrier.Ephemeral()).Set(t.Context()))
+		require.NoError(t, barrier.New(srv.Client(t), path, barrier.WithEphemeral()).Set(t.Context()))
 		b := barrier.New(srv.Client(t), path, opts...)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -99,7 +99,7 @@ func TestFaultAtEachStepOfASetThatWaits(t *testing.T) {
 					link := srv.Link(t)
 					first, victim, other := srv.Client(t), link.Client(t), srv.Client(t)
 					defer suite.Close(t, first, victim, other)
-					require.NoError(t, barrier.New(first, path, barrier.Ephemeral()).Set(t.Context()))
+					require.NoError(t, barrier.New(first, path, barrier.WithEphemeral()).Set(t.Context()))
 					id := suite.Session(t, victim).ID()
 					waits := link.Answered(recipestest.OpGetData, 1)
 					met := suite.At(link, step, func() { f.Do(srv, link, id) })

@@ -29,7 +29,7 @@ const goroutines = 64
 
 // crowded makes goroutines that share a session compete.
 func crowded(ctx context.Context, e *env) (all []*contestant, err error) {
-	for name, opts := range map[string][]lock.Option{ours: {lock.WithTurns()}, ours + ", without turns": nil} {
+	for name, opts := range map[string][]lock.Option{ours: {lock.WithLocalQueue()}, ours + ", without turns": nil} {
 		path, err := e.newPath()
 		if err != nil {
 			return nil, err

@@ -203,7 +203,7 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 		if i == 0 {
 			c = ctx
 		}
-		visits[i] = (&visit{name: fmt.Sprint(i)}).start(c, life, doublebarrier.New(cs[i], path, n, doublebarrier.WaitForNextRound()), 0)
+		visits[i] = (&visit{name: fmt.Sprint(i)}).start(c, life, doublebarrier.New(cs[i], path, n, doublebarrier.WithWaiting()), 0)
 	}
 	victim := 1
 	if own {
@@ -249,7 +249,7 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 	var mu sync.Mutex // protects visits
 	if x.kills || first[0].err != nil {
 		// One fewer than they would need to enter without any of the others.
-		b := doublebarrier.New(spare, path, n, doublebarrier.WaitForNextRound())
+		b := doublebarrier.New(spare, path, n, doublebarrier.WithWaiting())
 		for range n - 1 {
 			replacements.Go(func() error {
 				for replace.Err() == nil {

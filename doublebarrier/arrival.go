@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,19 +12,21 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// An arrival is one call of Enter. It has one node at a time, in one session after the other.
+// An arrival is one call of Enter. It has one node at a time, in one session after the other. Only one
+// goroutine uses it at a time: that of Enter, or the one that finishes what Enter has begun.
 type arrival struct {
-	barrier *Barrier
-	session *protocol.Session
-	owner   string   // the same for all its nodes
-	nodes   int      // how many it has tried to create
-	node    string   // the name of the present one; empty while it is not known
-	counted bool     // by a round: there is no way back
-	full    *gate    // of a round without us
-	strange []string // members that no gate can count
+	barrier     *Barrier
+	caller      context.Context // ends when Enter stops waiting for an outcome
+	session     *protocol.Session
+	owner       string   // the same for all its nodes
+	nodes       int      // how many it has tried to create
+	node        string   // the name of the present one; empty if there is none
+	counted     bool     // by a round: there is no way back
+	full        *gate    // of a round that it is not a member of
+	uncountable []string // members that no gate can count
 
-	asked atomic.Bool // for a node that may be there
-	doubt atomic.Bool // whether a node that was lost with its session had been counted
+	present    atomic.Bool // a node of its own may be there
+	unresolved atomic.Bool // a node that was lost with its session may have been counted
 }
 
 // An outcome is what has become of an arrival.
@@ -40,92 +39,111 @@ const (
 	// uncounted is the version of a member's node that no gate has counted.
 	uncounted = 0
 
-	// patience is how long Enter goes on after the end of its ctx to find out whether it was counted.
-	patience = 50 * time.Millisecond
+	// grace is how long Enter goes on after the end of its ctx to find out whether it was counted.
+	grace = 50 * time.Millisecond
 )
 
-// errGone says that our node is not what it was any more.
+// errGone says that our node was deleted before a gate was known to have counted it.
 var errGone = errors.New("member deleted while waiting")
+
+// A lingering is a context that ends a while after the one that it was made from, with the same error.
+type lingering struct {
+	context.Context
+	done chan struct{}
+}
+
+// linger returns a context that ends when ctx has ended and grace is over.
+func linger(ctx context.Context) (_ context.Context, stop func() bool) {
+	l := &lingering{ctx, make(chan struct{})}
+	return l, context.AfterFunc(ctx, func() {
+		time.AfterFunc(grace, func() { close(l.done) })
+	})
+}
+
+func (l *lingering) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+
+func (l *lingering) Done() <-chan struct{} { return l.done }
+
+func (l *lingering) Err() error {
+	select {
+	case <-l.done:
+		return l.Context.Err()
+	default:
+		return nil
+	}
+}
 
 // attempt enters under one session. It returns an error if that is to be done again under the next.
 func (a *arrival) attempt(ctx context.Context, s *protocol.Session) (outcome, error) {
 	if a.owner == "" {
 		a.owner = s.NewOwner().String()
 	}
-	if a.asked.Load() {
-		a.doubt.Store(true)
+	if a.present.Load() {
+		a.unresolved.Store(true)
 	}
 	a.session = s
-	patient, cancel := lingering(ctx)
-	defer cancel()
-	o, err := protocol.Finish(patient, s, func(life context.Context) (outcome, error) {
-		e, err := a.enter(ctx, life)
-		if !a.counted {
-			err = a.doubted(err)
-		}
-		return outcome{e, err}, nil
-	}, outcome.abandon)
+
+	e, err := a.enter(ctx)
 	switch {
-	case errors.Is(err, protocol.ErrClosed):
+	case err == nil:
+		return outcome{entry: e}, nil
+	case errors.As(err, new(*unfinishedError)): // the arrival is not ours any more
+		return outcome{err: a.uncertain(err)}, nil
+	case a.counted:
+		return outcome{err: err}, nil
+	case s.Err() != nil:
 		return outcome{}, err
-	case err != nil: // whoever is still at work begins nothing any more
-		return outcome{err: a.doubted(ctx.Err())}, nil
-	case o.err != nil && s.Err() != nil && !a.counted:
-		return outcome{}, o.err
 	}
-	return o, nil
+	return outcome{err: a.uncertain(err)}, nil
 }
 
-// lingering returns a context that ends when ctx has ended and patience has, too.
-func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
-	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(patience):
-			cancel()
-		case <-patient.Done():
-		}
-	})
-	return patient, func() {
-		stop()
-		cancel()
-	}
-}
-
-// abandon leaves on behalf of somebody who has not waited for it.
-func (o outcome) abandon() {
-	if o.entry != nil {
-		protocol.Release(context.Background(), o.entry.grant) // ends with the session at the latest
-	}
-}
-
-// doubted adds to an error that the arrival may have been counted all the same.
-func (a *arrival) doubted(err error) error {
-	if err == nil || !a.asked.Load() && !a.doubt.Load() || errors.Is(err, protocol.ErrUncertain) {
+// uncertain adds to an error that the arrival may have been counted all the same.
+func (a *arrival) uncertain(err error) error {
+	if !a.present.Load() && !a.unresolved.Load() || errors.Is(err, protocol.ErrUncertain) {
 		return err
 	}
-	return fmt.Errorf("%w: %w whether this one was counted", err, protocol.ErrUncertain)
+	return fmt.Errorf("%w: %w whether this member was counted", err, protocol.ErrUncertain)
 }
 
-// enter begins nothing any more once ctx has ended, but finds out under life what has become of what it had begun.
-func (a *arrival) enter(ctx, life context.Context) (*Entry, error) {
+// complete runs work to its end, whatever becomes of the caller. If the caller stops waiting, it returns an
+// unfinishedError. Work then goes on in the background, which has the arrival to itself, and ends with undo.
+func (a *arrival) complete(work func(context.Context) (*Entry, error), undo func(outcome)) (*Entry, error) {
+	o, err := protocol.Detach(a.caller, a.session, func(ctx context.Context) (outcome, error) {
+		defer a.session.KeepAlive()()
+		e, err := work(ctx)
+		return outcome{e, err}, nil
+	}, undo)
+	if err != nil {
+		return nil, &unfinishedError{err}
+	}
+	return o.entry, o.err
+}
+
+// An unfinishedError is the error of a caller that did not wait for the end of its work.
+type unfinishedError struct{ error }
+
+func (u *unfinishedError) Unwrap() error { return u.error }
+
+// enter crosses until that has an outcome.
+func (a *arrival) enter(ctx context.Context) (*Entry, error) {
 	if err := a.checkSize(0); err != nil {
 		return nil, err
 	}
-	defer a.session.Engage()()
-	if err := a.settle(ctx); err != nil {
+	defer a.session.KeepAlive()()
+
+	if err := a.resolve(ctx); err != nil {
 		return nil, err
 	}
 	for {
-		e, err := a.cross(ctx, life)
+		e, err := a.cross(ctx)
 		switch {
 		case errors.Is(err, errGone) && !a.counted:
 			if ctx.Err() == nil {
 				continue
 			}
-			err = fmt.Errorf("%w: %v", ctx.Err(), err)
+			err = fmt.Errorf("%w: %v", protocol.Wanted(ctx), err)
 		case errors.Is(err, ErrFull) && a.barrier.waits:
-			if err = a.full.over(ctx, a.session, crowd{}); err == nil {
+			if err = a.full.awaitEnd(ctx, a.session, remainder{}); err == nil {
 				continue
 			}
 		}
@@ -137,90 +155,72 @@ func (a *arrival) enter(ctx, life context.Context) (*Entry, error) {
 func (a *arrival) checkSize(others int) error {
 	const rest = 100 // of an operation, the sequence number and the end of lines
 	b := a.barrier
-	name := len(prefix(a.owner, a.nodes, b.n))
+	name := len(memberPrefix(a.owner, a.nodes, b.n))
 	if size := b.n*(len(a.session.Path(b.process()))+3*name+rest) + others; size > protocol.MaxData {
-		return fmt.Errorf("%w: %d members take %d bytes in one transaction, at most %d", protocol.ErrTooLarge, b.n, size,
-			protocol.MaxData)
+		return fmt.Errorf("%w: %d members take %d bytes in one transaction, at most %d",
+			protocol.ErrTooLarge, b.n, size, protocol.MaxData)
 	}
 	return nil
 }
 
 // cross joins, waits for the gate, and withdraws if it does not come to that.
-func (a *arrival) cross(ctx, life context.Context) (*Entry, error) {
-	err := a.join(ctx, life)
-	var g *gate
-	if err == nil {
-		g, err = a.await(ctx)
-	}
+func (a *arrival) cross(ctx context.Context) (*Entry, error) {
+	_, err := a.complete(func(ctx context.Context) (*Entry, error) { return nil, a.join(ctx) }, a.abandon)
 	if err != nil {
-		var failed error
-		if g, failed = a.withdraw(life); failed != nil {
-			return nil, errors.Join(err, failed)
-		} else if g == nil {
-			return nil, err
+		return nil, err
+	}
+	g, err := a.await(ctx)
+	return a.conclude(g, err)
+}
+
+// abandon withdraws, or leaves, after an Enter that has not waited for join.
+func (a *arrival) abandon(joined outcome) {
+	if joined.err == nil {
+		e, _ := a.conclude(nil, errGone)
+		outcome{entry: e}.leave()
+	}
+}
+
+// conclude makes an entry of a member that was counted. If it failed to wait for the gate, conclude withdraws
+// the member, or finds out that it was counted.
+func (a *arrival) conclude(g *gate, failed error) (*Entry, error) {
+	return a.complete(func(ctx context.Context) (*Entry, error) {
+		if failed != nil {
+			var err error
+			if g, err = a.withdraw(ctx); err != nil {
+				return nil, errors.Join(failed, err)
+			} else if g == nil {
+				return nil, failed
+			}
 		}
-	}
-	return a.admitted(life, g)
+		return a.admit(ctx, g)
+	}, outcome.leave)
 }
 
-// join creates the member.
-func (a *arrival) join(ctx, life context.Context) error {
-	b, s := a.barrier, a.session
-	for {
-		a.nodes++
-		name := prefix(a.owner, a.nodes, b.n)
-		node, err := protocol.Settle(life, s, func(c *zk.Conn) (string, error) {
-			again := a.asked.Swap(true)
-			if ctx.Err() != nil {
-				a.asked.Store(again)
-				return "", ctx.Err()
-			}
-			return protocol.Create(c, s.Path(b.member(name)), nil, zk.FlagEphemeralSequential, b.client.ACL())
-		}, a.find)
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			a.asked.Store(false)
-			if _, err := s.EnsurePath(ctx, b.process()); err != nil {
-				return err
-			}
-			if err := b.refuseCurator(ctx, s); err != nil {
-				return err
-			}
-		case err != nil:
-			return err
-		default:
-			a.node = node[strings.LastIndexByte(node, '/')+1:]
-			return a.checkSequence()
-		}
+// leave leaves on behalf of a caller that has not waited for the entry.
+func (o outcome) leave() {
+	if o.entry != nil {
+		o.entry.grant.Release(context.Background()) // ends with the session at the latest
 	}
 }
 
-// checkSequence refuses a number that is too close to the end of the server's counter, where they repeat.
-func (a *arrival) checkSequence() error {
-	const end = math.MaxInt32 - 1<<20
-	if n, ok := protocol.ParseName(a.node, kind); !ok || n.Sequence < 0 || n.Sequence > end {
-		return fmt.Errorf("%w: %s; delete the path while nobody uses it", protocol.ErrSequenceExhausted, a.node)
+// admit makes an entry of an arrival that was counted.
+func (a *arrival) admit(ctx context.Context, g *gate) (*Entry, error) {
+	a.counted = true
+	e := &Entry{session: a.session, gate: g}
+	node := a.barrier.member(a.node)
+	grant, err := a.barrier.recipe.NewGrant(ctx, a.session, node, g.token, func(ctx context.Context) error {
+		return e.depart(ctx, node)
+	})
+	if err != nil {
+		a.session.Delete(ctx, node, -1) // unless it has gone with the session
+		return nil, fmt.Errorf("%w: %w", protocol.ErrLost, err)
 	}
-	return nil
+	e.grant = grant
+	return e, nil
 }
 
-// find looks for the node that an attempt to create one may have left.
-func (a *arrival) find(ctx context.Context) (path string, found bool, err error) {
-	// Without the sync, a server that lags behind the one that took the attempt would hide its node.
-	if err := a.session.Sync(ctx, a.barrier.path); err != nil {
-		return "", false, err
-	}
-	line, _, err := a.barrier.line(ctx, a.session)
-	i := slices.IndexFunc(line, a.isOurs)
-	if err != nil || i < 0 {
-		return "", false, err
-	}
-	return a.barrier.member(line[i]), true, nil
-}
-
-func (a *arrival) isOurs(member string) bool { return strings.HasPrefix(member, a.owner) }
-
-// await waits until a gate is open that names our node.
+// await waits until a gate is open that has counted our node.
 func (a *arrival) await(ctx context.Context) (*gate, error) {
 	b, s := a.barrier, a.session
 	for woken := false; ; {
@@ -229,21 +229,14 @@ func (a *arrival) await(ctx context.Context) (*gate, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case g != nil && slices.Contains(g.members, a.node):
+		case g.has(a.node):
 			return g, nil
 		case woken: // by a gate that is gone though we are its member
 			return nil, errGone
-		case g != nil && slices.ContainsFunc(g.members, a.isOurs):
+		case g.hasOwner(a.owner):
 			return nil, a.lost()
 		case g != nil:
-			left, err := g.remaining(ctx, s)
-			if err != nil {
-				return nil, err
-			} else if len(left) > 0 {
-				a.full = g
-				return nil, ErrFull
-			}
-			if err := a.clear(ctx, r); err != nil && !errors.Is(err, zk.ErrBadVersion) {
+			if err := a.clearOver(ctx, r); err != nil && !errors.Is(err, zk.ErrBadVersion) {
 				return nil, err
 			}
 			continue
@@ -257,14 +250,14 @@ func (a *arrival) await(ctx context.Context) (*gate, error) {
 			continue // another member has changed the record, or the line
 		case err != nil:
 			return nil, err
-		case g != nil && slices.Contains(g.members, a.node):
+		case g.has(a.node):
 			return g, nil
 		case g != nil:
 			continue
 		}
 
 		// It has one of the first n places in line, so the next gate counts it.
-		stat, err := s.Until(ctx, b.member(a.node), func(stat *zk.Stat) bool { return stat.Version > uncounted })
+		stat, err := s.WaitNode(ctx, b.member(a.node), func(stat *zk.Stat) bool { return stat.Version > uncounted })
 		if err != nil {
 			return nil, err
 		} else if stat == nil {
@@ -274,118 +267,14 @@ func (a *arrival) await(ctx context.Context) (*gate, error) {
 	}
 }
 
-// lost says that the arrival was counted when it had, or has now, no node.
-func (a *arrival) lost() error {
-	a.counted = true
-	return fmt.Errorf("%w: the session ended, or somebody deleted the gate or the member, when that had been counted",
-		protocol.ErrLost)
-}
-
-// withdraw deletes the member unless it was counted: then it returns the gate.
-func (a *arrival) withdraw(life context.Context) (*gate, error) {
-	b, s := a.barrier, a.session
-	if !a.asked.Load() {
-		return nil, nil
-	}
-	if a.node == "" {
-		path, found, err := a.find(life)
-		if err != nil {
-			return nil, err
-		} else if !found {
-			a.asked.Store(false)
-			return nil, nil
-		}
-		a.node = path[strings.LastIndexByte(path, '/')+1:]
-	}
-	failed := a.delete(life, a.node, uncounted)
-	if failed == nil {
-		a.gone()
-		return nil, nil
-	} else if !errors.Is(failed, zk.ErrNoNode) && !errors.Is(failed, zk.ErrBadVersion) {
-		return nil, failed
-	}
-
-	if err := s.Sync(life, b.path); err != nil {
-		return nil, err
-	}
-	r, err := b.read(life, s)
-	if err != nil {
-		return nil, err
-	}
-	counted, there := r.gate != nil && slices.Contains(r.gate.members, a.node), errors.Is(failed, zk.ErrBadVersion)
-	switch {
-	case counted && there:
-		return r.gate, nil
-	case !counted && !there: // the answer to a first attempt was lost, or another client has deleted it
-		a.gone()
-		return nil, nil
-	case there:
-		a.delete(life, a.node, -1)
-	}
-	return nil, a.lost()
-}
-
-func (a *arrival) gone() {
-	a.node = ""
-	a.asked.Store(false)
-}
-
-func (a *arrival) delete(ctx context.Context, node string, version int32) error {
-	_, err := protocol.Do(ctx, a.session, func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, c.Delete(a.session.Path(a.barrier.member(node)), version)
-	})
-	return err
-}
-
-// settle finds out about a member that was lost with its session, which the server may still know: what is not counted
-// must not be counted any more.
-func (a *arrival) settle(ctx context.Context) error {
-	if !a.asked.Load() {
-		return nil
-	}
-	b, s := a.barrier, a.session
-	if err := s.Sync(ctx, b.path); err != nil {
-		return err
-	}
-	line, _, err := b.line(ctx, s)
+// clearOver removes the gate of a round that is over. It returns ErrFull if the round is under way.
+func (a *arrival) clearOver(ctx context.Context, r record) error {
+	left, err := r.gate.remaining(ctx, a.session)
 	if err != nil {
 		return err
+	} else if len(left) > 0 {
+		a.full = r.gate
+		return ErrFull
 	}
-	for _, node := range slices.DeleteFunc(line, func(m string) bool { return !a.isOurs(m) }) {
-		err := a.delete(ctx, node, uncounted)
-		switch {
-		case err == nil:
-			a.doubt.Store(a.doubt.Load() && node != a.node)
-		case errors.Is(err, zk.ErrBadVersion):
-			return a.lost()
-		case !errors.Is(err, zk.ErrNoNode):
-			return err
-		}
-	}
-	r, err := b.read(ctx, s)
-	if err != nil {
-		return err
-	}
-	if r.gate != nil && slices.ContainsFunc(r.gate.members, a.isOurs) {
-		return a.lost()
-	}
-	a.gone()
-	return nil
-}
-
-// admitted makes an entry of an arrival that was counted.
-func (a *arrival) admitted(life context.Context, g *gate) (*Entry, error) {
-	a.counted = true
-	b := a.barrier
-	e := &Entry{session: a.session, gate: g}
-	node := b.member(a.node)
-	grant, err := a.session.Hold(life, b.client, recipe, b.path, node, g.token, func(life context.Context) error {
-		return e.depart(life, node)
-	})
-	if err != nil {
-		a.delete(life, a.node, -1) // unless it has gone with the session
-		return nil, fmt.Errorf("%w: %w", protocol.ErrLost, err)
-	}
-	e.grant = grant
-	return e, nil
+	return a.clear(ctx, r)
 }

@@ -105,7 +105,7 @@ func TestLatecomersAreRefusedOrWait(t *testing.T) {
 		require.ErrorIs(t, err, doublebarrier.ErrFull)
 		joined(t, c, path, 2)
 
-		waiting := doublebarrier.New(srv.Client(t), path, 2, doublebarrier.WaitForNextRound())
+		waiting := doublebarrier.New(srv.Client(t), path, 2, doublebarrier.WithWaiting())
 		third, fourth := enter(ctx, waiting), enter(ctx, waiting)
 		var leaving group
 		leaving.Go(func() error { return first.entry.Leave(ctx) })

@@ -218,7 +218,7 @@ func TestLateRemovalDoesNotHitALaterGate(t *testing.T) {
 			for _, o := range others {
 				require.NoError(t, o.Err())
 			}
-			second := doublebarrier.New(stage.Clients[1], path, 1, doublebarrier.WaitForNextRound())
+			second := doublebarrier.New(stage.Clients[1], path, 1, doublebarrier.WithWaiting())
 			for range 5 {
 				in, err := second.Enter(t.Context())
 				require.NoError(t, err)
@@ -370,7 +370,7 @@ func TestEnterGoesOnInTheNextSession(t *testing.T) {
 			joined(t, watcher, path, 1)
 			srv.ExpireSession(session(t, c).ID())
 		}
-		other := enter(patient(t), doublebarrier.New(watcher, path, 2, doublebarrier.WaitForNextRound()))
+		other := enter(patient(t), doublebarrier.New(watcher, path, 2, doublebarrier.WithWaiting()))
 		if members := other.must(t).Members(); members[0] != e.must(t).Node() && members[1] != e.must(t).Node() {
 			require.FailNow(t, "not together")
 		}

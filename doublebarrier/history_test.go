@@ -54,7 +54,7 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 			all.Go(func() error {
 				link := srv.Link(t)
 				c := link.Client(t)
-				b := doublebarrier.New(c, path, n, doublebarrier.WaitForNextRound())
+				b := doublebarrier.New(c, path, n, doublebarrier.WithWaiting())
 				for k := 0; ctx.Err() == nil; k++ {
 					soon, stop := context.WithCancel(ctx)
 					defer stop()

@@ -1,6 +1,7 @@
 package doublebarrier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,69 +14,189 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// kind is what comes before the sequence number in a member's name.
-const kind = "member-"
+// A member is a node in line for a gate, or one that a gate has counted.
+type member struct {
+	name     string
+	owner    string // of the arrival
+	n        int    // how many members it expects
+	sequence int32
+}
 
-// memberName matches the names of members: an arrival's owner, how many nodes that has had, the number of members that it
-// expects, and the sequence number. The second makes sure that a name is never used again. The owner lasts for several
-// sessions, and a container that is created anew begins with sequence number 0.
-var memberName = regexp.MustCompile(`^([0-9a-f]{16}-[0-9a-f]{8})-[0-9]+-of-([0-9]+)-` + kind + `-?[0-9]+$`)
+// memberName matches the names of members: the arrival's owner, how many nodes that has had, the number of
+// members that it expects, and the sequence number. The second makes sure that a name is never used again:
+// the owner lasts for several sessions, and a container that is created anew begins with sequence number 0.
+var memberName = regexp.MustCompile(`^([0-9a-f]{16}-[0-9a-f]{8})-[0-9]+-of-([0-9]+)-member-(-?[0-9]+)$`)
 
-// prefix is what the name of the owner's next node begins with.
-func prefix(owner string, nodes, n int) string {
-	return fmt.Sprintf("%s-%d-of-%d-%s", owner, nodes, n, kind)
+// memberPrefix is what the name of the owner's next node begins with.
+func memberPrefix(owner string, nodes, n int) string {
+	return fmt.Sprintf("%s-%d-of-%d-member-", owner, nodes, n)
+}
+
+func parseMember(name string) (m member, ok bool) {
+	parts := memberName.FindStringSubmatch(name)
+	if parts == nil {
+		return member{}, false
+	}
+	m.name, m.owner = name, parts[1]
+	m.n, _ = strconv.Atoi(parts[2]) // out of range, it is a number that no other member has
+	m.sequence, ok = protocol.ParseSequence(parts[3])
+	return m, ok
 }
 
 func isMember(name string) bool {
-	_, numbered := protocol.ParseName(name, kind)
-	return numbered && memberName.MatchString(name)
+	_, ok := parseMember(name)
+	return ok
 }
 
-// ownerOf returns the owner in a member's name.
-func ownerOf(member string) string { return memberName.FindStringSubmatch(member)[1] }
-
-// sizeOf returns the number of members in a member's name.
-func sizeOf(member string) int {
-	// Digits that are out of range become a number that no other member has.
-	n, _ := strconv.Atoi(memberName.FindStringSubmatch(member)[2])
-	return n
-}
-
-// line lists the members, first come first, and counts the other children. There are none if the node above them does
-// not exist.
-func (b *Barrier) line(ctx context.Context, s *protocol.Session) (line []string, foreign int, err error) {
-	children, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]string, error) {
-		children, _, err := c.Children(s.Path(b.process()))
-		return children, err
-	})
+// line lists the members in order of arrival, and counts the other children. There are none if the node
+// above them does not exist.
+func (b *Barrier) line(ctx context.Context, s *protocol.Session) (line []member, foreign int, err error) {
+	children, _, err := s.Children(ctx, b.process())
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, 0, nil
 	}
-	all := len(children)
-	line = slices.DeleteFunc(children, func(child string) bool { return !isMember(child) })
-	slices.SortFunc(line, func(x, y string) int {
-		a, _ := protocol.ParseName(x, kind)
-		b, _ := protocol.ParseName(y, kind)
-		return a.Compare(b)
-	})
-	return line, all - len(line), err
+	for _, child := range children {
+		if m, ok := parseMember(child); ok {
+			line = append(line, m)
+		}
+	}
+	slices.SortFunc(line, func(x, y member) int { return cmp.Compare(x.sequence, y.sequence) })
+	return line, len(children) - len(line), err
 }
 
 // curators are the names of members of Curator's DistributedDoubleBarrier.
 var curators = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// refuseCurator returns an error if members of Curator's barrier are at the path, which takes our nodes there for members
-// of its own.
+// refuseCurator returns an error if members of Curator's barrier are at the path. Curator takes our nodes
+// there for members of its own.
 func (b *Barrier) refuseCurator(ctx context.Context, s *protocol.Session) error {
-	children, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]string, error) {
-		children, _, err := c.Children(s.Path(b.path))
-		return children, err
-	})
+	children, _, err := s.Children(ctx, b.recipe.Path())
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
 	if i := slices.IndexFunc(children, curators.MatchString); i >= 0 {
-		return fmt.Errorf("%w: %s is not ours, but a member of Curator's double barrier", zk.ErrNodeExists, children[i])
+		return fmt.Errorf("%w: %s is a member of Curator's double barrier, which cannot share the path",
+			zk.ErrNodeExists, children[i])
 	}
 	return err
+}
+
+// join creates the member. It creates nothing any more once the caller of Enter has stopped waiting.
+func (a *arrival) join(ctx context.Context) error {
+	b, s := a.barrier, a.session
+	a.nodes++
+	own, err := s.CreateOwn(ctx, protocol.OwnNode{
+		Dir:    b.process(),
+		Prefix: memberPrefix(a.owner, a.nodes, b.n),
+		Create: func(c *zk.Conn, prefix string) (string, error) {
+			// Note that there may be a node, and only then ask: the caller, once it has stopped waiting, looks
+			// at the note.
+			before := a.present.Swap(true)
+			if err := protocol.Wanted(ctx); err != nil {
+				a.present.Store(before)
+				return "", err
+			}
+			return protocol.Create(c, prefix, nil, zk.FlagEphemeralSequential, s.ACL())
+		},
+		Missing: func(ctx context.Context) error {
+			a.present.Store(false)
+			if _, err := s.EnsurePath(ctx, b.process()); err != nil {
+				return err
+			}
+			return b.refuseCurator(ctx, s)
+		},
+	})
+	switch {
+	case err == nil:
+		a.node = own.Name()
+	case s.Err() == nil && !errors.Is(err, protocol.ErrSequenceExhausted):
+		a.present.Store(false) // or it was deleted, but may have been counted before that
+	}
+	return err
+}
+
+// withdraw deletes the member unless it was counted. Then it returns the gate.
+func (a *arrival) withdraw(ctx context.Context) (*gate, error) {
+	b, s := a.barrier, a.session
+	failed := s.Delete(ctx, b.member(a.node), uncounted)
+	switch {
+	case failed == nil:
+		a.gone()
+		return nil, nil
+	case !errors.Is(failed, zk.ErrNoNode) && !errors.Is(failed, zk.ErrBadVersion):
+		return nil, failed
+	}
+
+	if err := s.Sync(ctx, b.recipe.Path()); err != nil {
+		return nil, err
+	}
+	r, err := b.read(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	counted, there := r.gate.has(a.node), errors.Is(failed, zk.ErrBadVersion)
+	switch {
+	case counted && there:
+		return r.gate, nil
+	case !counted && !there: // the answer to a first attempt was lost, or another client has deleted it
+		a.gone()
+		return nil, nil
+	case there:
+		s.Delete(ctx, b.member(a.node), -1)
+	}
+	return nil, a.lost()
+}
+
+// gone notes that there is no node any more, and that it was not counted.
+func (a *arrival) gone() {
+	a.node = ""
+	a.present.Store(false)
+}
+
+// resolve finds out about a member that was lost with its session, and that the server may know still. If
+// it was not counted, it must not be counted any more.
+func (a *arrival) resolve(ctx context.Context) error {
+	if !a.present.Load() {
+		return nil
+	}
+	b, s := a.barrier, a.session
+	if err := s.Sync(ctx, b.recipe.Path()); err != nil {
+		return err
+	}
+	line, _, err := b.line(ctx, s)
+	if err != nil {
+		return err
+	}
+
+	for _, m := range line {
+		if m.owner != a.owner {
+			continue
+		}
+		err := s.Delete(ctx, b.member(m.name), uncounted)
+		switch {
+		case err == nil:
+			a.unresolved.Store(a.unresolved.Load() && m.name != a.node)
+		case errors.Is(err, zk.ErrBadVersion):
+			return a.lost()
+		case !errors.Is(err, zk.ErrNoNode):
+			return err
+		}
+	}
+
+	r, err := b.read(ctx, s)
+	if err != nil {
+		return err
+	}
+	if r.gate.hasOwner(a.owner) {
+		return a.lost()
+	}
+	a.gone()
+	return nil
+}
+
+// lost notes that the arrival was counted when it had, or has now, no node.
+func (a *arrival) lost() error {
+	a.counted = true
+	return fmt.Errorf("%w: a round has counted this member, and then its session ended, "+
+		"or another client deleted the member or the gate", protocol.ErrLost)
 }

@@ -48,7 +48,7 @@ func runMember(config string) (status int) {
 		return 0
 	}
 	defer client.Close()
-	b := doublebarrier.New(client, m.Path, m.N, doublebarrier.WaitForNextRound())
+	b := doublebarrier.New(client, m.Path, m.N, doublebarrier.WithWaiting())
 	out := json.NewEncoder(os.Stdout)
 	for ctx.Err() == nil {
 		e, err := b.Enter(ctx)

@@ -140,7 +140,7 @@ func TestWhoWasCountedEntersThoughTheOpenerHasDied(t *testing.T) {
 		require.False(t, there)
 		_, err = doublebarrier.New(watcher, path, n).Enter(patient(t))
 		require.ErrorIs(t, err, doublebarrier.ErrFull, "the round goes on")
-		next := enter(patient(t), doublebarrier.New(watcher, path, 1, doublebarrier.WaitForNextRound()))
+		next := enter(patient(t), doublebarrier.New(watcher, path, 1, doublebarrier.WithWaiting()))
 
 		var leaving group
 		for _, l := range links {
@@ -375,7 +375,7 @@ func TestMemberWaitsForTheEndOfARoundWithoutARecord(t *testing.T) {
 		session(t, stage.Clients[2])
 		stop := stage.Links[2].At(200, cancel)
 		defer stop()
-		next := enter(ctx, doublebarrier.New(stage.Clients[2], path, 1, doublebarrier.WaitForNextRound()))
+		next := enter(ctx, doublebarrier.New(stage.Clients[2], path, 1, doublebarrier.WithWaiting()))
 		time.Sleep(5 * time.Second)
 		require.NoError(t, ctx.Err(), "it has sent too much")
 		leave(t, entries...)

@@ -9,17 +9,16 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ErrSize is returned by [Barrier.Enter] when others at the path expect another number of members. The error says both
-// numbers.
+// ErrSize is returned by [Barrier.Enter] when others at the path expect another number of members.
+// The error says both numbers.
 var ErrSize = errors.New("members disagree about their number")
 
-// agree makes sure that the record has our number before the arrival waits for others.
+// agree makes sure that the record has our number before the arrival waits for others. It returns
+// [zk.ErrBadVersion] if the record has changed meanwhile.
 //
-// The record is what spares most members a listing. It has a number only after a listing without disagreement. A member
-// that finds another one deletes it first, and one that finds none lists the line. Each creates its node before it reads.
-// So of two members that disagree at least one sees the other.
-//
-// It returns [zk.ErrBadVersion] if the record has changed meanwhile.
+// The record is what spares most members a listing. It has a number only after a listing without
+// disagreement. A member that finds another number deletes it first. One that finds none lists the line. Each
+// creates its node before it reads. So of two members that disagree at least one sees the other.
 func (a *arrival) agree(ctx context.Context, r record) (record, error) {
 	n := a.barrier.n
 	if r.n == n {
@@ -33,6 +32,7 @@ func (a *arrival) agree(ctx context.Context, r record) (record, error) {
 			return r, err
 		}
 	}
+
 	line, _, err := a.barrier.line(ctx, a.session)
 	if err != nil {
 		return r, err
@@ -44,22 +44,22 @@ func (a *arrival) agree(ctx context.Context, r record) (record, error) {
 	return a.write(ctx, r, r.data())
 }
 
-// agreed returns those in line who agree with the first. If we do not, it returns an error that wraps ErrSize. It deletes
-// the nodes of others that do not, so that they join again and list the line themselves.
-func (a *arrival) agreed(ctx context.Context, line []string) (agreed []string, err error) {
-	if !slices.Contains(line, a.node) {
+// agreed returns the members in line that agree with the first. If we do not, it returns an error that wraps
+// ErrSize. It deletes the nodes of others that do not, so that they join again and list the line themselves.
+func (a *arrival) agreed(ctx context.Context, line []member) (agreed []member, err error) {
+	if !slices.ContainsFunc(line, func(m member) bool { return m.name == a.node }) {
 		return nil, errGone
 	}
-	if n := sizeOf(line[0]); n != a.barrier.n {
+	if n := line[0].n; n != a.barrier.n {
 		return nil, fmt.Errorf("%w: %d here, %d at the others", ErrSize, a.barrier.n, n)
 	}
 
 	for _, m := range line {
-		if sizeOf(m) == a.barrier.n {
+		if m.n == a.barrier.n {
 			agreed = append(agreed, m)
 			continue
 		}
-		err := a.delete(ctx, m, uncounted)
+		err := a.session.Delete(ctx, a.barrier.member(m.name), uncounted)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion) {
 			return nil, err
 		}

@@ -467,11 +467,11 @@ func TestResignToAnUnfitCandidateChangesNothing(t *testing.T) {
 		line := suite.Await(t, 3, e.Candidates)
 
 		for _, node := range []string{"", "unknown", term.Node()} {
-			require.ErrorIs(t, term.ResignTo(t.Context(), node), protocol.ErrNotInLine)
+			require.ErrorIs(t, term.ResignTo(t.Context(), node), election.ErrNotInLine)
 		}
 
 		err = term.ResignTo(t.Context(), line[2].Node)
-		require.ErrorIs(t, err, protocol.ErrStranger)
+		require.ErrorIs(t, err, election.ErrForeignContender)
 		require.ErrorContains(t, err, "election: "+path)
 		dead, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -555,7 +555,7 @@ func leavesInTime(t *testing.T, srv *recipestest.Server, leaver int) bool {
 	require.False(t, stop())
 	first, nothing := won[2], false
 	if leaver == 3 {
-		require.ErrorIs(t, err, protocol.ErrNotInLine)
+		require.ErrorIs(t, err, election.ErrNotInLine)
 		first = won[0]
 		if nothing = leader.Err() == nil; nothing {
 			resign(t, leader)
@@ -644,7 +644,7 @@ func handOverThrough(t *testing.T, srv *recipestest.Server, path string, f suite
 	err = leader.ResignTo(ctx, line[2].Node)
 
 	switch {
-	case errors.Is(err, protocol.ErrNotInLine): // the chosen one met its fault
+	case errors.Is(err, election.ErrNotInLine): // the chosen one met its fault
 		require.NotZero(t, victim)
 		if leader.Err() == nil {
 			resign(t, leader)

@@ -1,10 +1,16 @@
 package election
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
 	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
 // ErrNoLeader is returned by [Election.Leader] when there is no leader.
@@ -39,17 +45,33 @@ type Candidate struct {
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	if e.err != nil {
-		return Leader{}, e.wrap(e.err)
+	leader, err := protocol.AcrossSessions(ctx, e.recipe, func(s *protocol.Session) (Leader, error) {
+		return e.first(ctx, s)
+	})
+	return leader, e.recipe.Wrap(err)
+}
+
+// first reads the first candidate in line.
+func (e *Election) first(ctx context.Context, s *protocol.Session) (Leader, error) {
+	if err := s.Sync(ctx, e.recipe.Path()); err != nil {
+		return Leader{}, err
 	}
-	first, found, err := e.line.First(ctx)
-	if err == nil && !found {
-		err = ErrNoLeader
+	for {
+		names, err := e.line.Names(ctx, s)
+		if err != nil {
+			return Leader{}, err
+		} else if len(names) == 0 {
+			return Leader{}, ErrNoLeader
+		}
+		for _, n := range names {
+			data, stat, err := s.Get(ctx, e.recipe.Path()+"/"+n.Node)
+			if err == nil {
+				return Leader{data, stat.Czxid}, nil
+			} else if !errors.Is(err, zk.ErrNoNode) {
+				return Leader{}, err
+			}
+		}
 	}
-	if err != nil {
-		return Leader{}, e.wrap(err)
-	}
-	return Leader{first.Data, first.Token}, nil
 }
 
 // Observe yields the leader, as [Election.Leader] returns it, or a vacant Leader if there is none.
@@ -69,16 +91,115 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
-		if e.err != nil {
-			yield(Leader{}, e.wrap(e.err))
-			return
+		o := &observation{election: e, yield: yield}
+		var err error
+		for err == nil && !o.enough {
+			_, err = protocol.AcrossSessions(ctx, e.recipe, func(s *protocol.Session) (struct{}, error) {
+				before := o.shown
+				err := o.follow(ctx, s)
+				if o.shown > before && ctx.Err() == nil && s.Err() != nil && !errors.Is(err, protocol.ErrClosed) {
+					err = nil // a session that was of use: the back-off begins anew
+				}
+				return struct{}{}, err
+			})
 		}
-		for first, err := range e.line.Firsts(ctx) {
-			if !yield(Leader{first.Data, first.Token}, e.wrap(err)) {
-				return
-			}
+		if !o.enough {
+			yield(Leader{}, e.recipe.Wrap(err))
 		}
 	}
+}
+
+// An observation is one use of [Election.Observe].
+//
+// It costs one watch on the node of the leader. When that node goes, the next leader is known from the last
+// listing: as numbers only grow, no candidate can have come in between. So the next node is read and watched
+// in one request, and the line is listed again only when all that were listed are gone. During a vacancy
+// there is a watch on the line.
+type observation struct {
+	election *Election
+	yield    func(Leader, error) bool
+	last     Leader
+	shown    int  // how often there was something to show
+	enough   bool // the loop has ended
+}
+
+func (o *observation) show(leader Leader) {
+	changed := o.shown == 0 || o.last.Token != leader.Token || !bytes.Equal(o.last.Value, leader.Value)
+	o.last = leader
+	o.shown++
+	if changed {
+		o.enough = !o.yield(leader, nil)
+	}
+}
+
+// follow shows the leader for as long as the loop goes on and s lasts.
+func (o *observation) follow(ctx context.Context, s *protocol.Session) error {
+	e := o.election
+	if err := s.Sync(ctx, e.recipe.Path()); err != nil {
+		return err
+	}
+
+	var names []line.Name // of candidates that may be there still
+	for !o.enough {
+		if len(names) == 0 {
+			var err error
+			if names, err = e.line.Names(ctx, s); err != nil {
+				return err
+			}
+		}
+		if len(names) == 0 {
+			if err := o.vacancy(ctx, s); err != nil {
+				return err
+			}
+		} else if err := o.incumbent(ctx, s, names[0].Node); errors.Is(err, zk.ErrNoNode) {
+			names = names[1:]
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// incumbent shows the leader until that may have changed. It returns [zk.ErrNoNode] once it is gone.
+func (o *observation) incumbent(ctx context.Context, s *protocol.Session, node string) error {
+	w := s.Watch(o.election.recipe.Path() + "/" + node)
+	if current, err := w.Current(ctx); err != nil || !current {
+		return err
+	}
+	stat, err := w.Ready(ctx)
+	if err != nil {
+		return err
+	}
+	o.show(Leader{w.Data(), stat.Czxid})
+	if o.enough {
+		return nil
+	}
+
+	if err := w.Wait(ctx); err != nil {
+		return err
+	}
+	if w.Deleted() {
+		return zk.ErrNoNode
+	}
+	return nil
+}
+
+// vacancy shows that there is no leader, until there may be one.
+func (o *observation) vacancy(ctx context.Context, s *protocol.Session) error {
+	e := o.election
+	w := s.WatchChildren(e.recipe.Path())
+	if current, err := w.Current(ctx); err != nil || !current {
+		return err
+	}
+	if e.line.Any(w.Children()) { // a candidate has come since the line was listed
+		_, err := w.Recheck(ctx)
+		return err
+	}
+	o.show(Leader{})
+	if o.enough {
+		return nil
+	}
+	return w.Wait(ctx)
 }
 
 // Candidates returns the candidates in line, the leader first, as of a moment after the call began.
@@ -86,16 +207,13 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 // request for each of them, or ctx ends. Its error is ctx's, wraps [protocol.ErrLost] if the
 // session ends, or is the server's own.
 func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
-	if e.err != nil {
-		return nil, e.wrap(e.err)
-	}
-	line, err := e.line.Standings(ctx)
+	contenders, err := e.line.Contenders(ctx)
 	if err != nil {
-		return nil, e.wrap(err)
+		return nil, err
 	}
-	all := make([]Candidate, len(line))
-	for i, s := range line {
-		all[i] = Candidate{s.Name.Node, s.Session, s.Token, s.Data, s.Since}
+	all := make([]Candidate, len(contenders))
+	for i, c := range contenders {
+		all[i] = Candidate{Node: c.Node, Session: c.Session, Token: c.Token, Value: c.Data, Since: c.Since}
 	}
 	return all, nil
 }
@@ -109,9 +227,4 @@ func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 // is no such node.
 //
 // [zk.ErrNoNode]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoNode
-func (e *Election) Break(ctx context.Context, node string) error {
-	if e.err != nil {
-		return e.wrap(e.err)
-	}
-	return e.wrap(e.line.Break(ctx, node))
-}
+func (e *Election) Break(ctx context.Context, node string) error { return e.line.Break(ctx, node) }

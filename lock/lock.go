@@ -3,11 +3,11 @@ package lock
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
 // ErrLocked is returned by TryLock when another contender holds the lock or waits for it.
@@ -59,33 +59,20 @@ func (l *Lease) Node() string { return l.grant.Node() }
 // Unlock returns an error that wraps [protocol.ErrLost] if the lease was lost before, or if the
 // session ended before the deletion was confirmed. Either way the lease is no longer held. Unlock
 // may be called again, and concurrently: each call waits for the same deletion.
-func (l *Lease) Unlock(ctx context.Context) error { return protocol.Release(ctx, l.grant) }
+func (l *Lease) Unlock(ctx context.Context) error { return l.grant.Release(ctx) }
 
 // A Contender is one node in line for a lock, the holder's or a waiter's.
-type Contender struct {
-	Node    string    // its name below the lock's path
-	Session int64     // its owner
-	Token   int64     // its czxid: the fencing token that its owner has or will have
-	Data    []byte    // what WithData gave it
-	Since   time.Time // its creation, by the server's clock
-}
+type Contender = line.Contender
 
 // An Option shapes a lock; give it to [New] or [NewSimple].
-type Option func(*Mutex)
+type Option func(*Mutex) error
 
 // WithData stores data in the node of each contender, for [Mutex.Contenders] to show. Data and path
 // together may have [protocol.MaxData] bytes; an acquisition with more returns
 // [protocol.ErrTooLarge]. The caller must not change the slice afterwards.
-func WithData(data []byte) Option { return func(m *Mutex) { m.bid.Data = data } }
-
-// WithTurns is for a lock that many goroutines of a process share. They wait for each other inside
-// the process, first come, first served, and have at most one node in line.
-//
-// After one of them has unlocked, the next one goes to the end of the line. So other processes get
-// the lock in between, and a process gets it as often as any other, whatever its number of
-// goroutines. If there is no other process, the lock passes from goroutine to goroutine in one
-// round trip each. TryLock returns [ErrLocked] without asking the server while another goroutine
-// has its turn. Everything else is as without the option.
-//
-// Turns belong to one Mutex or Simple: share the value, not only its path.
-func WithTurns() Option { return func(m *Mutex) { m.bid.Turns = protocol.NewTurns() } }
+func WithData(data []byte) Option {
+	return func(m *Mutex) error {
+		m.request.Data = data
+		return nil
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
 // A Mutex is a fair lock: it is granted in order of arrival. A caller holds it once [Mutex.Lock]
@@ -15,33 +16,24 @@ import (
 // sequential nodes below the lock's path. The first one holds the lock, and each other one watches
 // its predecessor.
 type Mutex struct {
-	path    string
-	line    *protocol.Line
-	bid     protocol.Bid
-	acquire func(context.Context, protocol.Bid) (*protocol.Grant, error)
+	recipe  *protocol.Recipe
+	line    *line.Line
+	request line.Request
+	local   localQueue // nil without WithLocalQueue
+	acquire func(context.Context, line.Request) (*protocol.Grant, error)
 }
 
-// kind begins the names of our nodes, and of those of Apache Curator and go-zookeeper; kazooKind of
-// kazoo's.
-const (
-	kind      = "lock-"
-	kazooKind = "__lock__"
-)
-
 // New returns the lock at path, a node of its own that is created as needed. New does no I/O and
-// cannot fail: the first call reports a nil client or a bad path.
+// cannot fail: the first call reports a nil client, a bad path or a bad option.
 func New(c *protocol.Client, path string, opts ...Option) *Mutex {
+	r := protocol.NewRecipe(c, "lock", path)
 	m := &Mutex{
-		path: path,
-		line: protocol.NewLine(c, "lock", path, kind, kazooKind),
-		bid:  protocol.Bid{Kind: kind},
+		recipe:  r,
+		line:    line.New(r, line.Locks...),
+		request: line.Request{Kind: "lock-", Blockers: line.Exclusive},
 	}
 	m.acquire = m.line.Enter
-	for _, o := range opts {
-		if o != nil {
-			o(m)
-		}
-	}
+	protocol.Configure(r, m, opts)
 	return m
 }
 
@@ -61,9 +53,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Mutex {
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
-func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
-	return m.take(ctx, m.bid)
-}
+func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.take(ctx, m.request) }
 
 // TryLock returns the lock if no contender holds it or waits for it, and an error that wraps
 // [ErrLocked] otherwise. It does not wait for the lock, but blocks until the server has answered or
@@ -71,18 +61,18 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 // may show a free lock as busy, but never a busy one as free. The other errors are those of
 // [Mutex.Lock].
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
-	bid := m.bid
-	bid.Try = true
-	return m.take(ctx, bid)
+	request := m.request
+	request.Try = true
+	return m.take(ctx, request)
 }
 
-func (m *Mutex) take(ctx context.Context, bid protocol.Bid) (*Lease, error) {
-	g, err := m.acquire(ctx, bid)
-	if errors.Is(err, protocol.ErrBusy) {
-		err = ErrLocked
+func (m *Mutex) take(ctx context.Context, request line.Request) (*Lease, error) {
+	g, err := m.local.take(ctx, m.recipe, request, m.acquire)
+	if errors.Is(err, line.ErrBusy) {
+		err = m.recipe.Wrap(ErrLocked)
 	}
 	if err != nil {
-		return nil, protocol.Wrap("lock", m.path, err)
+		return nil, err
 	}
 	return &Lease{g}, nil
 }
@@ -98,23 +88,13 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) e
 	if err != nil {
 		return err
 	}
-	return protocol.Scope(ctx, l.grant, func(ctx context.Context) error { return fn(ctx, l) })
+	return protocol.RunHeld(ctx, l.grant, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
 // Contenders returns the contenders in line, the holder first, as of a moment after the call began.
 // A lock without contenders has none. It blocks until the server has answered, with one request for
 // each of them, or ctx ends.
-func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
-	line, err := m.line.Standings(ctx)
-	if err != nil {
-		return nil, protocol.Wrap("lock", m.path, err)
-	}
-	all := make([]Contender, len(line))
-	for i, s := range line {
-		all[i] = Contender{s.Name.Node, s.Session, s.Token, s.Data, s.Since}
-	}
-	return all, nil
-}
+func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) { return m.line.Contenders(ctx) }
 
 // Break deletes the node of a contender, given its name in [Mutex.Contenders]. A holder then loses
 // its lease, and learns of it. It may still be about to act on the lock: guard what it does with
@@ -124,6 +104,4 @@ func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 // is no such node.
 //
 // [zk.ErrNoNode]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoNode
-func (m *Mutex) Break(ctx context.Context, node string) error {
-	return protocol.Wrap("lock", m.path, m.line.Break(ctx, node))
-}
+func (m *Mutex) Break(ctx context.Context, node string) error { return m.line.Break(ctx, node) }

@@ -2,8 +2,10 @@ package lock
 
 import (
 	"context"
+	"errors"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
 // A Simple is an unfair lock of one ephemeral node, its holder's. Waiters have no node and no
@@ -16,9 +18,27 @@ type Simple struct{ mutex Mutex }
 // NewSimple returns the simple lock at path, a node of its own that is created as needed. NewSimple
 // does no I/O and cannot fail: the first call reports a nil client or a bad path.
 func NewSimple(c *protocol.Client, path string, opts ...Option) *Simple {
-	m := New(c, path, opts...)
-	m.acquire = m.line.Claim
-	return &Simple{*m}
+	s := &Simple{*New(c, path, opts...)}
+	s.mutex.acquire = s.claim
+	return s
+}
+
+// claim waits without a node of its own until the lock can be granted at once.
+func (s *Simple) claim(ctx context.Context, request line.Request) (*protocol.Grant, error) {
+	m := &s.mutex
+	return m.recipe.Acquire(ctx, request.Data, func(session *protocol.Session) (*protocol.Grant, error) {
+		for {
+			g, holder, err := m.line.Claim(ctx, session, request)
+			if !errors.Is(err, line.ErrBusy) || request.Try {
+				return g, err
+			}
+			if holder != "" {
+				if err := m.line.Gone(ctx, session, holder); err != nil {
+					return nil, err
+				}
+			}
+		}
+	})
 }
 
 // Lock waits until no contender holds the lock or is in line for it, and takes it. It blocks, and

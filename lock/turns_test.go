@@ -13,15 +13,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-func eachWithTurns(t *testing.T, test func(t *testing.T, srv *recipestest.Server, link *recipestest.Link, m locker)) {
+func eachWithLocalQueue(t *testing.T, test func(t *testing.T, srv *recipestest.Server, link *recipestest.Link, m locker)) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
 		link := srv.Link(t)
-		test(t, srv, link, newLock(link.Client(t), srv.Root(t)+"/turns", lock.WithTurns()))
+		test(t, srv, link, newLock(link.Client(t), srv.Root(t)+"/turns", lock.WithLocalQueue()))
 	})
 }
 
 func TestGoroutinesThatTakeTurnsHaveOneNode(t *testing.T) {
-	eachWithTurns(t, func(t *testing.T, _ *recipestest.Server, _ *recipestest.Link, m locker) {
+	eachWithLocalQueue(t, func(t *testing.T, _ *recipestest.Server, _ *recipestest.Link, m locker) {
 		var holders, last atomic.Int64
 		var wait suite.Group
 		for range 16 {
@@ -50,7 +50,7 @@ func TestGoroutinesThatTakeTurnsHaveOneNode(t *testing.T) {
 func TestTurnsLetOtherProcessesIn(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/others"
-		crowd := lock.New(srv.Client(t), path, lock.WithTurns())
+		crowd := lock.New(srv.Client(t), path, lock.WithLocalQueue())
 		other := lock.New(srv.Client(t), path)
 		held := suite.Must(t, crowd.Lock)
 		var granted atomic.Int64
@@ -80,7 +80,7 @@ func TestTurnsLetOtherProcessesIn(t *testing.T) {
 }
 
 func TestTryLockOutOfTurnAsksNoServer(t *testing.T) {
-	eachWithTurns(t, func(t *testing.T, _ *recipestest.Server, link *recipestest.Link, m locker) {
+	eachWithLocalQueue(t, func(t *testing.T, _ *recipestest.Server, link *recipestest.Link, m locker) {
 		held := suite.Must(t, m.Lock)
 		link.Cut()
 		_, err := m.TryLock(t.Context())
@@ -92,7 +92,7 @@ func TestTryLockOutOfTurnAsksNoServer(t *testing.T) {
 }
 
 func TestCancelledLocalWaiterDoesNotBlockOthers(t *testing.T) {
-	eachWithTurns(t, func(t *testing.T, _ *recipestest.Server, _ *recipestest.Link, m locker) {
+	eachWithLocalQueue(t, func(t *testing.T, _ *recipestest.Server, _ *recipestest.Link, m locker) {
 		held := suite.Must(t, m.Lock)
 		ctx, cancel := context.WithCancel(t.Context())
 		var quitters suite.Group
@@ -118,7 +118,7 @@ func TestCancelledLocalWaiterDoesNotBlockOthers(t *testing.T) {
 }
 
 func TestTurnsGoOnInTheNextSession(t *testing.T) {
-	eachWithTurns(t, func(t *testing.T, srv *recipestest.Server, _ *recipestest.Link, m locker) {
+	eachWithLocalQueue(t, func(t *testing.T, srv *recipestest.Server, _ *recipestest.Link, m locker) {
 		held := suite.Must(t, m.Lock)
 		var wait suite.Group
 		for range 3 {
@@ -137,7 +137,7 @@ func TestTurnsGoOnInTheNextSession(t *testing.T) {
 func TestFailedCallEndsItsTurn(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/fails"
-		m, other := lock.New(srv.Client(t), path, lock.WithTurns()), lock.New(srv.Client(t), path)
+		m, other := lock.New(srv.Client(t), path, lock.WithLocalQueue()), lock.New(srv.Client(t), path)
 		held := suite.Must(t, other.Lock)
 		_, err := m.TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrLocked)

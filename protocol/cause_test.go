@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -102,9 +103,9 @@ func TestDeadlineSaysWhatTheServerDid(t *testing.T) {
 				c := link.Client(t, dialer, protocol.WithObserver(told))
 				s := session(t, c)
 				for name, call := range map[string]func(context.Context) error{
-					"enter": func(ctx context.Context) error { _, err := line(c, path).Enter(ctx, bid); return err },
+					"enter": func(ctx context.Context) error { _, err := lineAt(c, path).Enter(ctx, request); return err },
 					"try": func(ctx context.Context) error {
-						_, err := line(c, path).Enter(ctx, protocol.Bid{Kind: "lock-", Try: true})
+						_, err := lineAt(c, path).Enter(ctx, line.Request{Kind: "lock-", Blockers: line.Exclusive, Try: true})
 						return err
 					},
 					"ensure": func(ctx context.Context) error { _, err := s.EnsurePath(ctx, path); return err },

@@ -85,7 +85,7 @@ func TestNoHandshakeClaimsLessThanWasDelivered(t *testing.T) {
 			h := hold(t, srv.Client(t), path)
 			blip := func() { link.Cut(); link.Heal() }
 			stop := link.At(step, blip)
-			got := later(func() *protocol.Grant { g, _ := line(c, path).Enter(context.Background(), bid); return g })
+			got := later(func() *protocol.Grant { g, _ := lineAt(c, path).Enter(context.Background(), request); return g })
 			time.Sleep(700 * time.Millisecond)
 			release(t, h)
 			g := wait(t, got)

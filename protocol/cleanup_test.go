@@ -9,7 +9,9 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -23,7 +25,7 @@ func impatient(retries uint64) protocol.Option {
 func requireNoContenders(t testing.TB, c *protocol.Client, path string) {
 	t.Helper()
 	requireSoon(t, func() bool {
-		line, err := line(c, path).Standings(lasting(t))
+		line, err := lineAt(c, path).Contenders(lasting(t))
 		require.NoError(t, err)
 		return len(line) == 0
 	}, "a node is left")
@@ -43,14 +45,14 @@ func TestReleaseGoesOnAfterItsBackOffHasEnded(t *testing.T) {
 				s := session(t, c)
 				deletes.Store(5)
 
-				err := protocol.Release(ctx(t), g)
+				err := g.Release(ctx(t))
 
 				require.ErrorContains(t, err, "given up")
 				require.ErrorIs(t, err, zk.ErrConnectionClosed)
 				requireNoContenders(t, srv.Client(t), path)
 				require.Zero(t, deletes.Load())
 				require.NoError(t, s.Err(), "the session need not end for that")
-				require.NoError(t, protocol.Release(lasting(t), hold(t, c, path)))
+				require.NoError(t, hold(t, c, path).Release(lasting(t)))
 			})
 		})
 	}
@@ -66,7 +68,7 @@ func TestFinishGoesOnAfterItsBackOffHasEnded(t *testing.T) {
 		deletes.Store(5)
 		finished, undone := make(chan error, 1), make(chan struct{})
 
-		_, err = protocol.Finish(t.Context(), s, func(life context.Context) (struct{}, error) {
+		_, err = protocol.Detach(t.Context(), s, func(life context.Context) (struct{}, error) {
 			_, err := protocol.Do(life, s, func(c *zk.Conn) (struct{}, error) {
 				return struct{}{}, c.Delete(s.Path(path), -1)
 			})
@@ -88,7 +90,7 @@ func TestWithdrawalGoesOnAfterItsBackOffHasEnded(t *testing.T) {
 		other := srv.Client(t)
 		g := hold(t, other, path)
 		ctx, cancel := context.WithCancel(t.Context())
-		waiter := later(func() error { _, err := line(c, path).Enter(ctx, bid); return err })
+		waiter := later(func() error { _, err := lineAt(c, path).Enter(ctx, request); return err })
 		wait(t, link.Answered(recipestest.OpGetData, 1))
 		deletes.Store(3)
 
@@ -96,13 +98,13 @@ func TestWithdrawalGoesOnAfterItsBackOffHasEnded(t *testing.T) {
 
 		require.ErrorIs(t, wait(t, waiter), context.Canceled)
 		requireSoon(t, func() bool {
-			line, err := line(other, path).Standings(lasting(t))
+			line, err := lineAt(other, path).Contenders(lasting(t))
 			require.NoError(t, err)
 			return len(line) == 1
 		}, "the waiter's node is left")
 		require.Zero(t, deletes.Load())
 		require.NoError(t, session(t, c).Err())
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 	})
 }
 
@@ -111,11 +113,11 @@ func TestCreateIsSettledAfterItsBackOffHasEnded(t *testing.T) {
 		path, link := srv.Root(t)+"/line", srv.Link(t)
 		dialer, syncs := breaking(link, recipestest.OpSync)
 		c := link.Client(t, dialer, impatient(0))
-		require.NoError(t, protocol.Release(lasting(t), hold(t, c, path)))
+		require.NoError(t, hold(t, c, path).Release(lasting(t)))
 		link.LoseReply(recipestest.OpCreate, 1)
 		syncs.Store(3)
 
-		_, err := line(c, path).Enter(context.Background(), bid)
+		_, err := lineAt(c, path).Enter(context.Background(), request)
 
 		require.ErrorContains(t, err, "given up")
 		requireNoContenders(t, srv.Client(t), path)
@@ -136,7 +138,7 @@ func TestCreateThatMayNotBeSettledIsUndoneWhenItMay(t *testing.T) {
 		c := link.Client(t)
 		link.LoseReply(recipestest.OpCreate, 1)
 
-		_, err = line(c, path).Enter(context.Background(), bid)
+		_, err = lineAt(c, path).Enter(context.Background(), request)
 
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		_, err = operator.Conn().SetACL(operator.Path(path), zk.WorldACL(zk.PermAll), -1)
@@ -155,7 +157,7 @@ func TestReleaseThatIsRefusedIsDoneWhenItIsAllowed(t *testing.T) {
 		_, err := operator.Conn().SetACL(operator.Path(path), zk.WorldACL(zk.PermAll&^zk.PermDelete), -1)
 		require.NoError(t, err)
 
-		require.ErrorIs(t, protocol.Release(context.Background(), g), zk.ErrNoAuth)
+		require.ErrorIs(t, g.Release(context.Background()), zk.ErrNoAuth)
 
 		_, err = operator.Conn().SetACL(operator.Path(path), zk.WorldACL(zk.PermAll), -1)
 		require.NoError(t, err)
@@ -169,28 +171,29 @@ func TestReleaseToThatIsRefusedIsARelease(t *testing.T) {
 		path, other := srv.Root(t)+"/line", srv.Client(t)
 		operator := session(t, other)
 		c := srv.Client(t)
-		g := hold(t, c, path)
+		term, err := election.New(c, path).Campaign(lasting(t), nil)
+		require.NoError(t, err)
 		waiter := later(func() *protocol.Grant {
-			g, err := line(other, path).Enter(lasting(t), bid)
+			g, err := lineAt(other, path).Enter(lasting(t), request)
 			require.NoError(t, err)
 			return g
 		})
-		var standings []protocol.Standing
+		var standings []line.Contender
 		requireSoon(t, func() (two bool) {
 			var err error
-			standings, err = line(other, path).Standings(lasting(t))
+			standings, err = lineAt(other, path).Contenders(lasting(t))
 			require.NoError(t, err)
 			return len(standings) == 2
 		}, "waits")
-		_, err := operator.Conn().SetACL(operator.Path(path), zk.WorldACL(zk.PermAll&^zk.PermDelete), -1)
+		_, err = operator.Conn().SetACL(operator.Path(path), zk.WorldACL(zk.PermAll&^zk.PermDelete), -1)
 		require.NoError(t, err)
 
-		err = line(c, path).ReleaseTo(context.Background(), g, standings[1].Name.Node)
+		err = term.ResignTo(context.Background(), standings[1].Node)
 
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		_, err = operator.Conn().SetACL(operator.Path(path), zk.WorldACL(zk.PermAll), -1)
 		require.NoError(t, err)
-		require.NoError(t, protocol.Release(lasting(t), wait(t, waiter)))
+		require.NoError(t, wait(t, waiter).Release(lasting(t)))
 	})
 }
 

@@ -153,7 +153,7 @@ func TestChrootIsInFrontOfPathsAndMadeOnDemand(t *testing.T) {
 
 		g := hold(t, c, "/lock")
 		require.True(t, exists(t, other, root+"/app/x/lock/"+g.Node()))
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 	})
 }
 
@@ -327,7 +327,7 @@ func TestACutKeepsTheSessionAndWhatItHolds(t *testing.T) {
 		require.Equal(t, s, session(t, c))
 		require.NoError(t, g.Err())
 		require.True(t, exists(t, c, root+"/"+g.Node()))
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 	})
 }
 
@@ -434,7 +434,7 @@ func TestDeadlineMovesOnWhileTheServerIsHeardOf(t *testing.T) {
 			require.Greater(t, time.Until(s.Deadline()), s.Timeout()*5/12)
 			require.LessOrEqual(t, time.Until(s.Deadline()), s.Timeout()*2/3)
 		}
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 	})
 }
 
@@ -458,12 +458,12 @@ func TestBadOptionOfWithIsReportedByTheFirstOperation(t *testing.T) {
 			bad := c.With(o)
 			_, err := bad.Session(t.Context())
 			require.Error(t, err)
-			_, err = line(bad, root).Enter(t.Context(), bid)
+			_, err = lineAt(bad, root).Enter(t.Context(), request)
 			require.Error(t, err)
-			_, err = line(bad, root).Standings(t.Context())
+			_, err = lineAt(bad, root).Contenders(t.Context())
 			require.Error(t, err)
-			require.Error(t, line(bad, root).Break(t.Context(), "lock-0000000001"))
+			require.Error(t, lineAt(bad, root).Break(t.Context(), "lock-0000000001"))
 		}
-		require.NoError(t, protocol.Release(lasting(t), hold(t, c, root)), "the client itself is sound")
+		require.NoError(t, hold(t, c, root).Release(lasting(t)), "the client itself is sound")
 	})
 }

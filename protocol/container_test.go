@@ -32,7 +32,7 @@ func TestServersWithoutContainersAreAskedOnce(t *testing.T) {
 		for _, path := range []string{root + "/a/b/c", root + "/d/e/f"} {
 			var g *protocol.Grant
 			require.Less(t, took(func() { g = hold(t, c, path) }), 100*time.Millisecond)
-			require.NoError(t, protocol.Release(lasting(t), g))
+			require.NoError(t, g.Release(lasting(t)))
 		}
 
 		require.LessOrEqual(t, link.Count(recipestest.OpConnect)-connects, 1)
@@ -95,8 +95,8 @@ func TestServersThatHangUpAtContainersAreAskedTwice(t *testing.T) {
 		left.Store(99)
 		connects := link.Count(recipestest.OpConnect)
 
-		require.NoError(t, protocol.Release(lasting(t), hold(t, c, root+"/a/b/c")))
-		require.NoError(t, protocol.Release(lasting(t), hold(t, c, root+"/d/e/f")))
+		require.NoError(t, hold(t, c, root+"/a/b/c").Release(lasting(t)))
+		require.NoError(t, hold(t, c, root+"/d/e/f").Release(lasting(t)))
 
 		require.Equal(t, 2, link.Count(recipestest.OpConnect)-connects)
 		require.NoError(t, c.Close())

@@ -32,25 +32,33 @@ var (
 	// ErrUncertain is wrapped by the error of an operation of which nobody can tell any more whether it happened.
 	ErrUncertain = errors.New("outcome unknown")
 
-	// ErrNotInLine is returned by [Line.ReleaseTo] if nobody stands in line under that name (any more).
-	ErrNotInLine = errors.New("not in line")
-
-	// ErrStranger is returned by [Line.ReleaseTo] if a contender of another library would have to be passed over.
-	ErrStranger = errors.New("a contender of another library is ahead")
-
 	// ErrSequenceExhausted is returned when the sequence numbers below a path are about to run out. They start
 	// again at zero once the path was deleted and re-created.
 	ErrSequenceExhausted = errors.New("sequence numbers exhausted")
 )
 
-// Wrap adds the recipe and the path to err, in the one form that all recipes use: "lock: /locks/a: …".
-// A nil err stays nil.
-func Wrap(recipe, path string, err error) error {
+func wrap(recipe, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %s: %w", recipe, path, err)
+	if r, ok := err.(*recipeError); ok && r.recipe == recipe && r.path == path {
+		return err
+	}
+	return &recipeError{recipe, path, err}
 }
+
+// A recipeError is an error of a recipe at a path.
+type recipeError struct {
+	recipe, path string
+	err          error
+}
+
+func (e *recipeError) Error() string { return fmt.Sprintf("%s: %s: %v", e.recipe, e.path, e.err) }
+func (e *recipeError) Unwrap() error { return e.err }
+
+// OutcomeUnknown reports whether err, which a call of [zk.Conn] has returned, leaves open if the server
+// has executed the request or may yet do so.
+func OutcomeUnknown(err error) bool { return outcomeOf(err) == unknown }
 
 // contextError is why ctx ended. It wraps ctx's own error and tells its cause, which it does not wrap: that may be
 // anything, an error of zk.Conn too, and would be mistaken for an answer.

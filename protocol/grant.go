@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -15,10 +16,8 @@ import (
 // is over for good as soon as that session cannot be trusted any more or the node is gone. It is safe for
 // concurrent use.
 type Grant struct {
-	client  *Client
+	recipe  *Recipe
 	session *Session
-	recipe  string
-	path    string // of the recipe, without the chroot
 	node    string // absolute
 	token   int64
 	since   time.Time
@@ -27,9 +26,9 @@ type Grant struct {
 	life context.Context // done when the grant is over; its cause is why
 	end  context.CancelCauseFunc
 
-	mu         sync.Mutex // protects what follows
-	guard      *time.Timer
-	converting chan struct{} // not nil while Convert is at work; closed when it is done
+	mu        sync.Mutex // protects what follows
+	guard     *time.Timer
+	replacing chan struct{} // not nil while Replace is at work; closed when it is done
 
 	removal *detached     // in which a grant that was given back loses its node
 	removed chan struct{} // closed when it has none any more
@@ -39,35 +38,39 @@ type Grant struct {
 // guardAfter is how long something must be held before its node is watched, which costs a packet.
 const guardAfter = 20 * time.Millisecond
 
-// grant makes a node of ours something that is held. It fails with errStale if the session cannot be trusted now.
-func (c *Client) grant(s *Session, recipe, path, node string, token int64, remove func(context.Context) error) (*Grant, error) {
+// newGrant makes a node of ours something that is held. It fails with errStale if the session cannot be
+// trusted now.
+func newGrant(r *Recipe, s *Session, node string, token int64, remove func(context.Context) error) (*Grant, error) {
 	g := &Grant{
-		client: c, session: s,
-		recipe: recipe, path: path, node: node, token: token,
+		recipe: r, session: s,
+		node: node, token: token,
 		since:   time.Now(),
 		remove:  remove,
 		removal: detach(context.Background(), s.session),
 		removed: make(chan struct{}),
 	}
 	g.life, g.end = context.WithCancelCause(context.Background())
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := s.admit(g); err != nil {
 		return nil, err
 	}
-	g.guard = time.AfterFunc(guardAfter, func() { c.spawn(g.watch) })
+	g.guard = time.AfterFunc(guardAfter, func() { g.client().spawn(g.watch) })
 	return g, nil
 }
+
+func (g *Grant) client() *Client { return g.recipe.client }
 
 // watch tells the holder when its node is deleted.
 func (g *Grant) watch() {
 	warned := false
 	for g.life.Err() == nil {
-		w := g.session.watches.on(g.session, g.node)
-		_, err := w.stand(g.life)
+		w := g.session.watch(g.node)
+		_, err := w.Ready(g.life)
 		if err == nil {
 			select {
-			case <-w.fired:
+			case <-w.Changed():
 			case <-g.life.Done():
 			}
 			continue
@@ -76,13 +79,13 @@ func (g *Grant) watch() {
 		// A node that may not be read has no watch. But whether there is one, every client may ask.
 		if g.life.Err() == nil && !errors.Is(err, zk.ErrNoNode) {
 			if !warned {
-				g.client.log.Warn("node of a grant not watched", "node", g.node, "error", err)
+				g.client().log.Warn("node of a grant not watched", "node", g.node, "error", err)
 				warned = true
 			}
 			_, err = g.stat(g.life)
 		}
 		if errors.Is(err, zk.ErrNoNode) {
-			g.unconverted()
+			g.awaitReplacement()
 			if gone, err := g.missing(g.life); gone {
 				return
 			} else if err == nil {
@@ -106,19 +109,17 @@ func (g *Grant) missing(ctx context.Context) (gone bool, err error) {
 		return false, err
 	}
 	g.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node()))
-	g.client.spawn(func() { g.session.remove(g.session.life, g.node) })
+	g.client().spawn(func() { g.session.remove(g.session.life, g.node) })
 	return true, nil
 }
 
 // stat returns the Stat of the grant's node. It needs no permission.
 func (g *Grant) stat(ctx context.Context) (*zk.Stat, error) {
-	return Do(ctx, g.session, func(c *zk.Conn) (*zk.Stat, error) {
-		there, stat, err := c.Exists(g.node)
-		if err == nil && !there {
-			err = zk.ErrNoNode
-		}
-		return stat, err
-	})
+	stat, err := g.session.exists(ctx, g.node)
+	if err == nil && stat == nil {
+		err = zk.ErrNoNode
+	}
+	return stat, err
 }
 
 // Done is closed when the grant is lost or given back. [Grant.Err] then tells which, and may tell of a loss
@@ -183,14 +184,14 @@ func (g *Grant) Node() string { return path.Base(g.node) }
 
 // lose ends a grant that was not given back.
 func (g *Grant) lose(err error) {
-	if g.finish(Wrap(g.recipe, g.path, err)) {
-		g.client.log.Warn("lost", "recipe", g.recipe, "path", g.path, "token", g.token, "error", err)
-		g.client.observe(g.event(Dropped, err))
+	if g.finish(g.recipe.Wrap(err)) {
+		g.client().log.Warn("lost", "recipe", g.recipe.name, "path", g.recipe.path, "token", g.token, "error", err)
+		g.client().observe(g.event(Dropped, err))
 	}
 }
 
 func (g *Grant) event(k EventKind, err error) Event {
-	return Event{k, g.recipe, g.path, g.session.ID(), g.token, time.Since(g.since), err}
+	return Event{k, g.recipe.name, g.recipe.path, g.session.ID(), g.token, time.Since(g.since), err}
 }
 
 // finish ends the grant, and tells whether it was still held.
@@ -206,39 +207,76 @@ func (g *Grant) finish(err error) bool {
 	return true
 }
 
-// Release gives a grant back. It blocks until the node is deleted, ctx ends or the session is over. The grant ends at
-// once, and the node is deleted in any case. If ctx ends first, Release returns ctx's error. If the client's back-off
-// ends first, or the server refuses to delete the node, it returns that error. The client then goes on in the
-// background until the node is gone or the session is over.
+// AfterFunc calls f in a goroutine of its own once the grant is lost or given back, unless stop is called
+// before. See [context.AfterFunc].
+func (g *Grant) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(g.life, f) }
+
+// Session returns the session that the grant's node belongs to.
+func (g *Grant) Session() *Session { return g.session }
+
+// Verify asks the servers whether the grant's node is there, behind a Sync. It returns [Grant.Err], or
+// why there was no answer.
+func (g *Grant) Verify(ctx context.Context) error {
+	if _, err := g.missing(ctx); err != nil {
+		return err
+	}
+	return g.Err()
+}
+
+// Release gives a grant back. It blocks until the node is deleted, ctx ends or the session is over. The
+// grant ends at once, and the node is deleted in any case. If ctx ends first, Release returns ctx's
+// error. If the view's back-off ends first, or the server refuses to delete the node, it returns that
+// error. The deletion then goes on in the background until the node is gone or the session is over.
 //
-// It returns an error that wraps [ErrLost] if the grant was lost before, or if the session ended before the
-// deletion was confirmed. A further call waits for the same deletion and returns the same. Release is what the
-// recipes' own verbs are made of; it is safe for concurrent use.
-func Release(ctx context.Context, g *Grant) error {
-	if g.Err() == nil && g.finish(Wrap(g.recipe, g.path, ErrReleased)) {
-		g.client.observe(g.event(Held, nil))
-		if !g.client.spawn(g.dispose) {
+// Release returns an error that wraps [ErrLost] if the grant was lost before, or if the session ended
+// before the deletion was confirmed. A further call waits for the same deletion and returns the same. The
+// recipes' own verbs are made of it. It is safe for concurrent use.
+func (g *Grant) Release(ctx context.Context) error {
+	if g.Err() == nil && g.finish(g.recipe.Wrap(ErrReleased)) {
+		g.client().observe(g.event(Held, nil))
+		if !g.client().spawn(g.dispose) {
 			g.dispose() // the client was closed, and so the session is over
 		}
 	}
 	if err := g.Err(); errors.Is(err, ErrLost) {
 		return err
 	}
+
 	done := ctx.Done()
 	for {
 		select {
 		case <-g.removed:
-			return Wrap(g.recipe, g.path, g.outcome)
+			return g.recipe.Wrap(g.outcome)
 		case <-g.removal.gaveUp:
-			return Wrap(g.recipe, g.path, g.removal.err)
+			return g.recipe.Wrap(g.removal.err)
 		case <-done:
 			if context.Cause(ctx) == g.Err() { // a context of g's own, which this very call has ended
 				done = nil
 				continue
 			}
-			return Wrap(g.recipe, g.path, g.removal.contextError(ctx))
+			return g.recipe.Wrap(g.removal.contextError(ctx))
 		}
 	}
+}
+
+// ReleaseWith is [Grant.Release] with another way to delete the node. If the grant was given back in the
+// usual way before, begun is false and the error is that of [Grant.Err].
+func (g *Grant) ReleaseWith(ctx context.Context, remove func(context.Context) error) (begun bool, err error) {
+	var used atomic.Bool
+	g.mu.Lock()
+	if g.life.Err() == nil {
+		g.remove = func(ctx context.Context) error {
+			used.Store(true)
+			return remove(ctx)
+		}
+	}
+	g.mu.Unlock()
+
+	err = g.Release(ctx)
+	if err == nil && !used.Load() {
+		return false, g.Err()
+	}
+	return used.Load(), err
 }
 
 // dispose deletes the node of a grant that was given back.
@@ -250,14 +288,14 @@ func (g *Grant) dispose() {
 	}
 }
 
-// Scope calls fn with a context that is cancelled when g is lost, waits for it to return, and gives g back, also if
-// fn panics and whatever has become of ctx. It returns fn's error, joined with the loss if there was one.
-func Scope(ctx context.Context, g *Grant, fn func(context.Context) error) (err error) {
+// RunHeld calls fn with a context that is cancelled when g is lost, waits for fn to return, and gives g
+// back, also if fn panics or ctx has ended. It returns fn's error, joined with the loss if there was one.
+func RunHeld(ctx context.Context, g *Grant, fn func(context.Context) error) (err error) {
 	held, cancel := g.Context(ctx)
 	defer func() {
 		cancel()
 		// It ends with the session at the latest.
-		err = errors.Join(err, Release(context.WithoutCancel(ctx), g))
+		err = errors.Join(err, g.Release(context.WithoutCancel(ctx)))
 	}()
 	return fn(held)
 }

@@ -105,14 +105,14 @@ func TestNodeThatSeemsToBeMissingIsLookedForAgain(t *testing.T) {
 		require.NoError(t, g.Err())
 
 		l.lie(recipestest.OpExists, 1)
-		require.NoError(t, line(c, root).SetData(lasting(t), g, []byte("new")))
+		require.NoError(t, g.SetData(lasting(t), []byte("new")))
 		require.True(t, l.lied())
 		require.NoError(t, g.Err())
 
-		require.NoError(t, line(c, root).Break(lasting(t), g.Node()))
+		require.NoError(t, lineAt(c, root).Break(lasting(t), g.Node()))
 		wait(t, g.Done())
 		require.ErrorIs(t, g.Err(), protocol.ErrLost)
-		require.ErrorIs(t, line(c, root).SetData(lasting(t), g, nil), protocol.ErrLost)
+		require.ErrorIs(t, g.SetData(lasting(t), nil), protocol.ErrLost)
 	})
 }
 
@@ -144,7 +144,7 @@ func TestNodeIsLookedForBehindASync(t *testing.T) {
 				}
 				return &forgetfulConn{Conn: conn}, nil
 			}))
-		require.NoError(t, protocol.Release(lasting(t), hold(t, c, root+"/line")))
+		require.NoError(t, hold(t, c, root+"/line").Release(lasting(t)))
 		f.Lag(300 * time.Millisecond)
 		time.Sleep(time.Second)
 
@@ -157,7 +157,7 @@ func TestNodeIsLookedForBehindASync(t *testing.T) {
 		time.Sleep(time.Second)
 
 		require.NoError(t, g.Err())
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 		require.NoError(t, c.Close())
 	})
 }

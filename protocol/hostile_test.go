@@ -99,7 +99,7 @@ func TestNonsenseInTheHandshakeIsSurvived(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *recipestest.Server) {
 				c, err := protocol.Connect(within(t, 3*time.Second), srv.ConnectString(), tamperFrom(1, srv, tamper))
 				if err == nil {
-					_, err := line(c, srv.Root(t)).Enter(within(t, 3*time.Second), bid)
+					_, err := lineAt(c, srv.Root(t)).Enter(within(t, 3*time.Second), request)
 					t.Log(err)
 					c.Close()
 				} else {

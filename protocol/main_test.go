@@ -2,9 +2,7 @@ package protocol_test
 
 import (
 	"context"
-	"encoding/binary"
 	"io"
-	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -18,8 +16,8 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
 func TestMain(m *testing.M) {
@@ -35,54 +33,28 @@ const patience = suite.Patience
 // each runs a test against the embedded server and against a real one.
 func each(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Helper()
-	t.Parallel()
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		test(t, recipestest.Start(t))
-	})
-	t.Run("real", func(t *testing.T) {
-		t.Parallel()
-		test(t, ensemble.Real(t))
-	})
+	suite.EmbeddedAndReal(t, test)
 }
 
 // bubble runs a test in virtual time, with a server in memory.
 func bubble(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		test(t, recipestest.Start(t, recipestest.InMemory()))
-	})
+	suite.Bubble(t, test)
 }
 
 // lasting returns a context that ends only if the test hangs.
 func lasting(t testing.TB) context.Context { return within(t, patience) }
 
-func within(t testing.TB, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
+func within(t testing.TB, d time.Duration) context.Context { return suite.Within(t, d) }
 
 // wait waits for a signal that must come.
 func wait[T any](t testing.TB, signal <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-signal:
-		return v
-	case <-time.After(patience):
-		require.FailNow(t, "no signal")
-		panic("unreachable")
-	}
+	return suite.Wait(t, signal)
 }
 
 // later runs f, and returns a channel with its result.
-func later[T any](f func() T) <-chan T {
-	result := make(chan T, 1)
-	go func() { result <- f() }()
-	return result
-}
+func later[T any](f func() T) <-chan T { return suite.Later(f) }
 
 // took is how long f takes.
 func took(f func()) time.Duration {
@@ -94,9 +66,7 @@ func took(f func()) time.Duration {
 // requireSoon waits for a condition that no signal tells of.
 func requireSoon(t testing.TB, condition func() bool, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
-		require.True(t, time.Now().Before(deadline), what)
-	}
+	suite.Soon(t, condition, what)
 }
 
 // connect is srv.Client for tests that need another connect string. The client is closed before the test's checks.
@@ -171,15 +141,21 @@ func gone(t testing.TB, c *protocol.Client, path string) <-chan zk.Event {
 }
 
 // A lock of the simplest kind, to have something that is held.
-func line(c *protocol.Client, path string) *protocol.Line {
-	return protocol.NewLine(c, "test", path, "lock-")
+func lineAt(c *protocol.Client, path string) *line.Line {
+	return line.New(protocol.NewRecipe(c, "test", path), line.Kind{Name: "lock-", Exclusive: true})
 }
 
-var bid = protocol.Bid{Kind: "lock-"}
+var request = line.Request{Kind: "lock-", Blockers: line.Exclusive}
+
+func release(t testing.TB, g *protocol.Grant) {
+	t.Helper()
+	require.NotNil(t, g)
+	require.NoError(t, g.Release(lasting(t)))
+}
 
 func hold(t testing.TB, c *protocol.Client, path string) *protocol.Grant {
 	t.Helper()
-	g, err := line(c, path).Enter(lasting(t), bid)
+	g, err := lineAt(c, path).Enter(lasting(t), request)
 	require.NoError(t, err)
 	return g
 }
@@ -239,27 +215,10 @@ func ourGoroutines() []string {
 // breaking is a way through link on which the connection breaks at as many requests of a kind as the counter says. None of
 // those requests reaches the server.
 func breaking(link *recipestest.Link, op recipestest.Op) (protocol.ConnectOption, *atomic.Int32) {
-	left := new(atomic.Int32)
-	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-		c, err := link.Dial(network, address, timeout)
-		if err != nil {
-			return nil, err
-		}
-		return &breakingConn{c, op, left}, nil
-	}), left
+	return suite.Breaking(link, op)
 }
 
-type breakingConn struct {
-	net.Conn
-	op   recipestest.Op
-	left *atomic.Int32
-}
-
-func (c *breakingConn) Write(p []byte) (int, error) {
-	if len(p) >= 12 && recipestest.Op(binary.BigEndian.Uint32(p[8:])) == c.op && c.left.Load() > 0 {
-		c.left.Add(-1)
-		c.Conn.Close()
-		return 0, net.ErrClosed
-	}
-	return c.Conn.Write(p)
+func resume(t *testing.T, link *recipestest.Link, c *protocol.Client) {
+	t.Helper()
+	suite.Reconnect(t, link, c)
 }

@@ -29,9 +29,9 @@ func TestBackOffBeginsWithTheFailureNotWithTheWait(t *testing.T) {
 				c := srv.Client(t, protocol.WithBackOff(newBackOff))
 				ctx := within(t, 24*time.Hour)
 				waiter := later(func() error {
-					g, err := line(c, path).Enter(ctx, bid)
+					g, err := lineAt(c, path).Enter(ctx, request)
 					if err == nil {
-						err = protocol.Release(ctx, g)
+						err = g.Release(ctx)
 					}
 					return err
 				})

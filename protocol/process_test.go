@@ -32,7 +32,7 @@ func holderMain(spec string) int {
 		return 1
 	}
 	defer c.Close()
-	g, err := line(c, path).Enter(context.Background(), bid)
+	g, err := lineAt(c, path).Enter(context.Background(), request)
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -82,7 +82,7 @@ func TestProcessThatWasStoppedKnowsAtItsFirstLook(t *testing.T) {
 		suite.Resume(t, holder.Process)
 		says("lost")
 		require.NoError(t, g.Err())
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 		require.NoError(t, stdin.Close())
 		require.NoError(t, holder.Wait())
 	})

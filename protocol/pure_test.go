@@ -81,10 +81,12 @@ func TestContextErrorTellsTheCauseAndIsNotTakenForIt(t *testing.T) {
 
 func TestWrapKeepsNilAndTheError(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, Wrap("lock", "/a", nil))
-	err := Wrap("lock", "/a", ErrLost)
+	require.NoError(t, wrap("lock", "/a", nil))
+	err := wrap("lock", "/a", ErrLost)
 	require.EqualError(t, err, "lock: /a: lost")
 	require.ErrorIs(t, err, ErrLost)
+	require.Equal(t, err, wrap("lock", "/a", err), "once is enough")
+	require.EqualError(t, wrap("lock", "/b", err), "lock: /b: lock: /a: lost")
 }
 
 func TestRedialAfterTriesEveryServerBeforeItPauses(t *testing.T) {
@@ -185,7 +187,7 @@ func TestErrIsComputedFromTheClocksWhenItIsCalled(t *testing.T) {
 			s.id, s.trust.timeout = 1, 12*time.Second
 			s.trust.began(time.Now())
 			s.engage()
-			g, err := c.grant(s.base, "test", "/line", "/line/node", 1, nil)
+			g, err := newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, nil)
 			require.NoError(t, err)
 			ctx, cancel := g.Context(t.Context())
 			defer cancel()
@@ -209,10 +211,10 @@ func TestUntrustedSessionGrantsNothing(t *testing.T) {
 		s.engage()
 		time.Sleep(9 * time.Second)
 		require.NoError(t, s.Err(), "nothing is held, so nothing is lost")
-		_, err := c.grant(s.base, "test", "/line", "/line/node", 1, nil)
+		_, err := newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, nil)
 		require.ErrorIs(t, err, errStale)
 		time.Sleep(3 * time.Second)
-		_, err = c.grant(s.base, "test", "/line", "/line/node", 1, nil)
+		_, err = newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, nil)
 		require.ErrorIs(t, err, ErrLost, "silent for a whole timeout")
 	})
 }
@@ -237,13 +239,13 @@ func TestWhoVouchesForAnAnswer(t *testing.T) {
 	}
 }
 
-func TestWatchStandsWhileNothingIsInDoubt(t *testing.T) {
+func TestWatchIsUnchangedWhileNothingIsInDoubt(t *testing.T) {
 	doubt := make(chan struct{})
-	w := &watch{read: make(chan struct{}), fired: make(chan struct{}), doubt: doubt}
-	require.True(t, w.stands())
+	w := &Watch{shared: &sharedWatch{read: make(chan struct{}), fired: make(chan struct{}), doubt: doubt}}
+	require.True(t, w.Unchanged())
 	close(doubt)
-	require.False(t, w.stands(), "events come in any order after a reconnect")
-	w.doubt = nil
-	close(w.fired)
-	require.False(t, w.stands())
+	require.False(t, w.Unchanged(), "events come in any order after a reconnect")
+	w.shared.doubt = nil
+	close(w.shared.fired)
+	require.False(t, w.Unchanged())
 }

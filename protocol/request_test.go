@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
@@ -46,12 +47,12 @@ func TestServerThatTakesLessRefusesWithTwoConnections(t *testing.T) {
 		c := link.Client(t)
 		other := hold(t, c, root+"/other")
 		fresh, used := root+"/fresh", root+"/used"
-		require.NoError(t, protocol.Release(lasting(t), hold(t, c, used)))
-		big := protocol.Bid{Kind: "lock-", Data: make([]byte, 70_000)}
+		require.NoError(t, hold(t, c, used).Release(lasting(t)))
+		big := line.Request{Kind: "lock-", Blockers: line.Exclusive, Data: make([]byte, 70_000)}
 		for name, call := range map[string]func() error{
-			"fresh": func() error { _, err := line(c, fresh).Enter(lasting(t), big); return err },
-			"used":  func() error { _, err := line(c, used).Enter(lasting(t), big); return err },
-			"data":  func() error { return line(c, root+"/other").SetData(lasting(t), other, big.Data) },
+			"fresh": func() error { _, err := lineAt(c, fresh).Enter(lasting(t), big); return err },
+			"used":  func() error { _, err := lineAt(c, used).Enter(lasting(t), big); return err },
+			"data":  func() error { return other.SetData(lasting(t), big.Data) },
 			"do": func() error {
 				s := session(t, c)
 				_, err := protocol.Do(lasting(t), s, func(c *zk.Conn) (*zk.Stat, error) {
@@ -73,10 +74,10 @@ func TestServerThatTakesLessRefusesWithTwoConnections(t *testing.T) {
 
 		// A request that fits goes on as ever, and so does the next one that does not.
 		big.Data = big.Data[:60_000]
-		g, err := line(c, used).Enter(lasting(t), big)
+		g, err := lineAt(c, used).Enter(lasting(t), big)
 		require.NoError(t, err)
-		require.NoError(t, protocol.Release(lasting(t), g))
-		require.NoError(t, protocol.Release(lasting(t), other))
+		require.NoError(t, g.Release(lasting(t)))
+		require.NoError(t, other.Release(lasting(t)))
 	})
 }
 
@@ -85,12 +86,12 @@ func TestRefusalIsNotTakenForAnothersRequest(t *testing.T) {
 	eachSmall(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
 		c := link.Client(t)
-		small, big := protocol.Bid{Kind: "lock-", Data: make([]byte, 50_000)}, protocol.Bid{Kind: "lock-", Data: make([]byte, 70_000)}
+		small, big := line.Request{Kind: "lock-", Blockers: line.Exclusive, Data: make([]byte, 50_000)}, line.Request{Kind: "lock-", Blockers: line.Exclusive, Data: make([]byte, 70_000)}
 		link.Delay(5 * time.Millisecond) // so that they are under way together
 		stop := make(chan struct{})
 		refused := later(func() error {
 			for {
-				_, err := line(c, root+"/big").Enter(lasting(t), big)
+				_, err := lineAt(c, root+"/big").Enter(lasting(t), big)
 				select {
 				case <-stop:
 					return err
@@ -104,11 +105,11 @@ func TestRefusalIsNotTakenForAnothersRequest(t *testing.T) {
 		for i := range 4 {
 			others = append(others, later(func() error {
 				for range 5 {
-					g, err := line(c, fmt.Sprintf("%s/small-%d", root, i)).Enter(lasting(t), small)
+					g, err := lineAt(c, fmt.Sprintf("%s/small-%d", root, i)).Enter(lasting(t), small)
 					if err != nil {
 						return err
 					}
-					if err := protocol.Release(lasting(t), g); err != nil {
+					if err := g.Release(lasting(t)); err != nil {
 						return err
 					}
 				}
@@ -129,24 +130,24 @@ func TestCutBehindALargeRequestIsNoRefusal(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/line", srv.Link(t)
 		c := link.Client(t)
-		large := protocol.Bid{Kind: "lock-", Data: make([]byte, 100_000)}
+		large := line.Request{Kind: "lock-", Blockers: line.Exclusive, Data: make([]byte, 100_000)}
 		for cuts := range 3 {
 			for range cuts {
 				link.LoseReply(recipestest.OpCreate, cuts)
 				link.LoseReply(recipestest.OpMulti, cuts)
 			}
 
-			g, err := line(c, path).Enter(lasting(t), large)
+			g, err := lineAt(c, path).Enter(lasting(t), large)
 
 			require.NoError(t, err, "%d cuts", cuts)
-			require.NoError(t, protocol.Release(lasting(t), g))
+			require.NoError(t, g.Release(lasting(t)))
 		}
 		for step := 1; step <= 12; step++ {
-			g, err := line(c, path).Enter(lasting(t), large)
+			g, err := lineAt(c, path).Enter(lasting(t), large)
 			require.NoError(t, err)
 			stop := link.At(step, func() { link.Cut(); link.Heal() })
-			require.NoError(t, line(c, path).SetData(lasting(t), g, large.Data))
-			require.NoError(t, protocol.Release(lasting(t), g))
+			require.NoError(t, g.SetData(lasting(t), large.Data))
+			require.NoError(t, g.Release(lasting(t)))
 			stop()
 		}
 	})
@@ -160,10 +161,10 @@ func TestOneCutBehindALargeRequestIsNoRefusal(t *testing.T) {
 		g := hold(t, c, path)
 		sets.Store(1)
 
-		require.NoError(t, line(c, path).SetData(lasting(t), g, make([]byte, 100_000)))
+		require.NoError(t, g.SetData(lasting(t), make([]byte, 100_000)))
 
 		require.Zero(t, sets.Load()+1, "one more was sent")
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 		require.NoError(t, c.Close())
 	})
 }
@@ -176,13 +177,13 @@ func TestHangingUpAtARequestOfAKnownSizeIsNoRefusal(t *testing.T) {
 		c := link.Client(t, dialer)
 		g := hold(t, c, path)
 		data := make([]byte, 100_000)
-		require.NoError(t, line(c, path).SetData(lasting(t), g, data))
+		require.NoError(t, g.SetData(lasting(t), data))
 		sets.Store(5)
 
-		require.NoError(t, line(c, path).SetData(lasting(t), g, data))
+		require.NoError(t, g.SetData(lasting(t), data))
 
 		require.Negative(t, sets.Load())
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 		require.NoError(t, c.Close())
 	})
 }
@@ -288,7 +289,7 @@ func TestAnACLCountsForTheSize(t *testing.T) {
 		before := link.Packets()
 
 		for _, try := range []bool{false, true} {
-			_, err := line(c, path).Enter(context.Background(), protocol.Bid{Kind: "lock-", Try: try})
+			_, err := lineAt(c, path).Enter(context.Background(), line.Request{Kind: "lock-", Blockers: line.Exclusive, Try: try})
 			require.ErrorIs(t, err, protocol.ErrTooLarge)
 		}
 

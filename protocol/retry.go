@@ -14,24 +14,24 @@ import (
 // Do runs op, which makes one call of zk.Conn, under s until its outcome is definite: it is repeated, with the
 // client's back-off in between, when the connection broke, whether or not the server may have executed it. So op
 // must be safe to repeat, as reads are, and deletes of names that are never used again if [zk.ErrNoNode] is taken
-// for success. [Settle] is for those that are not.
+// for success. [DoOnce] is for those that are not.
 //
 // Do blocks until the server has answered, and returns what it said, [zk.ErrNoNode] for example. If ctx ends first
 // it returns ctx's error, if the session is over an error that wraps [ErrLost], after [Client.Close] one that wraps
 // [ErrClosed]; the call that is under way then goes on behind its back and what it returns is dropped. It is safe
 // for concurrent use.
 func Do[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) (T, error) {
-	return Settle(ctx, s, op, nil)
+	return DoOnce(ctx, s, op, nil)
 }
 
-// Settle is Do for an op that must not happen twice. After an attempt that may have been executed it calls settle,
+// DoOnce is Do for an op that must not happen twice. After an attempt that may have been executed it calls settle,
 // which finds out whether it was: done reports that, and then the result is settle's. settle may rely on one thing:
 // if the attempt was not executed by the time that a Sync which it makes has been answered, it never will be.
 //
-// Where the client's back-off ends by itself Do and Settle return the last error. Work that must be finished, which is
-// what gets its ctx from [Finish] or [Session.Go], is different: its caller gets that error, and the work goes on with
+// Where the client's back-off ends by itself Do and DoOnce return the last error. Work that must be finished, which is
+// what gets its ctx from [Detach] or [Session.Go], is different: its caller gets that error, and the work goes on with
 // the default back-off until it is done or the session is over.
-func Settle[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error),
+func DoOnce[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error),
 	settle func(context.Context) (v T, done bool, err error)) (T, error) {
 	d := detachedFrom(ctx)
 	var pause backoff.BackOff
@@ -220,11 +220,21 @@ func (d *detached) contextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", contextError(ctx), d.last)
 }
 
-// finishing runs work, which changes something at the servers, to its end even if the caller stops waiting: because ctx
-// ends, or because of what a [detached] says. Then the result of work goes to undo, in the background, so that nothing
-// is left behind. The context that work gets, a [detached], lasts as long as the session does. work asks that whether it
-// is still wanted where it is about to begin something.
-func finishing[T any](ctx context.Context, s *Session, work func(*detached) (T, error), undo func(T)) (T, error) {
+// Detach runs work, which changes something at the servers and must not be left half-way, to its end
+// even if the caller stops waiting. The context of work lasts as long as s does, not as long as ctx.
+//
+// Detach blocks until work returns or ctx ends, or until work meets an error that only others can mend,
+// or one that takes longer to go away than the view's back-off allows. In the latter cases Detach returns
+// that error, or ctx's. Work then goes on in the background, and if it succeeds its result goes to undo,
+// unless that is nil. Before it begins something, work asks [Wanted] whether the caller still waits.
+//
+// In work of another Detach it simply calls work. After [Client.Close] it returns [ErrClosed]. It is safe
+// for concurrent use.
+func Detach[T any](ctx context.Context, s *Session, work func(context.Context) (T, error), undo func(T)) (T, error) {
+	if _, already := ctx.(*detached); already {
+		return work(ctx)
+	}
+
 	type result struct {
 		v   T
 		err error
@@ -257,6 +267,21 @@ func finishing[T any](ctx context.Context, s *Session, work func(*detached) (T, 
 	}
 }
 
+// Wanted returns an error once the caller of [Detach], whose work runs under ctx, has stopped waiting. For
+// another ctx it returns ctx's error. It does not block.
+func Wanted(ctx context.Context) error {
+	if d := detachedFrom(ctx); d != nil {
+		return d.unwanted()
+	}
+	if ctx.Err() != nil {
+		return contextError(ctx)
+	}
+	return nil
+}
+
+// LetGo makes the caller of [Detach], whose work runs under ctx, return err now. The work goes on.
+func LetGo(ctx context.Context, err error) { detachedFrom(ctx).giveUp(err) }
+
 // insist calls op until it succeeds or finds that the node is gone, or the session is over, if ctx is that of work that
 // has to be finished: the caller gets the first error, and op is repeated in the background, as others may mend what it
 // died of. Under another ctx it calls op once. path is for the log.
@@ -279,32 +304,4 @@ func (s *Session) insist(ctx context.Context, path string, op func() error) erro
 			return err
 		}
 	}
-}
-
-// sync makes the server that the session is connected to catch up with the leader, so that a read after it sees
-// everything that had happened before. Should the server not answer, then neither does it answer the keeper of the
-// session's trust, who asks too while anybody is engaged, and cuts the connection.
-func (s *Session) sync(ctx context.Context, path string) error {
-	s.engage()
-	defer s.disengage()
-	_, err := Do(ctx, s, func(c *zk.Conn) (string, error) { return c.Sync(path) })
-	return err
-}
-
-// remove deletes a node whose name is never used again. It returns [zk.ErrNoNode] if it was gone already.
-func (s *Session) remove(ctx context.Context, path string) error {
-	repeated := false
-	return s.insist(ctx, path, func() error {
-		s.engage()
-		defer s.disengage()
-		_, err := Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
-			err := c.Delete(path, -1)
-			if repeated && errors.Is(err, zk.ErrNoNode) {
-				err = nil // it was the attempt before
-			}
-			repeated = repeated || outcomeOf(err) == unknown
-			return struct{}{}, err
-		})
-		return err
-	})
 }

@@ -19,7 +19,9 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -125,23 +127,23 @@ func TestSettleAsksOnlyWhereTheOutcomeIsUnknown(t *testing.T) {
 			asked++
 			return answer()
 		}
-		made, err := protocol.Settle(lasting(t), s, create(s, root, 0), settle)
+		made, err := protocol.DoOnce(lasting(t), s, create(s, root, 0), settle)
 		require.NoError(t, err)
 		require.Equal(t, s.Path(root), made)
-		_, err = protocol.Settle(lasting(t), s, create(s, root, 0), settle)
+		_, err = protocol.DoOnce(lasting(t), s, create(s, root, 0), settle)
 		require.ErrorIs(t, err, zk.ErrNodeExists)
 		require.Zero(t, asked)
 
 		link.LoseReply(recipestest.OpCreate, 1)
 		answer = func() (string, bool, error) { return "found", true, nil }
-		made, err = protocol.Settle(lasting(t), s, create(s, root+"/a", 0), settle)
+		made, err = protocol.DoOnce(lasting(t), s, create(s, root+"/a", 0), settle)
 		require.NoError(t, err)
 		require.Equal(t, "found", made)
 		require.Equal(t, 1, asked)
 
 		link.LoseReply(recipestest.OpCreate, 2)
 		answer = func() (string, bool, error) { return "", false, nil }
-		made, err = protocol.Settle(lasting(t), s, create(s, root+"/s-", zk.FlagSequence), settle)
+		made, err = protocol.DoOnce(lasting(t), s, create(s, root+"/s-", zk.FlagSequence), settle)
 		require.NoError(t, err)
 		require.NotEmpty(t, made)
 		require.Equal(t, 3, asked)
@@ -149,7 +151,7 @@ func TestSettleAsksOnlyWhereTheOutcomeIsUnknown(t *testing.T) {
 		reason := errors.New("the reason")
 		link.LoseReply(recipestest.OpCreate, 1)
 		answer = func() (string, bool, error) { return "", false, reason }
-		_, err = protocol.Settle(lasting(t), s, create(s, root+"/b", 0), settle)
+		_, err = protocol.DoOnce(lasting(t), s, create(s, root+"/b", 0), settle)
 		require.Equal(t, reason, err)
 	})
 }
@@ -177,7 +179,7 @@ func TestOneNodeWhateverPacketIsLost(t *testing.T) {
 					children, _, err := other.Conn().Children(other.Path(path))
 					require.NoError(t, err)
 					require.Equal(t, []string{g.Node()}, children)
-					require.NoError(t, protocol.Release(lasting(t), g))
+					require.NoError(t, g.Release(lasting(t)))
 					children, _, err = other.Conn().Children(other.Path(path))
 					require.NoError(t, err)
 					require.Empty(t, children)
@@ -205,7 +207,7 @@ func TestWhatBecameOfACreateIsLookedForBehindASync(t *testing.T) {
 		link.LoseReply(recipestest.OpCreate, 1)
 		listed := link.Answered(recipestest.OpGetChildren, lists+1)
 		held := later(func() *protocol.Grant {
-			g, err := line(c, root).Enter(context.Background(), bid)
+			g, err := lineAt(c, root).Enter(context.Background(), request)
 			if err != nil {
 				t.Error(err)
 			}
@@ -213,7 +215,7 @@ func TestWhatBecameOfACreateIsLookedForBehindASync(t *testing.T) {
 		})
 		wait(t, listed)
 		require.Equal(t, syncs+1, link.Count(recipestest.OpSync))
-		require.NoError(t, protocol.Release(lasting(t), wait(t, held)))
+		require.NoError(t, wait(t, held).Release(lasting(t)))
 	})
 }
 
@@ -225,7 +227,7 @@ func TestSecondNodeOfOursIsDeleted(t *testing.T) {
 		holder := hold(t, other, root)
 		link.LoseReply(recipestest.OpCreate, 1)
 		next := later(func() *protocol.Grant {
-			g, err := line(c, root).Enter(context.Background(), bid)
+			g, err := lineAt(c, root).Enter(context.Background(), request)
 			if err != nil {
 				t.Error(err)
 			}
@@ -233,20 +235,21 @@ func TestSecondNodeOfOursIsDeleted(t *testing.T) {
 		})
 		synctest.Wait()
 		s := session(t, c)
-		standing, err := line(c, root).Standings(lasting(t))
+		standing, err := lineAt(c, root).Contenders(lasting(t))
 		require.NoError(t, err)
 		require.Len(t, standing, 2)
-		ours := standing[1].Name
+		ours, ok := line.ParseName(standing[1].Node, "lock-")
+		require.True(t, ok)
 		_, err = create(s, root+"/"+ours.Owner.String()+"-"+ours.Kind, zk.FlagEphemeralSequential)(s.Conn())
 		require.NoError(t, err)
-		require.NoError(t, protocol.Release(lasting(t), holder))
+		require.NoError(t, holder.Release(lasting(t)))
 		g := wait(t, next)
 		require.Equal(t, ours.Node, g.Node())
 		synctest.Wait()
 		children, _, err := s.Conn().Children(s.Path(root))
 		require.NoError(t, err)
 		require.Equal(t, []string{g.Node()}, children)
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 	})
 }
 
@@ -277,7 +280,7 @@ func TestWaitsThatAreGivenUpLeaveNothing(t *testing.T) {
 				waits.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
-					if _, err := line(c, root).Enter(ctx, bid); !errors.Is(err, context.DeadlineExceeded) {
+					if _, err := lineAt(c, root).Enter(ctx, request); !errors.Is(err, context.DeadlineExceeded) {
 						t.Error(err)
 					}
 				})
@@ -304,7 +307,7 @@ func TestWaitsThatAreGivenUpLeaveNothing(t *testing.T) {
 		giveUp(1)
 		require.Equal(t, 1, link.Count(recipestest.OpSetWatches), "packets to set the watches again")
 		require.Equal(t, before, takeCensus(t, srv))
-		require.NoError(t, protocol.Release(lasting(t), holder))
+		require.NoError(t, holder.Release(lasting(t)))
 	})
 }
 
@@ -323,7 +326,7 @@ func TestThoseWhoWaitForOneNodeShareOneWatch(t *testing.T) {
 		c := link.Client(t)
 		before := link.Count(recipestest.OpGetData)
 		var waits sync.WaitGroup
-		granted := make(chan *protocol.Grant, 1000)
+		granted := make(chan *lock.Lease, 1000)
 		for i := range 1000 {
 			waits.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -331,7 +334,7 @@ func TestThoseWhoWaitForOneNodeShareOneWatch(t *testing.T) {
 					ctx, cancel = context.WithCancel(t.Context())
 				}
 				defer cancel()
-				if g, err := line(c, root).Claim(ctx, bid); err == nil {
+				if g, err := lock.NewSimple(c, root).Lock(ctx); err == nil {
 					granted <- g
 				} else if !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
@@ -340,8 +343,8 @@ func TestThoseWhoWaitForOneNodeShareOneWatch(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		require.Equal(t, before+1, link.Count(recipestest.OpGetData))
-		require.NoError(t, protocol.Release(lasting(t), holder))
-		require.NoError(t, protocol.Release(lasting(t), wait(t, granted)))
+		require.NoError(t, holder.Release(lasting(t)))
+		require.NoError(t, wait(t, granted).Unlock(lasting(t)))
 		waits.Wait()
 	})
 }
@@ -352,11 +355,11 @@ func TestWatchesFireAfterAnyNumberOfCuts(t *testing.T) {
 		c := link.Client(t, seen.option())
 		holder := hold(t, srv.Client(t), root)
 		next := later(func() error {
-			g, err := line(c, root).Enter(context.Background(), bid)
+			g, err := lineAt(c, root).Enter(context.Background(), request)
 			if err != nil {
 				return err
 			}
-			return protocol.Release(context.Background(), g)
+			return g.Release(context.Background())
 		})
 		wait(t, link.Answered(recipestest.OpGetData, 2)) // its own node, and the one ahead
 		seen.require(t, protocol.Connected)
@@ -367,7 +370,7 @@ func TestWatchesFireAfterAnyNumberOfCuts(t *testing.T) {
 			seen.require(t, protocol.Connected)
 		}
 		link.Cut()
-		require.NoError(t, protocol.Release(lasting(t), holder))
+		require.NoError(t, holder.Release(lasting(t)))
 		link.Heal()
 		require.NoError(t, wait(t, next))
 	})
@@ -408,22 +411,22 @@ func TestObserverIsToldWhatHappensInOrder(t *testing.T) {
 		}
 		one := hold(t, c, root)
 		told.require(t, event(protocol.Waited, one, 0, nil))
-		_, err := line(c, root).Enter(within(t, 2*time.Second), bid)
+		_, err := lineAt(c, root).Enter(within(t, 2*time.Second), request)
 		require.Error(t, err)
 		told.require(t, event(protocol.Waited, nil, 2*time.Second, context.DeadlineExceeded))
-		require.NoError(t, protocol.Release(lasting(t), one))
+		require.NoError(t, one.Release(lasting(t)))
 		told.require(t, event(protocol.Held, one, 2*time.Second, nil))
 
 		two := hold(t, c, root)
 		told.require(t, event(protocol.Waited, two, 0, nil))
 		time.Sleep(3 * time.Second)
-		require.NoError(t, line(c, root).Break(lasting(t), two.Node()))
+		require.NoError(t, lineAt(c, root).Break(lasting(t), two.Node()))
 		told.require(t, event(protocol.Dropped, two, 3*time.Second, protocol.ErrLost))
 
 		three := hold(t, c, root)
 		told.require(t, event(protocol.Waited, three, 0, nil))
 		link.LoseReply(recipestest.OpDelete, 1)
-		require.NoError(t, protocol.Release(lasting(t), three))
+		require.NoError(t, three.Release(lasting(t)))
 		told.require(t, event(protocol.Held, three, 0, nil))
 		told.require(t, protocol.Event{Kind: protocol.Retried, Err: zk.ErrConnectionClosed})
 
@@ -441,9 +444,9 @@ func TestLogObserverWritesWhatHappens(t *testing.T) {
 		var log bytes.Buffer
 		c := srv.Client(t, protocol.WithObserver(protocol.LogObserver(slog.New(slog.NewTextHandler(&log, nil)))))
 		root := srv.Root(t)
-		require.NoError(t, protocol.Release(lasting(t), hold(t, c, root)))
+		require.NoError(t, hold(t, c, root).Release(lasting(t)))
 		g := hold(t, c, root)
-		require.NoError(t, line(c, root).Break(lasting(t), g.Node()))
+		require.NoError(t, lineAt(c, root).Break(lasting(t), g.Node()))
 		wait(t, g.Done())
 		require.NoError(t, c.Close())
 		synctest.Wait() // a call that is under way is not waited for
@@ -476,18 +479,18 @@ func TestOversizedDataIsRefusedBeforeItIsSent(t *testing.T) {
 		c, root := srv.Client(t), srv.Root(t)
 		s := session(t, c)
 		room := protocol.MaxData - len(root) - len(s.Path("/")) + 1
-		big := bid
+		big := request
 		big.Data = make([]byte, room)
-		g, err := line(c, root).Enter(lasting(t), big)
+		g, err := lineAt(c, root).Enter(lasting(t), big)
 		require.NoError(t, err)
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 
 		// Of c there may still be something on its way.
 		idle := srv.Link(t)
 		c = idle.Client(t)
 		before := idle.Packets()
 		big.Data = make([]byte, room+1)
-		_, err = line(c, root).Enter(lasting(t), big)
+		_, err = lineAt(c, root).Enter(lasting(t), big)
 		require.ErrorIs(t, err, protocol.ErrTooLarge)
 		require.Equal(t, before, idle.Packets())
 	})

@@ -638,18 +638,6 @@ func (s *session) writeNothing(c *zk.Conn) error {
 	return c.Delete(s.client.chroot+"/"+s.newOwner().String(), -1)
 }
 
-// confirm has a quorum confirm the session.
-func (s *Session) confirm(ctx context.Context) error {
-	_, err := Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
-		err := s.writeNothing(c)
-		if outcomeOf(err) == definite {
-			err = nil
-		}
-		return struct{}{}, err
-	})
-	return err
-}
-
 // redialAfter is how long to wait before the next attempt to connect, after that many failed ones: not at all
 // until every address was tried, and never so long that a session of this timeout, which has a quarter of it to come
 // back with nothing lost, would spend most of that on waiting.

@@ -15,7 +15,9 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -32,7 +34,7 @@ func TestCallsKeepTheirDeadlineAtASilentServerAndTheSessionIsResumed(t *testing.
 			d := took(func() {
 				_, err := protocol.Do(within(t, 500*time.Millisecond), s, read)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				_, err = line(c, root).Enter(within(t, 0), bid)
+				_, err = lineAt(c, root).Enter(within(t, 0), request)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			})
 			require.InDelta(t, 0.5, d.Seconds(), 0.1)
@@ -42,7 +44,7 @@ func TestCallsKeepTheirDeadlineAtASilentServerAndTheSessionIsResumed(t *testing.
 		require.True(t, found)
 		require.NoError(t, g.Err(), "3 s of 10 s were silent")
 		require.Same(t, s, session(t, c))
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 	})
 }
 
@@ -70,7 +72,7 @@ func TestSilentServerIsLeftForAnother(t *testing.T) {
 			time.Sleep(s.Timeout())
 			require.NoError(t, g.Err())
 		}
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 		require.Same(t, s, session(t, c))
 		require.NoError(t, c.Close())
 	})
@@ -211,7 +213,7 @@ func TestBlipShorterThanTheWindowLosesNothing(t *testing.T) {
 				require.NoError(t, g.Err())
 			}
 		}
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 	})
 }
 
@@ -232,7 +234,7 @@ func TestNodesOfALostSessionAreDeletedThoughTheServerStillKnowsIt(t *testing.T) 
 		require.Less(t, time.Since(begin), s.Timeout()/2)
 		require.Greater(t, next.Token(), g.Token())
 		require.False(t, exists(t, c, root+"/"+g.Node()))
-		require.NoError(t, protocol.Release(lasting(t), next))
+		require.NoError(t, next.Release(lasting(t)))
 	})
 }
 
@@ -268,7 +270,7 @@ func TestReconnectOvertakesTheCutOfTheOldConnection(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(t, g.Err())
 		require.Same(t, s, session(t, c))
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 		require.NoError(t, c.Close())
 		time.Sleep(time.Second) // zk.Conn closes a connection after it has reported its end
 	})
@@ -296,26 +298,26 @@ func TestNothingIsConfirmedOnceNothingIsHeld(t *testing.T) {
 		require.Zero(t, questions(), "nothing was held yet")
 		released, broken := hold(t, c, root+"/a"), hold(t, c, root+"/b")
 		require.InDelta(t, 12, questions(), 4)
-		require.NoError(t, protocol.Release(lasting(t), released))
+		require.NoError(t, released.Release(lasting(t)))
 		require.InDelta(t, 12, questions(), 4, "one is held still")
-		require.NoError(t, line(c, root+"/b").Break(lasting(t), broken.Node()))
+		require.NoError(t, lineAt(c, root+"/b").Break(lasting(t), broken.Node()))
 		wait(t, broken.Done())
 		require.ErrorIs(t, broken.Err(), protocol.ErrLost)
-		require.ErrorIs(t, protocol.Release(lasting(t), broken), protocol.ErrLost)
+		require.ErrorIs(t, broken.Release(lasting(t)), protocol.ErrLost)
 
 		holder := hold(t, srv.Client(t), root+"/c")
-		_, err := line(c, root+"/c").Enter(within(t, s.Timeout()), bid)
+		_, err := lineAt(c, root+"/c").Enter(within(t, s.Timeout()), request)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = line(c, root+"/c").Enter(lasting(t), protocol.Bid{Kind: bid.Kind, Judge: bid.Judge, Try: true})
-		require.ErrorIs(t, err, protocol.ErrBusy)
-		_, err = line(c, root+"/d").Claim(within(t, 0), bid)
+		_, err = lineAt(c, root+"/c").Enter(lasting(t), line.Request{Kind: request.Kind, Try: true})
+		require.ErrorIs(t, err, line.ErrBusy)
+		_, err = lock.NewSimple(c, root+"/d").Lock(within(t, 0))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		claim, err := line(c, root+"/d").Claim(lasting(t), bid)
+		claim, err := lock.NewSimple(c, root+"/d").Lock(lasting(t))
 		require.NoError(t, err)
-		require.NoError(t, protocol.Release(lasting(t), claim))
+		require.NoError(t, claim.Unlock(lasting(t)))
 		time.Sleep(time.Second)
 		require.Zero(t, questions(), "all is given back, lost or given up")
-		require.NoError(t, protocol.Release(lasting(t), holder))
+		require.NoError(t, holder.Release(lasting(t)))
 	})
 }
 
@@ -347,7 +349,7 @@ func TestTrustIsKeptWhereTheRootIsLocked(t *testing.T) {
 			}
 			questions := link.Count(recipestest.OpAny) - before
 			require.Less(t, questions, int(24*time.Since(begin)/timeout), "twelve per timeout")
-			return protocol.Release(lasting(t), g) == nil
+			return g.Release(lasting(t)) == nil
 		}
 		// Once, it may have been a server that took its time.
 		require.True(t, inThree(keeps), "lost each time")
@@ -370,7 +372,7 @@ func TestCauseThatLooksLikeAnOutageIsNotRepeated(t *testing.T) {
 						ctx, cancel = late, func(error) { <-late.Done() }
 					}
 					link.At(1, func() { cancel(cause); link.Cut() })
-					_, err := line(c, root).Enter(ctx, bid)
+					_, err := lineAt(c, root).Enter(ctx, request)
 					require.ErrorIs(t, err, want)
 					link.Heal()
 					time.Sleep(3 * time.Second)
@@ -420,7 +422,7 @@ func TestCloseEndsEverythingWithinTwoSeconds(t *testing.T) {
 				c := link.Client(t)
 				s := session(t, c)
 				g := hold(t, c, root)
-				waiting := later(func() error { _, err := line(c, root).Enter(context.Background(), bid); return err })
+				waiting := later(func() error { _, err := lineAt(c, root).Enter(context.Background(), request); return err })
 				time.Sleep(time.Minute)
 				fault(link, s)
 				synctest.Wait()
@@ -488,14 +490,14 @@ func TestAfterCloseEverythingReturnsErrClosedAtOnce(t *testing.T) {
 			require.ErrorIs(t, err, protocol.ErrClosed)
 			_, err = s.EnsurePath(background, root+"/a")
 			require.ErrorIs(t, err, protocol.ErrClosed)
-			_, err = line(c, root).Enter(background, bid)
+			_, err = lineAt(c, root).Enter(background, request)
 			require.ErrorIs(t, err, protocol.ErrClosed)
-			_, err = line(c, root).Standings(background)
+			_, err = lineAt(c, root).Contenders(background)
 			require.ErrorIs(t, err, protocol.ErrClosed)
-			require.ErrorIs(t, line(c, root).Break(background, "lock-0000000001"), protocol.ErrClosed)
-			_, err = line(c, root).Claim(background, bid)
+			require.ErrorIs(t, lineAt(c, root).Break(background, "lock-0000000001"), protocol.ErrClosed)
+			_, err = lock.NewSimple(c, root).Lock(background)
 			require.ErrorIs(t, err, protocol.ErrClosed)
-			require.ErrorIs(t, protocol.Release(background, g), protocol.ErrClosed)
+			require.ErrorIs(t, g.Release(background), protocol.ErrClosed)
 			require.ErrorIs(t, g.Err(), protocol.ErrLost)
 			require.ErrorIs(t, s.Err(), protocol.ErrClosed)
 			wait(t, s.Done())
@@ -514,14 +516,14 @@ func TestCloseDeletesWhatWasHeldAtOnce(t *testing.T) {
 		c, other := srv.Client(t), srv.Client(t)
 		hold(t, c, root)
 		next := later(func() *protocol.Grant {
-			g, err := line(other, root).Enter(context.Background(), bid)
+			g, err := lineAt(other, root).Enter(context.Background(), request)
 			if err != nil {
 				t.Error(err)
 			}
 			return g
 		})
 		require.NoError(t, closed(c))
-		require.NoError(t, protocol.Release(lasting(t), wait(t, next)))
+		require.NoError(t, wait(t, next).Release(lasting(t)))
 	})
 }
 
@@ -543,6 +545,6 @@ func TestServerThatHasLostItsDataIsTakenBack(t *testing.T) {
 		require.ErrorIs(t, g.Err(), protocol.ErrLost)
 		require.NotSame(t, old, session(t, c))
 		g = hold(t, c, fresh.Root(t))
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 	})
 }

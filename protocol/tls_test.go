@@ -37,7 +37,7 @@ func TestTLSIsADialer(t *testing.T) {
 
 	c := connect(t, server.SecureConnectString(), over(trusting))
 	g := hold(t, c, "/tls")
-	require.NoError(t, protocol.Release(lasting(t), g))
+	require.NoError(t, g.Release(lasting(t)))
 
 	requireSoon(t, func() bool { // a second may be too short for a handshake
 		_, err := protocol.Connect(within(t, time.Second), server.SecureConnectString(), over(x509.NewCertPool()))

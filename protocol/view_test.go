@@ -48,7 +48,7 @@ func TestRetriesUseTheOptionsOfTheView(t *testing.T) {
 				pauses.Add(1)
 				return backoff.NewConstantBackOff(time.Millisecond)
 			}))
-		require.NoError(t, protocol.Release(lasting(t), hold(t, v, path)))
+		require.NoError(t, hold(t, v, path).Release(lasting(t)))
 
 		before := pauses.Load()
 		creates.Store(2)
@@ -61,7 +61,7 @@ func TestRetriesUseTheOptionsOfTheView(t *testing.T) {
 		require.Positive(t, view.logged.Load())
 		require.Zero(t, base.observed.Load())
 		require.Zero(t, base.logged.Load())
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.NoError(t, g.Release(lasting(t)))
 	})
 }
 

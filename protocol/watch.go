@@ -3,206 +3,266 @@ package protocol
 import (
 	"context"
 	"errors"
-	"strings"
-	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// A watchTable shares the watches of a session. zk.Conn cannot take a watch back and keeps a channel for each call
-// that set one until the node changes. So each node is watched once, however many wait for it, and those who give
-// up leave the watch to the next. It is safe for concurrent use.
-type watchTable struct {
-	session *session
-
-	mu       sync.Mutex // protects what follows; nothing blocks while it is held
-	watches  map[string]*watch
-	markers  map[string]*markerWatch // those for release markers, by the path of the node
-	released string                  // the node whose release marker the event before told of, if it did
-
-	listing    bool  // the server cannot remove watches: no release marker is watched for
-	unanswered *wire // the last connection that ended before it was told that a watch is removed
+// A Watch is a node, or the children of one, that was read and is watched since. All watches of a session
+// on one node share one watch at the server, and one that is no longer of interest costs nothing to drop.
+// A Watch is not safe for concurrent use, but for Changed.
+//
+// The server forgets some events when a connection is lost: a deletion is made up for, a change of data
+// or children may be missed. Each method says what it does about that.
+type Watch struct {
+	session *Session
+	key     string // in the session's table
+	node    string // absolute
+	shared  *sharedWatch
+	doubt   <-chan struct{} // closed once there was a reconnect since the server was asked last
 }
 
-// A watch waits for something to change at a node. It fires once.
-type watch struct {
-	read     chan struct{} // closed when the node was read, and the watch set with that
-	stat     *zk.Stat      // valid once read is closed
-	data     []byte        // likewise
-	children []string      // likewise
-	err      error         // likewise: zk.ErrNoNode, or what ended the session
-	fired    chan struct{} // closed by the event
-	deleted  bool          // valid once fired is closed: the node is gone
-	passed   bool          // likewise: its holder released it, and so had nothing ahead
-	after    int64         // likewise: what fired it happened after this transaction, which had been answered before
+// recheckAfter is how often something that is watched is read again.
+const recheckAfter = time.Minute
 
-	// doubt is closed once there is another connection than the one over which the node was read. Deletions and
-	// creations are made up for then, but a change of data or of children may have been missed. Valid likewise.
-	doubt <-chan struct{}
+// Watch begins to watch the data of a node, which is read unless another Watch has read it already. It
+// does not block: [Watch.Ready] does.
+func (s *Session) Watch(path string) *Watch { return s.watch(s.Path(path)) }
+
+func (s *Session) watch(node string) *Watch {
+	return &Watch{session: s, key: node, node: node, shared: s.watches.on(s, node)}
 }
 
-// on returns the watch on the node at an absolute path, and sets it if there is none. It waits for the node to change
-// or to be deleted.
-func (t *watchTable) on(s *Session, path string) *watch {
-	return t.set(s, path, func(c *zk.Conn, w *watch) (err error) {
-		w.data, w.stat, _, err = c.GetW(path)
-		return err
-	})
+// WatchChildren begins to watch the children of a node, or its creation if it does not exist. It does not
+// block: [Watch.Ready] does.
+func (s *Session) WatchChildren(path string) *Watch {
+	node := s.Path(path)
+	return &Watch{session: s, key: node + childrenMark, node: node, shared: s.watches.below(s, node)}
 }
 
-// below returns the watch on the children of the node at an absolute path, or on the creation of that node, and sets
-// it if there is none. If the node is created at that very moment a watch on its end stays on besides.
-func (t *watchTable) below(s *Session, path string) *watch {
-	return t.set(s, path+childrenMark, func(c *zk.Conn, w *watch) (err error) {
-		for {
-			w.children, w.stat, _, err = c.ChildrenW(path)
-			if !errors.Is(err, zk.ErrNoNode) {
-				return err
-			}
-			if there, _, _, err := c.ExistsW(path); err != nil || !there {
-				return err
-			}
-		}
-	})
-}
-
-// childrenMark tells a node's children from the node in the keys of the table; no path ends like that.
-const childrenMark = "/"
-
-// set returns the watch of that name, and has the view s read and set it if there is none.
-func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *watch) error) *watch {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if w := t.watches[path]; w != nil {
-		return w
-	}
-	w := &watch{read: make(chan struct{}), fired: make(chan struct{})}
-	if t.watches == nil {
-		t.watches = make(map[string]*watch)
-	}
-	// The watch stands in the table before it is set: its event may come before the answer is looked at.
-	t.watches[path] = w
-	started := t.session.client.spawn(func() {
-		_, w.err = Do(t.session.life, s, func(c *zk.Conn) (struct{}, error) {
-			w.doubt = t.session.resumption()
-			return struct{}{}, read(c, w)
-		})
-		if w.err != nil {
-			t.drop(path, w)
-		}
-		close(w.read)
-	})
-	if !started {
-		w.err = ErrClosed
-		close(w.read)
-		delete(t.watches, path)
-	}
-	return w
-}
-
-func (t *watchTable) drop(path string, w *watch) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.watches[path] == w {
-		delete(t.watches, path)
-		t.unexpect(path)
-	}
-}
-
-// outdated has a watch fire that is known to have missed its event: others may wait for it, too.
-func (t *watchTable) outdated(path string, w *watch) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.watches[path] == w {
-		delete(t.watches, path)
-		close(w.fired)
-	}
-}
-
-// notify is zk.Conn's event callback: it must not block.
-func (t *watchTable) notify(e zk.Event) {
-	if e.Type == zk.EventSession {
-		return
-	}
-	latest := t.session.latest()
-	t.mu.Lock()
-	released := t.released
-	if e.Type != zk.EventNodeChildrenChanged { // the line's own, in the same transaction
-		t.released = ""
-		if node, ok := strings.CutSuffix(e.Path, passedSuffix); ok && t.markers[node] != nil {
-			delete(t.markers, node)
-			if e.Type == zk.EventNodeCreated {
-				t.released = node
-			}
-		}
-	}
-	fire := func(path string) {
-		if w := t.watches[path]; w != nil {
-			delete(t.watches, path)
-			w.deleted, w.after = e.Type == zk.EventNodeDeleted, latest
-			w.passed = w.deleted && path == released
-			close(w.fired)
-		}
-	}
-	if e.Type != zk.EventNodeChildrenChanged {
-		fire(e.Path)
-	}
-	if e.Type != zk.EventNodeDataChanged {
-		fire(e.Path + childrenMark)
-	}
-	if e.Type == zk.EventNodeDeleted {
-		t.unexpect(e.Path)
-	}
-	expected := t.markers[e.Path] != nil
-	t.mu.Unlock()
-	if expected {
-		t.on(t.session.base, e.Path) // its end has to be heard of
-	}
-}
-
-// stand blocks until the node was read, and returns its Stat.
-func (w *watch) stand(ctx context.Context) (*zk.Stat, error) {
+// Ready blocks until the node was read, and returns its Stat. It returns [zk.ErrNoNode] if there is no
+// node; a watch on children returns a nil Stat then. Its other errors are those of [Do].
+func (w *Watch) Ready(ctx context.Context) (*zk.Stat, error) {
 	select {
-	case <-w.read:
-		return w.stat, w.err
+	case <-w.shared.read:
+		w.doubt = w.shared.doubt
+		return w.shared.stat, w.shared.err
 	case <-ctx.Done():
 		return nil, contextError(ctx)
 	}
 }
 
-// hasFired tells whether the watch has.
-func (w *watch) hasFired() bool {
+// Data returns what was read. Call it after Ready. The caller must not change it.
+func (w *Watch) Data() []byte { return w.shared.data }
+
+// Children returns what was read, in no order. Call it after Ready. The caller must not change it.
+func (w *Watch) Children() []string { return w.shared.children }
+
+// Changed returns a channel that is closed when the server has told of a change, or [Watch.Recheck] has
+// found one.
+func (w *Watch) Changed() <-chan struct{} { return w.shared.fired }
+
+// Unchanged reports whether the node was as it was read when the last event came: no change was told of,
+// and there was no reconnect. Call it after Ready.
+func (w *Watch) Unchanged() bool { return !w.hasChanged() && w.sameConnection() }
+
+// Deleted reports whether the server has told that the node was deleted, over the connection over which
+// it was read. After a reconnect that is not known: the event may be made up, for a node that was only
+// replaced. Call it after Ready.
+func (w *Watch) Deleted() bool { return w.hasChanged() && w.shared.deleted && w.sameConnection() }
+
+func (w *Watch) hasChanged() bool { return isClosed(w.shared.fired) }
+
+func (w *Watch) sameConnection() bool { return !isClosed(w.shared.doubt) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-w.fired:
+	case <-c:
 		return true
 	default:
 		return false
 	}
 }
 
-// stands tells whether the node that was read was there, unchanged, when the last event came: events come in the order
-// of what has happened, though not across connections.
-func (w *watch) stands() bool { return !w.hasFired() && w.certain() }
+// Recheck asks the server whether the node, or its children, are still as they were read, and reports
+// that. If they are not, all who share the watch are told of a change.
+func (w *Watch) Recheck(ctx context.Context) (same bool, err error) {
+	w.doubt = w.session.resumption()
+	now, err := w.session.exists(ctx, w.node)
+	if err != nil {
+		return false, err
+	}
 
-// certain tells whether there was one connection only since the watch was set.
-func (w *watch) certain() bool {
-	select {
-	case <-w.doubt:
-		return false
+	read := w.shared.stat
+	switch {
+	case now == nil || read == nil:
+		same = now == nil && read == nil
+	case w.key == w.node:
+		same = now.Czxid == read.Czxid && now.Version == read.Version
 	default:
-		return true
+		same = now.Czxid == read.Czxid && now.Pzxid == read.Pzxid
+	}
+	if !same {
+		w.session.watches.outdated(w.key, w.shared)
+	}
+	return same, nil
+}
+
+// Current is [Watch.Ready] for a watch that may have been shared for long: if there was a reconnect since
+// the node was read, it asks the server again. It reports whether the node is as it was read.
+func (w *Watch) Current(ctx context.Context) (same bool, err error) {
+	if _, err := w.Ready(ctx); err != nil {
+		return false, err
+	}
+	if isClosed(w.doubt) {
+		return w.Recheck(ctx)
+	}
+	return true, nil
+}
+
+// Wait blocks until the node, or its children, have changed. It asks the server again after a reconnect,
+// and once a minute. Call it after Ready. It returns ctx's error, or one that wraps [ErrLost] or
+// [ErrClosed] if the session ends.
+func (w *Watch) Wait(ctx context.Context) error {
+	timer := time.NewTimer(recheckAfter)
+	defer timer.Stop()
+
+	for {
+		select {
+		case <-w.shared.fired:
+			return nil
+		case <-w.doubt:
+		case <-timer.C:
+			timer.Reset(recheckAfter)
+		case <-w.session.Done():
+			return w.session.ended(ctx)
+		case <-ctx.Done():
+			return w.session.ended(ctx)
+		}
+		if same, err := w.Recheck(ctx); err != nil || !same {
+			return err
+		}
 	}
 }
 
-// wait blocks until the watch, which has been set, has fired, or the other channel is closed.
-func (w *watch) wait(ctx context.Context, s *Session, other <-chan struct{}) error {
+// Same reports whether the node is the one that was read first, and was so without a break up to the
+// latest answer that the session has got before the call. Its data may have changed. Same asks the server
+// only if it has told of a change, or after a reconnect. Call it after Ready.
+func (w *Watch) Same(ctx context.Context) (bool, error) {
+	switch {
+	case w.hasChanged():
+	case isClosed(w.doubt):
+		w.session.watches.outdated(w.key, w.shared)
+	default:
+		return true, nil
+	}
+
+	first := w.shared.stat.Czxid
+	w.shared = w.session.watches.on(w.session, w.node)
+	stat, err := w.Ready(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil
+	}
+	return err == nil && stat.Czxid == first, err
+}
+
+// SameAt is [Watch.Same] for a moment that is past: when the transaction with this number was executed,
+// which the session has had an answer to. What happened to the node later does not count: a server tells
+// of events and answers in the order in which things have happened.
+func (w *Watch) SameAt(ctx context.Context, zxid int64) (bool, error) {
+	if w.hasChanged() && w.shared.after >= zxid {
+		return true, nil
+	}
+	return w.Same(ctx)
+}
+
+// A waiter waits for any of several watches.
+type waiter struct {
+	woken chan struct{} // with room for one
+}
+
+func (w *waiter) wake() {
 	select {
-	case <-w.fired:
+	case w.woken <- struct{}{}:
+	default:
+	}
+}
+
+// WaitAny blocks until one of the watches, which were Ready, has told of a change. It does not ask the
+// server again, so it is for deletions, which are made up for after a reconnect. It returns ctx's error,
+// or one that wraps [ErrLost] or [ErrClosed] if the session ends.
+func (s *Session) WaitAny(ctx context.Context, watches ...*Watch) error {
+	var first, second <-chan struct{}
+	switch len(watches) {
+	case 1:
+		first = watches[0].Changed()
+	case 2:
+		first, second = watches[0].Changed(), watches[1].Changed()
+	default: // which costs a map at each watch
+		any := &waiter{woken: make(chan struct{}, 1)}
+		s.watches.subscribe(any, watches)
+		defer s.watches.unsubscribe(any, watches)
+		first = any.woken
+	}
+
+	select {
+	case <-first:
 		return nil
-	case <-other:
+	case <-second:
 		return nil
 	case <-s.Done():
 	case <-ctx.Done():
 	}
 	return s.ended(ctx)
+}
+
+// WaitNode blocks while the node at path exists and enough has not said yes to its Stat. It returns the
+// Stat that was enough, or nil once the node is gone. It asks enough again whenever the node has changed.
+// It may see several changes in quick succession as one. It asks the server again after a reconnect, and
+// once a minute. A node that does not exist gets no watch.
+//
+// It returns ctx's error, one that wraps [ErrLost] or [ErrClosed] if the session ends, or the server's
+// own. It is safe for concurrent use.
+func (s *Session) WaitNode(ctx context.Context, path string, enough func(*zk.Stat) bool) (*zk.Stat, error) {
+	for {
+		w := s.Watch(path)
+		same, err := w.Current(ctx)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		case !same:
+			continue
+		case enough(w.shared.stat):
+			return w.shared.stat, nil
+		}
+		if err := w.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// WaitChildren blocks until the node at path has children of which enough says yes. It asks enough about
+// every listing, of which there is one whenever the children have changed. A node that does not exist has
+// no children, and is waited for. WaitChildren asks the server again after a reconnect, and once a minute.
+//
+// It returns ctx's error, one that wraps [ErrLost] or [ErrClosed] if the session ends, or the server's
+// own. It is safe for concurrent use.
+func (s *Session) WaitChildren(ctx context.Context, path string, enough func(children []string) bool) error {
+	for {
+		w := s.WatchChildren(path)
+		same, err := w.Current(ctx)
+		switch {
+		case err != nil:
+			return err
+		case !same:
+			continue
+		case enough(w.Children()):
+			return nil
+		}
+		if err := w.Wait(ctx); err != nil {
+			return err
+		}
+	}
 }

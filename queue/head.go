@@ -27,7 +27,7 @@ type entry struct {
 // A guard tells when an entry is not reserved any more.
 type guard struct {
 	set   chan struct{} // closed once there is a watch, or an error
-	sight *protocol.Sight
+	sight *protocol.Watch
 	err   error
 }
 

@@ -32,7 +32,7 @@ func (a *agent) requests(c *claim) []any {
 	node := a.dir + "/" + c.entry.name
 	return []any{
 		&zk.SetDataRequest{Path: node, Data: c.entry.data, Version: c.entry.stat.Version},
-		&zk.CreateRequest{Path: node + "/" + c.node, Acl: a.queue.client.ACL(), Flags: zk.FlagEphemeral},
+		&zk.CreateRequest{Path: node + "/" + c.node, Acl: a.queue.recipe.ACL(), Flags: zk.FlagEphemeral},
 	}
 }
 
@@ -45,7 +45,7 @@ func (a *agent) giveUp(c *claim) {
 // abandon deletes a claim, if it is there. A refusal, of a client without the permission to delete below
 // the entry, is logged, and the deletion is repeated until it succeeds or the session is over.
 func (a *agent) abandon(life context.Context, c *claim) {
-	a.session.Remove(life, a.queue.path+"/"+c.entry.name+"/"+c.node)
+	a.session.Delete(life, a.queue.path+"/"+c.entry.name+"/"+c.node, -1)
 	a.consumer.free(c.entry.name, false)
 }
 
@@ -132,9 +132,9 @@ func (it *Item) decide(ctx context.Context, v verdict) error {
 	final := it.verdict
 	it.mu.Unlock()
 	if final != v {
-		return protocol.Wrap(recipe, it.agent.queue.path, fmt.Errorf("%w: %s", protocol.ErrReleased, it.ID()))
+		return it.agent.queue.recipe.Wrap(fmt.Errorf("%w: %s", protocol.ErrReleased, it.ID()))
 	}
-	return protocol.Release(ctx, it.grant)
+	return it.grant.Release(ctx)
 }
 
 // conclude does what was decided. It is what the grant is released with.
@@ -198,7 +198,7 @@ func (a *agent) bury(life context.Context, c *claim, data []byte) (failed int, e
 	dead := a.queue.dead
 	for {
 		letter := &zk.CreateRequest{
-			Path: a.session.Path(dead.path) + "/" + prefix, Data: data, Acl: dead.client.ACL(), Flags: zk.FlagSequence,
+			Path: a.session.Path(dead.path) + "/" + prefix, Data: data, Acl: dead.recipe.ACL(), Flags: zk.FlagSequence,
 		}
 		failed, err = a.dispose(life, c, a.remove(c), letter)
 		switch {
@@ -218,7 +218,7 @@ func (a *agent) bury(life context.Context, c *claim, data []byte) (failed int, e
 // receive makes an item of what was reserved for a call, or a dead letter: then there is none.
 func (a *agent) receive(ctx context.Context, c *call) (*Item, error) {
 	if q := a.queue; q.dead != nil && c.claim.attempt > q.attempts {
-		return protocol.Finish(ctx, a.session, func(life context.Context) (*Item, error) {
+		return protocol.Detach(ctx, a.session, func(life context.Context) (*Item, error) {
 			_, err := a.bury(life, c.claim, c.data[0])
 			if err != nil {
 				a.giveUp(c.claim)
@@ -234,7 +234,7 @@ func (a *agent) hold(ctx context.Context, c *claim, data []byte) (*Item, error) 
 	it := &Item{agent: a, claim: c, data: data}
 	path := a.queue.path
 	var err error
-	it.grant, err = a.session.Hold(ctx, a.queue.client, recipe, path, path+"/"+it.ID()+"/"+c.node, c.token, it.conclude)
+	it.grant, err = a.queue.recipe.NewGrant(ctx, a.session, path+"/"+it.ID()+"/"+c.node, c.token, it.conclude)
 	if err != nil {
 		a.giveUp(c)
 		return nil, err

@@ -108,7 +108,7 @@ func (p *producer) look(life context.Context) error {
 func (q *Queue) create(life context.Context, s *protocol.Session) error {
 	for {
 		_, err := protocol.Do(life, s, func(c *zk.Conn) (string, error) {
-			return protocol.Create(c, s.Path(q.path), nil, zk.FlagPersistent, q.client.ACL())
+			return protocol.Create(c, s.Path(q.path), nil, zk.FlagPersistent, q.recipe.ACL())
 		})
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNodeExists):

@@ -37,6 +37,6 @@ func WithDeadLetter(dead *Queue, attempts int) Option {
 			return fmt.Errorf("dead letters after %d attempts", attempts)
 		}
 		q.dead, q.attempts = dead, attempts
-		return dead.bad
+		return dead.recipe.Refused()
 	}
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
-
-const recipe = "queue"
 
 // Beside the queue's path there is what it needs otherwise.
 const (
@@ -24,13 +23,12 @@ const (
 // A Queue is offered data at one end, and gives it away at the other one, to any number of processes. It is safe for
 // concurrent use; goroutines that share one share its round trips.
 type Queue struct {
-	client    *protocol.Client
+	recipe    *protocol.Recipe
 	path      string
 	maxLength int // 0: unbounded
 	dead      *Queue
 	attempts  int
-	bad       error // an option
-	line      *protocol.Line
+	line      *line.Line
 
 	mu    sync.Mutex // protects agent
 	agent *agent     // under the latest session
@@ -39,12 +37,12 @@ type Queue struct {
 // New returns the queue at path, which is created as needed. New does no I/O and cannot fail: a nil client, a bad path or
 // a bad option is reported by the first call.
 func New(c *protocol.Client, path string, opts ...Option) *Queue {
-	q := &Queue{client: c, path: path, line: protocol.NewLine(c, recipe, path+waitingSuffix, waitingKind)}
-	for _, o := range opts {
-		if o != nil {
-			q.bad = errors.Join(q.bad, o(q))
-		}
+	q := &Queue{
+		recipe: protocol.NewRecipe(c, "queue", path),
+		path:   path,
+		line:   line.New(protocol.NewRecipe(c, "queue", path+waitingSuffix), line.Kind{Name: waitingKind}),
 	}
+	protocol.Configure(q.recipe, q, opts)
 	return q
 }
 
@@ -63,7 +61,7 @@ func (q *Queue) at(s *protocol.Session) *agent {
 	defer q.mu.Unlock()
 	if q.agent == nil || q.agent.session != s {
 		a := &agent{queue: q, session: s, dir: s.Path(q.path)}
-		a.receipts = &receipts{session: s, path: q.path + receiptsSuffix, acl: q.client.ACL()}
+		a.receipts = &receipts{session: s, path: q.path + receiptsSuffix, acl: q.recipe.ACL()}
 		a.producer, a.consumer = newProducer(a), newConsumer(a)
 		q.agent = a
 	}
@@ -100,16 +98,19 @@ func (q *Queue) Offer(ctx context.Context, data []byte) (id string, err error) {
 // twice, OfferAll returns the same error with the limit that the server seems to have.
 func (q *Queue) OfferAll(ctx context.Context, items [][]byte) (ids []string, err error) {
 	if len(items) == 0 {
-		return nil, protocol.Wrap(recipe, q.path, q.bad)
+		return nil, q.recipe.Wrap(q.recipe.Validate(nil))
 	}
-	if q.client != nil && len(items) > 1 {
+	if err := q.recipe.Validate(items[0]); err != nil {
+		return nil, q.recipe.Wrap(err)
+	}
+	if len(items) > 1 {
 		size := protocol.MultiSize(q.creations(q.path, items)...)
 		if size > protocol.MaxData {
 			err := fmt.Errorf("%w: %d bytes, at most %d", protocol.ErrTooLarge, size, protocol.MaxData)
-			return nil, protocol.Wrap(recipe, q.path, errors.Join(err, q.bad))
+			return nil, q.recipe.Wrap(err)
 		}
 	}
-	c, err := q.ask(ctx, items[0], func(a *agent) (*desk, *call) {
+	c, err := q.ask(ctx, func(a *agent) (*desk, *call) {
 		return a.producer.desk, &call{items: items}
 	})
 	if err != nil {
@@ -122,13 +123,9 @@ func (q *Queue) OfferAll(ctx context.Context, items [][]byte) (ids []string, err
 }
 
 // ask puts a call to the desk that is responsible in the current session, and in the next one if nothing has come of it.
-// If the call offers entries, data is that of the first one.
-func (q *Queue) ask(ctx context.Context, data []byte, which func(*agent) (*desk, *call)) (*call, error) {
-	if q.bad != nil {
-		return nil, protocol.Wrap(recipe, q.path, q.bad)
-	}
+func (q *Queue) ask(ctx context.Context, which func(*agent) (*desk, *call)) (*call, error) {
 	var final error // which another session would not mend
-	c, err := protocol.Persist(ctx, q.client, q.path, data, func(s *protocol.Session) (*call, error) {
+	c, err := protocol.AcrossSessions(ctx, q.recipe, func(s *protocol.Session) (*call, error) {
 		a := q.at(s)
 		d, c := which(a)
 		c.ctx, c.agent = ctx, a
@@ -141,7 +138,7 @@ func (q *Queue) ask(ctx context.Context, data []byte, which func(*agent) (*desk,
 	if err == nil {
 		err = final
 	}
-	return c, protocol.Wrap(recipe, q.path, err)
+	return c, q.recipe.Wrap(err)
 }
 
 // Take removes the first entry that is not reserved and returns its data. It blocks until there is one, and waits on in
@@ -154,7 +151,7 @@ func (q *Queue) ask(ctx context.Context, data []byte, which func(*agent) (*desk,
 func (q *Queue) Take(ctx context.Context) ([]byte, error) {
 	began := time.Now()
 	data, err := q.remove(ctx, 1, true)
-	q.client.Waited(recipe, q.path, began, err)
+	q.recipe.Waited(began, err)
 	return first(data), err
 }
 
@@ -171,7 +168,7 @@ func (q *Queue) Poll(ctx context.Context) ([]byte, error) {
 // It returns the errors of [Queue.Poll].
 func (q *Queue) PollN(ctx context.Context, max int) ([][]byte, error) {
 	if max < 1 {
-		return nil, protocol.Wrap(recipe, q.path, fmt.Errorf("PollN of %d entries", max))
+		return nil, q.recipe.Wrap(fmt.Errorf("PollN of %d entries", max))
 	}
 	return q.remove(ctx, max, false)
 }
@@ -184,7 +181,7 @@ func first(data [][]byte) []byte {
 }
 
 func (q *Queue) remove(ctx context.Context, max int, wait bool) ([][]byte, error) {
-	c, err := q.ask(ctx, nil, func(a *agent) (*desk, *call) {
+	c, err := q.ask(ctx, func(a *agent) (*desk, *call) {
 		return a.consumer.desk, &call{want: max, wait: wait}
 	})
 	if errors.Is(err, protocol.ErrUncertain) {
@@ -229,11 +226,7 @@ func (q *Queue) Len(ctx context.Context) (int, error) {
 
 // read has something done with an up-to-date listing.
 func read[T any](ctx context.Context, q *Queue, do func(*protocol.Session, []*entry) (T, error)) (T, error) {
-	if q.bad != nil {
-		var zero T
-		return zero, protocol.Wrap(recipe, q.path, q.bad)
-	}
-	v, err := protocol.Persist(ctx, q.client, q.path, nil, func(s *protocol.Session) (v T, err error) {
+	v, err := protocol.AcrossSessions(ctx, q.recipe, func(s *protocol.Session) (v T, err error) {
 		if err := s.Sync(ctx, q.path); err != nil {
 			return v, err
 		}
@@ -249,7 +242,7 @@ func read[T any](ctx context.Context, q *Queue, do func(*protocol.Session, []*en
 		}
 		return do(s, parseAll(children))
 	})
-	return v, protocol.Wrap(recipe, q.path, err)
+	return v, q.recipe.Wrap(err)
 }
 
 // Reserve claims the first entry that nobody has reserved. It blocks until there is one, and waits on in the next session
@@ -261,7 +254,7 @@ func read[T any](ctx context.Context, q *Queue, do func(*protocol.Session, []*en
 func (q *Queue) Reserve(ctx context.Context) (*Item, error) {
 	began := time.Now()
 	it, err := q.reserve(ctx, true)
-	q.client.Waited(recipe, q.path, began, err)
+	q.recipe.Waited(began, err)
 	return it, err
 }
 
@@ -270,7 +263,7 @@ func (q *Queue) TryReserve(ctx context.Context) (*Item, error) { return q.reserv
 
 func (q *Queue) reserve(ctx context.Context, wait bool) (*Item, error) {
 	for {
-		c, err := q.ask(ctx, nil, func(a *agent) (*desk, *call) {
+		c, err := q.ask(ctx, func(a *agent) (*desk, *call) {
 			return a.consumer.desk, &call{want: 1, wait: wait, reserve: true}
 		})
 		if err != nil {
@@ -282,7 +275,7 @@ func (q *Queue) reserve(ctx context.Context, wait bool) (*Item, error) {
 		case err != nil && ctx.Err() == nil && c.agent.session.Err() != nil:
 		case err != nil && errors.Is(err, zk.ErrNoNode): // an operator has deleted it
 		default:
-			return it, protocol.Wrap(recipe, q.path, err)
+			return it, q.recipe.Wrap(err)
 		}
 	}
 }

@@ -188,7 +188,7 @@ func failedAt(answers []zk.MultiResponse, err error) int {
 
 func (r *receipts) attempt(life context.Context, one *receipt, t transaction) (result, error) {
 	open := false // it was sent, and nothing more is known
-	done, err := protocol.Settle(life, r.session, func(c *zk.Conn) (result, error) {
+	done, err := protocol.DoOnce(life, r.session, func(c *zk.Conn) (result, error) {
 		ops := t.prepare()
 		if ops == nil {
 			return result{}, errNothingToDo
@@ -200,7 +200,7 @@ func (r *receipts) attempt(life context.Context, one *receipt, t transaction) (r
 		if err == nil {
 			return result{answers, answers[len(answers)-1].Stat.Mzxid}, nil
 		}
-		if !protocol.Unknown(err) {
+		if !protocol.OutcomeUnknown(err) {
 			open = false
 			t.unsent(false)
 		}

@@ -16,7 +16,7 @@ const batchBytes = 128 << 10
 func (q *Queue) creations(dir string, items [][]byte) (ops []any) {
 	for _, data := range items {
 		ops = append(ops, &zk.CreateRequest{
-			Path: dir + "/" + prefix, Data: data, Acl: q.client.ACL(), Flags: zk.FlagSequence,
+			Path: dir + "/" + prefix, Data: data, Acl: q.recipe.ACL(), Flags: zk.FlagSequence,
 		})
 	}
 	return ops

@@ -18,7 +18,8 @@ type consumer struct {
 	*desk
 	head  head
 	turns turns
-	sight *protocol.Sight // of the directory, while the head is of any use
+	sight *protocol.Watch // of the directory, while the head is of any use
+	czxid int64           // of the directory
 
 	listed  time.Time // when the directory was
 	checked time.Time // when entries were last found to be reserved still
@@ -155,13 +156,14 @@ func (c *consumer) window() int { return min(windowMost, takeBytes/(c.head.size+
 // list looks which entries there are.
 func (c *consumer) list(life context.Context) error {
 	if c.sight == nil {
-		sight, err := c.session.Look(life, c.queue.path)
+		sight := c.session.Watch(c.queue.path)
+		stat, err := sight.Ready(life)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		c.sight = sight
+		c.sight, c.czxid = sight, stat.Czxid
 	}
 	children, err := protocol.Do(life, c.session, func(conn *zk.Conn) ([]string, error) {
 		children, _, err := conn.Children(c.dir)
@@ -260,7 +262,7 @@ func (c *consumer) warn(what string, err error) {
 	c.warned[what] = true
 	c.mu.Unlock()
 	if !said && c.session.Err() == nil {
-		c.queue.client.Logger().Warn("queue "+what, "path", c.queue.path, "error", err)
+		c.queue.recipe.Logger().Warn("queue "+what, "path", c.queue.path, "error", err)
 	}
 }
 

@@ -198,7 +198,7 @@ func (c *consumer) makeWay(life context.Context) error {
 			c.warn(unordered, err)
 			return nil
 		}
-		dir, czxid, consumers := c.session.Path(c.receipts.path)+"/", c.sight.Stat.Czxid, c.head.spread.consumers
+		dir, czxid, consumers := c.session.Path(c.receipts.path)+"/", c.czxid, c.head.spread.consumers
 		best := ""
 		var joined turns
 		for _, name := range names {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
 // Between sessions, those who wait at an empty queue stand in line. The first of them watch the queue, and leave the
@@ -22,7 +23,14 @@ const (
 	guards = 4 // how many of the entries that are reserved are watched
 )
 
-func lookout(_ []protocol.Name, self int) (ahead int) { return max(self-watchers, -1) }
+// lookout lets the first few in, and as many more as leave. A contender waits for one node only: while that is there, so is
+// a session that watches the queue.
+func lookout(names []line.Name, self int) []line.Name {
+	if self < watchers {
+		return nil
+	}
+	return names[self-watchers : self-watchers+1]
+}
 
 // A place is one in that line. The zero place is one that was not asked for yet.
 type place struct {
@@ -54,7 +62,7 @@ func (p *place) take(c *consumer) {
 		if err := c.lookOut(ctx, fresh, again); err != nil && ctx.Err() == nil {
 			c.warn("waits without a place in line, and looks for entries from time to time only", err)
 			err = fmt.Errorf("in line with others who wait: %w", err)
-			c.queue.client.Waited(recipe, c.queue.path, began, protocol.Wrap(recipe, c.queue.path, err))
+			c.queue.recipe.Waited(began, c.queue.recipe.Wrap(err))
 			close(failed)
 		}
 	})
@@ -62,13 +70,13 @@ func (p *place) take(c *consumer) {
 
 // lookOut stands in line until ctx ends, and meanwhile tells when there is something fresh.
 func (c *consumer) lookOut(ctx context.Context, fresh chan<- struct{}, again <-chan struct{}) error {
-	g, err := c.queue.line.Enter(ctx, protocol.Bid{Kind: waitingKind, Judge: lookout})
+	g, err := c.queue.line.Enter(ctx, line.Request{Kind: waitingKind, Blockers: lookout})
 	if err != nil {
 		return err
 	}
-	defer c.session.Go(func(life context.Context) { protocol.Release(life, g) })
+	defer c.session.Go(func(life context.Context) { g.Release(life) })
 	for {
-		if err := c.session.UntilBelow(ctx, c.queue.path, c.interesting); err != nil {
+		if err := c.session.WaitChildren(ctx, c.queue.path, c.interesting); err != nil {
 			return err
 		}
 		fresh <- struct{}{} // it has room for the one that is not answered yet
@@ -139,7 +147,7 @@ func (c *consumer) setGuards() {
 
 // lookAtClaim watches the node that reserves an entry. If its name is not known it is looked up, and
 // there is [zk.ErrNoNode] if the entry is not reserved any more.
-func (c *consumer) lookAtClaim(life context.Context, entry, claim string) (*protocol.Sight, error) {
+func (c *consumer) lookAtClaim(life context.Context, entry, claim string) (*protocol.Watch, error) {
 	if claim == "" {
 		children, err := protocol.Do(life, c.session, func(conn *zk.Conn) ([]string, error) {
 			children, _, err := conn.Children(c.dir + "/" + entry)
@@ -153,7 +161,9 @@ func (c *consumer) lookAtClaim(life context.Context, entry, claim string) (*prot
 		}
 		claim = children[0]
 	}
-	return c.session.Look(life, c.queue.path+"/"+entry+"/"+claim)
+	w := c.session.Watch(c.queue.path + "/" + entry + "/" + claim)
+	_, err := w.Ready(life)
+	return w, err
 }
 
 func (c *consumer) guarded() []*entry {

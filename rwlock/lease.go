@@ -3,11 +3,11 @@ package rwlock
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
 // ErrLocked is returned by TryLock and TryRLock when they would have to wait.
@@ -67,53 +67,11 @@ func (l *Lease) Exclusive() bool { return l.exclusive }
 // may be called again, and concurrently: each call waits for the same deletion. After
 // [Lease.Downgrade] it does nothing and returns nil: the new lease has to be unlocked, too. During
 // Downgrade it gives everything back.
-func (l *Lease) Unlock(ctx context.Context) error { return protocol.Release(ctx, l.grant) }
+func (l *Lease) Unlock(ctx context.Context) error { return l.grant.Release(ctx) }
 
-// Downgrade turns a write lease into a read lease at exactly the same place in line. At no moment
-// could another writer hold the lock. Readers that waited for this writer are let in; waiting
-// writers go on waiting. Others may read from the moment of the call, so call it when all is
-// written. A read lease is returned as it is.
-//
-// Downgrade blocks until the server has answered or ctx ends. The write lease then ends, as if
-// given back. Every context derived from it with [Lease.Context] is cancelled, including the ctx of
-// [RWMutex.Do], which may be the very ctx of this call. The returned read lease has the same token,
-// so the tokens of the waiting writers are greater.
-//
-// If ctx has ended before the call, Downgrade returns its error and the write lease goes on. If ctx
-// ends while Downgrade is at work, it returns ctx's error and the lock is given back altogether, in
-// the background. The reason: a lease that may have been a read lease for some time cannot go on as
-// a write lease.
-//
-// The error wraps [protocol.ErrLost] if the lease is lost before or meanwhile, with its session or
-// because another client deleted its node. It wraps [protocol.ErrReleased] if the lease was given
-// back or downgraded before or meanwhile. Other errors are the server's own, such as
-// [zk.ErrNoAuth], and leave the write lease as it was. One exception: when the client's back-off
-// ends on a broken connection, the error of that connection has the effect of ctx's end.
-//
-// [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
-func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
-	if !l.exclusive {
-		if err := l.Err(); err != nil {
-			return nil, err
-		}
-		return l, nil
-	}
-
-	m := l.mutex
-	g, err := m.line.Convert(ctx, l.grant, m.read.Kind, m.read.Data)
-	if err != nil {
-		return nil, err
-	}
-
-	return &Lease{g, m, false}, nil
-}
-
-// A Contender is one node in line for a lock, a holder's or a waiter's.
+// A Contender is one node in line for a lock, a holder's or a waiter's. The token of a read lease that was
+// downgraded is smaller than that of its node.
 type Contender struct {
-	Node      string    // its name below the lock's path
-	Session   int64     // its owner
-	Token     int64     // its czxid: the fencing token that its owner has or will have, unless it was downgraded
-	Data      []byte    // what WithData gave it
-	Since     time.Time // its creation, by the server's clock
-	Exclusive bool      // a writer
+	line.Contender
+	Exclusive bool // a writer
 }

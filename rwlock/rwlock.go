@@ -5,10 +5,8 @@ import (
 	"errors"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
-
-// recipe is the name of this recipe in errors and events.
-const recipe = "rwlock"
 
 // An RWMutex is a shared lock. A caller holds it once [RWMutex.Lock] or [RWMutex.RLock] has
 // returned a [Lease]; goroutines that share an RWMutex contend as processes do. It is safe for
@@ -18,37 +16,35 @@ const recipe = "rwlock"
 // ephemeral sequential nodes below the lock's path. A reader watches the nearest writer before it,
 // a writer the node just before it.
 type RWMutex struct {
-	path        string
-	line        *protocol.Line
-	read, write protocol.Bid
-	invalid     error // an option
+	recipe      *protocol.Recipe
+	line        *line.Line
+	read, write line.Request
 }
 
 // An Option shapes a lock; give it to [New].
-type Option func(*RWMutex)
+type Option func(*RWMutex) error
 
 // WithData stores data in the node of each contender, for [RWMutex.Contenders] to show. Data and
 // path together may have [protocol.MaxData] bytes; an acquisition with more returns
 // [protocol.ErrTooLarge]. The caller must not change the slice afterwards.
-func WithData(data []byte) Option { return func(m *RWMutex) { m.read.Data, m.write.Data = data, data } }
+func WithData(data []byte) Option {
+	return func(m *RWMutex) error {
+		m.read.Data, m.write.Data = data, data
+		return nil
+	}
+}
 
 // New returns the lock at path, a node of its own that is created as needed. New does no I/O and
 // cannot fail: the first call reports a nil client, a bad path or a bad option.
 func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
+	r := protocol.NewRecipe(c, "rwlock", path)
 	m := &RWMutex{
-		path:  path,
-		line:  protocol.NewLine(c, recipe, path, kinds...),
-		read:  protocol.Bid{Judge: behindWriter, First: exclusive},
-		write: protocol.Bid{Judge: protocol.Exclusive, First: exclusive},
+		recipe: r,
+		line:   line.New(r, kinds...),
+		read:   line.Request{Kind: spellings[Native].read, Blockers: nearestWriter},
+		write:  line.Request{Kind: spellings[Native].write, Blockers: line.Exclusive},
 	}
-
-	WithSpelling(Native)(m)
-	for _, o := range opts {
-		if o != nil {
-			o(m)
-		}
-	}
-
+	protocol.Configure(r, m, opts)
 	return m
 }
 
@@ -85,23 +81,20 @@ func (m *RWMutex) TryLock(ctx context.Context) (*Lease, error) { return m.try(ct
 // [ErrLocked] otherwise. It blocks, and returns errors, as [RWMutex.TryLock] does.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Lease, error) { return m.try(ctx, m.read) }
 
-func (m *RWMutex) try(ctx context.Context, bid protocol.Bid) (*Lease, error) {
-	bid.Try = true
-	return m.take(ctx, bid)
+func (m *RWMutex) try(ctx context.Context, request line.Request) (*Lease, error) {
+	request.Try = true
+	return m.take(ctx, request)
 }
 
-func (m *RWMutex) take(ctx context.Context, bid protocol.Bid) (*Lease, error) {
-	if m.invalid != nil {
-		return nil, protocol.Wrap(recipe, m.path, m.invalid)
-	}
-	g, err := m.line.Enter(ctx, bid)
-	if errors.Is(err, protocol.ErrBusy) {
-		err = ErrLocked
+func (m *RWMutex) take(ctx context.Context, request line.Request) (*Lease, error) {
+	g, err := m.line.Enter(ctx, request)
+	if errors.Is(err, line.ErrBusy) {
+		err = m.recipe.Wrap(ErrLocked)
 	}
 	if err != nil {
-		return nil, protocol.Wrap(recipe, m.path, err)
+		return nil, err
 	}
-	return &Lease{g, m, exclusive(bid.Kind)}, nil
+	return &Lease{g, m, exclusive(request.Kind)}, nil
 }
 
 // Do calls fn while it holds the lock to write, with a context that is cancelled when the lease
@@ -120,28 +113,25 @@ func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context, l *Lease
 	return m.do(ctx, m.read, fn)
 }
 
-func (m *RWMutex) do(ctx context.Context, bid protocol.Bid, fn func(ctx context.Context, l *Lease) error) error {
-	l, err := m.take(ctx, bid)
+func (m *RWMutex) do(ctx context.Context, request line.Request, fn func(ctx context.Context, l *Lease) error) error {
+	l, err := m.take(ctx, request)
 	if err != nil {
 		return err
 	}
-	return protocol.Scope(ctx, l.grant, func(ctx context.Context) error { return fn(ctx, l) })
+	return protocol.RunHeld(ctx, l.grant, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
 // Contenders returns the contenders in order, as of a moment after the call began. The holders come
 // first: one writer, or all the readers before the first writer. A lock without contenders has
 // none. It blocks until the server has answered, with one request for each contender, or ctx ends.
 func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
-	if m.invalid != nil {
-		return nil, protocol.Wrap(recipe, m.path, m.invalid)
-	}
-	line, err := m.line.Standings(ctx)
+	contenders, err := m.line.Contenders(ctx)
 	if err != nil {
-		return nil, protocol.Wrap(recipe, m.path, err)
+		return nil, err
 	}
-	all := make([]Contender, len(line))
-	for i, s := range line {
-		all[i] = Contender{s.Name.Node, s.Session, s.Token, s.Data, s.Since, exclusive(s.Name.Kind)}
+	all := make([]Contender, len(contenders))
+	for i, c := range contenders {
+		all[i] = Contender{c, isWriter(c.Node)}
 	}
 	return all, nil
 }
@@ -154,9 +144,4 @@ func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
 // is no such node.
 //
 // [zk.ErrNoNode]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoNode
-func (m *RWMutex) Break(ctx context.Context, node string) error {
-	if m.invalid != nil {
-		return protocol.Wrap(recipe, m.path, m.invalid)
-	}
-	return protocol.Wrap(recipe, m.path, m.line.Break(ctx, node))
-}
+func (m *RWMutex) Break(ctx context.Context, node string) error { return m.line.Break(ctx, node) }

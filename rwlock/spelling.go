@@ -2,8 +2,9 @@ package rwlock
 
 import (
 	"fmt"
+	"slices"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
 // A Spelling is a convention for naming the nodes of contenders. All conventions are read, and one
@@ -22,10 +23,10 @@ var spellings = [...]struct{ read, write string }{
 	Kazoo:   {"__rlock__", "__lock__"},
 }
 
-// kinds are the beginnings of all names that belong to one line.
-var kinds = func() (all []string) {
+// kinds are those of all contenders that belong to one line.
+var kinds = func() (all []line.Kind) {
 	for _, s := range spellings {
-		all = append(all, s.read, s.write)
+		all = append(all, line.Kind{Name: s.read}, line.Kind{Name: s.write, Exclusive: true})
 	}
 	return all
 }()
@@ -35,28 +36,36 @@ var kinds = func() (all []string) {
 // package respect each other, whatever their spellings. The package documentation says what the
 // other libraries do.
 func WithSpelling(s Spelling) Option {
-	return func(m *RWMutex) {
+	return func(m *RWMutex) error {
 		if s < 0 || int(s) >= len(spellings) {
-			m.invalid = fmt.Errorf("no such spelling: %d", s)
-			return
+			return fmt.Errorf("no such spelling: %d", s)
 		}
 		m.read.Kind, m.write.Kind = spellings[s].read, spellings[s].write
+		return nil
 	}
 }
 
 // exclusive reports whether kind is that of a writer.
 func exclusive(kind string) bool {
-	for _, s := range spellings {
-		if kind == s.write {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(kinds, line.Kind{Name: kind, Exclusive: true})
 }
 
-// behindWriter returns whom a reader waits for: the nearest writer before it, or -1.
-func behindWriter(line []protocol.Name, self int) (ahead int) {
-	for ahead = self - 1; ahead >= 0 && !exclusive(line[ahead].Kind); ahead-- {
+// isWriter reports whether node is the name of a writer's node.
+func isWriter(node string) bool {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.Name)
 	}
-	return ahead
+	n, _ := line.ParseName(node, names...)
+	return exclusive(n.Kind)
+}
+
+// nearestWriter returns what blocks a reader: the nearest writer before it.
+func nearestWriter(names []line.Name, self int) []line.Name {
+	for i := self - 1; i >= 0; i-- {
+		if exclusive(names[i].Kind) {
+			return names[i : i+1]
+		}
+	}
+	return nil
 }

@@ -72,5 +72,5 @@ func main() {
 // each phase, too. No worker begins before the parent has filled the queue, and the parent knows
 // when all have ended.
 func plan(c *protocol.Client, path string) (*doublebarrier.Barrier, *queue.Queue) {
-	return doublebarrier.New(c, path+"/phase", workers+1, doublebarrier.WaitForNextRound()), queue.New(c, path+"/tasks")
+	return doublebarrier.New(c, path+"/phase", workers+1, doublebarrier.WithWaiting()), queue.New(c, path+"/tasks")
 }

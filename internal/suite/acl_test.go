@@ -70,7 +70,7 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 		})
 	},
 	"barrier": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {
-		for _, b := range []*barrier.Barrier{barrier.New(c, path+"/a"), barrier.New(c, path+"/b", barrier.Ephemeral())} {
+		for _, b := range []*barrier.Barrier{barrier.New(c, path+"/a"), barrier.New(c, path+"/b", barrier.WithEphemeral())} {
 			require.NoError(t, b.Set(t.Context()))
 			link.LoseReply(recipestest.OpDelete, 1)
 			require.NoError(t, b.Remove(t.Context()))

@@ -11,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -100,17 +98,6 @@ func Measure(t *testing.T, cost func() error) {
 		}
 	}
 	require.NoError(t, err, "every time")
-}
-
-// Links fails t unless the package in the current directory depends on the standard library, on what every recipe
-// needs, and on itself alone: who imports a recipe must not get the test kit.
-func Links(t *testing.T, self string) {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
-	require.NoError(t, err)
-	const module = "github.com/zkrecipes/zkrecipes/"
-	allowed := []string{module + self, module + "protocol", "github.com/go-zookeeper/zk", "github.com/cenkalti/backoff/v4"}
-	require.ElementsMatch(t, allowed, strings.Fields(string(out)))
 }
 
 // A Group waits for goroutines and joins their errors. Its zero value is ready for use.

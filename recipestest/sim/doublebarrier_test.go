@@ -19,7 +19,7 @@ func TestSimDoubleBarrier(t *testing.T) {
 		clients := w.Clients(n + w.Rand.IntN(2))
 		w.Watches = len(clients) // on a gate whose members have died: it stays until somebody comes
 		for _, c := range clients {
-			b := doublebarrier.New(c.Client, w.Path, n, doublebarrier.WaitForNextRound())
+			b := doublebarrier.New(c.Client, w.Path, n, doublebarrier.WithWaiting())
 			c.Go(func(ctx context.Context) error {
 				for range 1 + c.Rand.IntN(4) {
 					c.Sleep(ctx, c.Upto(w.Timeout/2))
@@ -33,7 +33,7 @@ func TestSimDoubleBarrier(t *testing.T) {
 		w.Finally("a round comes about", func(ctx context.Context) error {
 			errs := make(chan error, n)
 			for _, c := range clients[:n] {
-				b := doublebarrier.New(c.Client, w.Path, n, doublebarrier.WaitForNextRound())
+				b := doublebarrier.New(c.Client, w.Path, n, doublebarrier.WithWaiting())
 				go func() { errs <- b.Do(ctx, func(context.Context) error { return nil }) }()
 			}
 			var all error

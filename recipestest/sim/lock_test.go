@@ -32,7 +32,7 @@ func TestSimTurns(t *testing.T) {
 		held := w.Exclusive("the lock")
 		clients := w.Clients(1 + w.Rand.IntN(3))
 		for _, c := range clients {
-			m := lock.New(c.Client, w.Path, lock.WithTurns())
+			m := lock.New(c.Client, w.Path, lock.WithLocalQueue())
 			for range 1 + c.Rand.IntN(4) {
 				begins, patience, holds := c.Upto(w.Timeout), c.Upto(6*w.Timeout), c.Upto(w.Timeout/2)
 				c.Go(func(ctx context.Context) error {

@@ -11,7 +11,7 @@ import (
 )
 
 // What happens to a node after a transaction is no matter to that, although it may be heard of before anybody looks.
-func TestSightTellsWhatWasThereAtATransaction(t *testing.T) {
+func TestWatchTellsWhatWasThereAtATransaction(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		s, conn, root := session(t, srv.Client(t)), session(t, srv.Client(t)).Conn(), srv.Root(t)
 		_, err := create(s, root, 0)(s.Conn())
@@ -25,7 +25,8 @@ func TestSightTellsWhatWasThereAtATransaction(t *testing.T) {
 			path := root + "/" + becomes
 			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
-			sight, err := s.Look(t.Context(), path)
+			watch := s.Watch(path)
+			_, err = watch.Ready(t.Context())
 			require.NoError(t, err)
 			before := write()
 			require.NoError(t, conn.Delete(path, -1))
@@ -33,13 +34,13 @@ func TestSightTellsWhatWasThereAtATransaction(t *testing.T) {
 				_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
 			}
-			wait(t, sight.Changed())
+			wait(t, watch.Changed())
 			after := write()
 
-			same, err := sight.SameAt(t.Context(), before)
+			same, err := watch.SameAt(t.Context(), before)
 			require.NoError(t, err)
 			require.True(t, same)
-			same, err = sight.SameAt(t.Context(), after)
+			same, err = watch.SameAt(t.Context(), after)
 			require.NoError(t, err)
 			require.False(t, same)
 		}

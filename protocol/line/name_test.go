@@ -1,4 +1,4 @@
-package protocol_test
+package line_test
 
 import (
 	"fmt"
@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -29,7 +31,7 @@ func TestParseName(t *testing.T) {
 	t.Parallel()
 	kinds := []string{"lock-", "__lock__"}
 	us := protocol.Owner{Session: 0x100a, Nonce: 0xbeef}
-	for node, want := range map[string]protocol.Name{
+	for node, want := range map[string]line.Name{
 		"000000000000100a-0000beef-lock-0000000007": {Kind: "lock-", Sequence: 7, Owner: us},
 		"000000000000100a-0000beef-lock-2147483647": {Kind: "lock-", Sequence: math.MaxInt32, Owner: us},
 		"ffffffffffffffff-ffffffff-lock-0000000000": {Kind: "lock-", Owner: protocol.Owner{Session: -1, Nonce: math.MaxUint32}},
@@ -43,7 +45,7 @@ func TestParseName(t *testing.T) {
 		"00000000000100a-0000beef-lock-0000000007":   {Kind: "lock-", Sequence: 7},
 	} {
 		want.Node = node
-		got, ok := protocol.ParseName(node, kinds...)
+		got, ok := line.ParseName(node, kinds...)
 		require.True(t, ok, node)
 		require.Equal(t, want, got)
 	}
@@ -51,7 +53,7 @@ func TestParseName(t *testing.T) {
 		"", "README", "lock-", "lock-abc", "lock-000000001", "lock-00000000001", "lock-0000000001x", "lock-٠٠٠٠٠٠٠٠٠٠",
 		"lock-2147483648", "lock-9999999999", "0000000001", "read-0000000001", "lock_0000000001", "_c_short", "lock-+000000001",
 	} {
-		_, ok := protocol.ParseName(stranger, kinds...)
+		_, ok := line.ParseName(stranger, kinds...)
 		require.False(t, ok, stranger)
 	}
 }
@@ -59,7 +61,7 @@ func TestParseName(t *testing.T) {
 func TestTheLongestKindCounts(t *testing.T) {
 	t.Parallel()
 	for _, kinds := range [][]string{{"lock-", "unlock-"}, {"unlock-", "lock-"}} {
-		n, ok := protocol.ParseName("unlock-0000000001", kinds...)
+		n, ok := line.ParseName("unlock-0000000001", kinds...)
 		require.True(t, ok)
 		require.Equal(t, "unlock-", n.Kind)
 	}
@@ -70,7 +72,7 @@ func TestParseNameReadsNumbersAfterTheCountersEnd(t *testing.T) {
 	t.Parallel()
 	o := protocol.Owner{Session: 1, Nonce: 2}
 	for _, sequence := range []int32{math.MinInt32, math.MinInt32 + 1, -1_000_000_000} {
-		n, ok := protocol.ParseName(nodeName(o, "lock-", sequence), "lock-")
+		n, ok := line.ParseName(nodeName(o, "lock-", sequence), "lock-")
 		require.True(t, ok, "%010d", sequence)
 		require.Equal(t, sequence, n.Sequence)
 		require.Equal(t, o, n.Owner)
@@ -86,13 +88,13 @@ func TestOurNamesAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	kinds := []string{"lock-", "read-", "write-", "__lock__"}
 	rapid.Check(t, func(t *rapid.T) {
-		want := protocol.Name{
+		want := line.Name{
 			Kind:     rapid.SampledFrom(kinds).Draw(t, "kind"),
 			Sequence: rapid.Int32Min(0).Draw(t, "sequence"),
 			Owner:    drawOwner(t),
 		}
 		want.Node = nodeName(want.Owner, want.Kind, want.Sequence)
-		got, ok := protocol.ParseName(want.Node, kinds...)
+		got, ok := line.ParseName(want.Node, kinds...)
 		require.True(t, ok)
 		require.Equal(t, want, got)
 	})
@@ -103,17 +105,17 @@ func TestNobodyElsesNameIsTakenForOurs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := drawOwner(t), drawOwner(t)
 		name := nodeName(a, "lock-", 1)
-		n, ok := protocol.ParseName(name, "lock-")
+		n, ok := line.ParseName(name, "lock-")
 		require.True(t, ok)
 		require.Equal(t, a == b, n.Owner == b)
-		prefixed, ok := protocol.ParseName(rapid.StringN(1, 9, -1).Draw(t, "prefix")+name, "lock-")
+		prefixed, ok := line.ParseName(rapid.StringN(1, 9, -1).Draw(t, "prefix")+name, "lock-")
 		require.True(t, ok)
 		require.NotEqual(t, a, prefixed.Owner, "a name within a name is somebody else's")
 	})
 }
 
-func drawName(t *rapid.T) protocol.Name {
-	return protocol.Name{
+func drawName(t *rapid.T) line.Name {
+	return line.Name{
 		Sequence: rapid.OneOf(rapid.Int32(), rapid.SampledFrom([]int32{0, math.MaxInt32, math.MinInt32})).Draw(t, "sequence"),
 	}
 }
@@ -135,10 +137,10 @@ func TestAnyKindIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.StringMatching(`[0-9a-f-]{1,30}`).Draw(t, "kind")
-		n := protocol.Name{Kind: kind, Sequence: rapid.Int32Min(0).Draw(t, "sequence"), Owner: drawOwner(t)}
+		n := line.Name{Kind: kind, Sequence: rapid.Int32Min(0).Draw(t, "sequence"), Owner: drawOwner(t)}
 		n.Node = nodeName(n.Owner, n.Kind, n.Sequence)
 
-		got, ok := protocol.ParseName(n.Node, kind)
+		got, ok := line.ParseName(n.Node, kind)
 
 		require.True(t, ok)
 		require.Equal(t, n, got)
@@ -154,7 +156,7 @@ func TestParseNameNeverPanics(t *testing.T) {
 		j := rapid.IntRange(i, len(node)).Draw(t, "to")
 		kinds := []string{node[i:j], part.Draw(t, "kind"), ""}
 
-		n, ok := protocol.ParseName(node, kinds...)
+		n, ok := line.ParseName(node, kinds...)
 
 		if ok {
 			require.True(t, strings.HasSuffix(node, n.Kind+fmt.Sprintf("%010d", n.Sequence)))
@@ -167,10 +169,10 @@ func TestParseNameNeverPanics(t *testing.T) {
 
 // What comes after the counter's end comes after all of ours.
 func TestNumbersAfterTheCountersEndAreNotInLine(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/line", srv.Client(t)
-		s := session(t, c)
-		_, err := s.EnsurePath(lasting(t), path)
+		s := suite.Session(t, c)
+		_, err := s.EnsurePath(suite.Lasting(t), path)
 		require.NoError(t, err)
 		for _, name := range []string{"lock--2147483648", "lock--000000001"} {
 			_, err := s.Conn().Create(s.Path(path)+"/"+name, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
@@ -179,11 +181,11 @@ func TestNumbersAfterTheCountersEndAreNotInLine(t *testing.T) {
 
 		g := hold(t, c, path)
 
-		standings, err := line(c, path).Standings(lasting(t))
+		standings, err := lineAt(c, path).Contenders(suite.Lasting(t))
 		require.NoError(t, err)
 		require.Len(t, standings, 1)
-		require.Equal(t, g.Node(), standings[0].Name.Node)
-		require.NoError(t, protocol.Release(lasting(t), g))
+		require.Equal(t, g.Node(), standings[0].Node)
+		require.NoError(t, g.Resign(suite.Lasting(t)))
 	})
 }
 
@@ -196,7 +198,7 @@ func FuzzParseName(f *testing.F) {
 	}
 	f.Add("0123456789abface-0123456789", "face-")
 	f.Fuzz(func(t *testing.T, node, kind string) {
-		n, ok := protocol.ParseName(node, "lock-", kind)
+		n, ok := line.ParseName(node, "lock-", kind)
 		if !ok {
 			require.Zero(t, n)
 			return
@@ -207,17 +209,4 @@ func FuzzParseName(f *testing.F) {
 			require.Equal(t, nodeName(n.Owner, n.Kind, n.Sequence), node)
 		}
 	})
-}
-
-func TestValidatePath(t *testing.T) {
-	t.Parallel()
-	for _, path := range []string{"/", "/a", "/a/b", "/a b", "/.a", "/..a", "/a.", "/…", "/é", "/\uffee", "/%2F", "/a:b,c"} {
-		require.NoError(t, protocol.ValidatePath(path), path)
-	}
-	for _, path := range []string{
-		"", "a", "a/b", "//", "/a/", "/a//b", "//a", "/.", "/..", "/a/.", "/a/..", "/./a", "/a/../b", "/a\x00", "/\x1f", "/\x7f",
-		"/\u0085", "/\ue000", "/\uf8ff", "/\ufff0", "/\ufffd", "/\uffff", "/\xff", "/a/\xc3", "/\U0001f600", "/a/\U0010ffff",
-	} {
-		require.ErrorIs(t, protocol.ValidatePath(path), zk.ErrInvalidPath, "%q", path)
-	}
 }

@@ -1,4 +1,4 @@
-package protocol_test
+package line_test
 
 import (
 	"bytes"
@@ -15,8 +15,12 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
 // A queue is a line in which contenders wait that are known to be asleep.
@@ -25,7 +29,7 @@ type queue struct {
 	path     string
 	operator *protocol.Client
 	conn     *zk.Conn // the operator's
-	grant    *protocol.Grant
+	grant    *election.Term
 	waiters  []*waiter
 }
 
@@ -34,7 +38,7 @@ type waiter struct {
 	link   *recipestest.Link
 	client *protocol.Client
 	cancel context.CancelFunc
-	grant  <-chan *protocol.Grant
+	grant  <-chan *election.Term
 	node   string
 }
 
@@ -42,7 +46,7 @@ type waiter struct {
 func newQueue(t *testing.T, srv *recipestest.Server, n int) *queue {
 	t.Helper()
 	q := &queue{srv: srv, path: srv.Root(t) + "/line", operator: srv.Client(t)}
-	q.conn = session(t, q.operator).Conn()
+	q.conn = suite.Session(t, q.operator).Conn()
 	q.grant = hold(t, srv.Client(t), q.path)
 	for range n {
 		q.enter(t, srv.Link(t))
@@ -58,15 +62,15 @@ func (q *queue) enter(t *testing.T, link *recipestest.Link, opts ...protocol.Con
 
 func (q *queue) enterAs(t *testing.T, link *recipestest.Link, c *protocol.Client) *waiter {
 	t.Helper()
-	ahead := q.standings(t)
+	ahead := q.names(t)
 	watches := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+2) // its own node, and the last ahead
 	marks := link.Answered(recipestest.OpExists, link.Count(recipestest.OpExists)+1)
 	w := q.start(t, link, c)
-	wait(t, watches)
+	suite.Wait(t, watches)
 	if last := ahead[len(ahead)-1]; len(ahead) > 1 && last.Owner != (protocol.Owner{}) {
-		wait(t, marks)
+		suite.Wait(t, marks)
 	}
-	line := q.standings(t)
+	line := q.names(t)
 	require.Len(t, line, len(ahead)+1)
 	w.node = line[len(ahead)].Node
 	return w
@@ -78,20 +82,19 @@ func (q *queue) start(t *testing.T, link *recipestest.Link, c *protocol.Client) 
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	w := &waiter{link: link, client: c, cancel: cancel}
-	w.grant = later(func() *protocol.Grant {
-		g, _ := line(c, q.path).Enter(ctx, bid)
-		return g
-	})
+	w.grant = campaign(ctx, c, q.path)
 	q.waiters = append(q.waiters, w)
 	return w
 }
 
-func (q *queue) standings(t *testing.T) (names []protocol.Name) {
+func (q *queue) names(t *testing.T) (names []line.Name) {
 	t.Helper()
-	standings, err := line(q.operator, q.path).Standings(lasting(t))
+	contenders, err := lineAt(q.operator, q.path).Contenders(suite.Lasting(t))
 	require.NoError(t, err)
-	for _, s := range standings {
-		names = append(names, s.Name)
+	for _, c := range contenders {
+		n, ok := line.ParseName(c.Node, "lock-", "__lock__")
+		require.True(t, ok)
+		names = append(names, n)
 	}
 	return names
 }
@@ -99,14 +102,14 @@ func (q *queue) standings(t *testing.T) (names []protocol.Name) {
 // release gives back what is held, and has the next one hold it.
 func (q *queue) release(t *testing.T, next *waiter) {
 	t.Helper()
-	release(t, q.grant)
+	resign(t, q.grant)
 	q.granted(t, next)
 }
 
 // granted waits until w has got it, after everybody else.
 func (q *queue) granted(t *testing.T, w *waiter) {
 	t.Helper()
-	g := wait(t, w.grant)
+	g := suite.Wait(t, w.grant)
 	require.NotNil(t, g)
 	require.NoError(t, g.Err())
 	require.Greater(t, g.Token(), q.grant.Token())
@@ -121,14 +124,14 @@ func (q *queue) disband(t *testing.T) {
 		select {
 		case g := <-w.grant:
 			require.Nil(t, g, "still ahead was the holder")
-		case <-time.After(patience):
+		case <-time.After(suite.Patience):
 			require.Fail(t, "asleep")
 		}
 	}
-	requireSoon(t, func() bool { return len(q.standings(t)) <= 1 }, "who has given up is out of line")
+	suite.Soon(t, func() bool { return len(q.names(t)) <= 1 }, "who has given up is out of line")
 	require.NoError(t, q.grant.Err())
-	release(t, q.grant)
-	require.Empty(t, q.standings(t))
+	resign(t, q.grant)
+	require.Empty(t, q.names(t))
 	children, _, err := q.conn.Children(q.path)
 	if err != zk.ErrNoNode {
 		require.NoError(t, err)
@@ -146,8 +149,8 @@ func (q *queue) quit(t *testing.T, w *waiter) {
 	t.Helper()
 	left := gone(t, q.operator, q.path+"/"+w.node)
 	w.cancel()
-	require.Nil(t, wait(t, w.grant))
-	wait(t, left)
+	require.Nil(t, suite.Wait(t, w.grant))
+	suite.Wait(t, left)
 	q.took(w)
 }
 
@@ -175,22 +178,17 @@ func (w *waiter) hears(n int) <-chan struct{} { return w.link.Answered(recipeste
 func (q *queue) requireUnwatched(t *testing.T, w *waiter, path string) {
 	t.Helper()
 	before := w.link.Events()
-	_, err := session(t, q.operator).EnsurePath(lasting(t), q.path)
+	_, err := suite.Session(t, q.operator).EnsurePath(suite.Lasting(t), q.path)
 	require.NoError(t, err)
 	_, err = q.conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
 	require.NoError(t, q.conn.Delete(path, -1))
-	require.NoError(t, session(t, w.client).Sync(lasting(t), "/"))
+	require.NoError(t, suite.Session(t, w.client).Sync(suite.Lasting(t), "/"))
 	require.Equal(t, before, w.link.Events(), "the mark is watched for still")
 }
 
-func release(t *testing.T, g *protocol.Grant) {
-	t.Helper()
-	require.NoError(t, protocol.Release(lasting(t), g))
-}
-
 func TestWhoIsNextNeedsNoRequest(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 5)
 		for i, w := range q.waiters {
 			before, lists := w.requests(), w.link.Count(recipestest.OpGetChildren)
@@ -203,8 +201,8 @@ func TestWhoIsNextNeedsNoRequest(t *testing.T) {
 				if i == 0 {
 					events = 1 // it had one ahead only, who had been alone
 				}
-				wait(t, w.hears(events))
-				require.NoError(t, session(t, w.client).Sync(lasting(t), "/"))
+				suite.Wait(t, w.hears(events))
+				require.NoError(t, suite.Session(t, w.client).Sync(suite.Lasting(t), "/"))
 				require.Equal(t, events, w.link.Events())
 			}
 			for j, other := range q.waiters[i+1:] {
@@ -216,21 +214,21 @@ func TestWhoIsNextNeedsNoRequest(t *testing.T) {
 		q.disband(t)
 		next := hold(t, q.operator, q.path)
 		require.Greater(t, next.Token(), last.Token())
-		release(t, next)
+		resign(t, next)
 	})
 }
 
 func TestWhoIsNextNeedsNoRequestThoughTheOneAheadHasChanged(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 2)
 		ahead, w := q.waiters[0], q.waiters[1]
 		watched := w.link.Answered(recipestest.OpGetData, 3)
 		own := ahead.link.Answered(recipestest.OpGetData, 3)
 		_, err := q.conn.Set(q.path+"/"+ahead.node, []byte("somebody's"), -1)
 		require.NoError(t, err)
-		wait(t, watched)
-		wait(t, own)
-		require.NoError(t, session(t, w.client).Sync(lasting(t), "/"))
+		suite.Wait(t, watched)
+		suite.Wait(t, own)
+		require.NoError(t, suite.Session(t, w.client).Sync(suite.Lasting(t), "/"))
 		if w.steady() {
 			require.Equal(t, 7, w.requests(), "a node, two listings, three nodes read, one mark")
 		}
@@ -247,41 +245,41 @@ func TestWhoIsNextNeedsNoRequestThoughTheOneAheadHasChanged(t *testing.T) {
 
 // A mark, which takes a number of the line, is for those who wait.
 func TestWhoIsAloneLeavesNoMark(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		link := srv.Link(t)
 		c, path := link.Client(t), srv.Root(t)+"/alone"
-		var last protocol.Name
+		var last line.Name
 		for i := range 3 {
 			g := hold(t, c, path)
-			n, ok := protocol.ParseName(g.Node(), "lock-")
+			n, ok := line.ParseName(g.Node(), "lock-")
 			require.True(t, ok)
 			require.True(t, i == 0 || n.Sequence == last.Sequence+1)
 			last = n
 			multis := link.Count(recipestest.OpMulti)
-			release(t, g)
+			resign(t, g)
 			require.Equal(t, multis, link.Count(recipestest.OpMulti))
 		}
 	})
 }
 
 func TestWhoIsChosenNeedsNoRequest(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		for passed := range 4 {
 			t.Run("", func(t *testing.T) {
 				q := newQueue(t, srv, passed+1)
 				chosen := q.waiters[passed]
 				before := chosen.requests()
-				require.NoError(t, line(q.operator, q.path).ReleaseTo(lasting(t), q.grant, chosen.node))
+				require.NoError(t, q.grant.ResignTo(suite.Lasting(t), chosen.node))
 				q.granted(t, chosen)
 				if chosen.steady() {
 					require.Equal(t, before, chosen.requests())
 				}
 				q.took(chosen)
-				requireSoon(t, func() bool { return len(q.standings(t)) == passed+1 }, "the others wait again")
+				suite.Soon(t, func() bool { return len(q.names(t)) == passed+1 }, "the others wait again")
 				for range passed {
-					release(t, q.grant)
+					resign(t, q.grant)
 					var next *waiter
-					requireSoon(t, func() bool {
+					suite.Soon(t, func() bool {
 						i := slices.IndexFunc(q.waiters, func(w *waiter) bool { return len(w.grant) > 0 })
 						if i >= 0 {
 							next = q.waiters[i]
@@ -302,16 +300,16 @@ func TestWhoIsNextLooksWhereNoMarkTellsThatAllAreGone(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, q *queue, ahead, w *waiter){
 		"gives up": func(t *testing.T, q *queue, ahead, _ *waiter) { q.quit(t, ahead) },
 		"is deleted": func(t *testing.T, q *queue, ahead, _ *waiter) {
-			require.NoError(t, line(q.operator, q.path).Break(lasting(t), ahead.node))
+			require.NoError(t, lineAt(q.operator, q.path).Break(suite.Lasting(t), ahead.node))
 		},
 		"expires": func(t *testing.T, q *queue, ahead, _ *waiter) {
-			q.srv.ExpireSession(session(t, ahead.client).ID())
+			q.srv.ExpireSession(suite.Session(t, ahead.client).ID())
 		},
 		"is changed and then deleted": func(t *testing.T, q *queue, ahead, w *waiter) {
 			looked := w.link.Answered(recipestest.OpGetData, w.link.Count(recipestest.OpGetData)+1)
 			_, err := q.conn.Set(q.path+"/"+ahead.node, []byte("somebody's"), -1)
 			require.NoError(t, err)
-			wait(t, looked)
+			suite.Wait(t, looked)
 			require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
 		},
 		"is changed and deleted at once": func(t *testing.T, q *queue, ahead, _ *waiter) {
@@ -322,14 +320,14 @@ func TestWhoIsNextLooksWhereNoMarkTellsThatAllAreGone(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 				q := newQueue(t, srv, 2)
 				ahead, w := q.waiters[0], q.waiters[1]
 				end(t, q, ahead, w)
 				// It stands behind the holder now, whose node it watches without a marker.
-				wait(t, w.unwatches(1))
-				wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
-				requireSoon(t, func() bool { return len(q.standings(t)) == 1+len(q.waiters) }, "who was deleted has come again")
+				suite.Wait(t, w.unwatches(1))
+				suite.Wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
+				suite.Soon(t, func() bool { return len(q.names(t)) == 1+len(q.waiters) }, "who was deleted has come again")
 				require.Empty(t, w.grant, "the holder was ahead still")
 				q.requireUnwatched(t, w, q.mark(ahead.node))
 				require.Zero(t, w.link.Count(recipestest.OpMulti), "a waiter writes its own node only")
@@ -342,7 +340,7 @@ func TestWhoIsNextLooksWhereNoMarkTellsThatAllAreGone(t *testing.T) {
 }
 
 func TestWhoIsNextLooksBehindAnotherLibrary(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 0)
 		other, err := q.conn.Create(q.path+"/_c_0-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
@@ -350,8 +348,8 @@ func TestWhoIsNextLooksBehindAnotherLibrary(t *testing.T) {
 		looked := w.link.Answered(recipestest.OpGetChildren, 2)
 		watched := w.link.Answered(recipestest.OpGetData, 3)
 		require.NoError(t, q.conn.Delete(other, -1))
-		wait(t, looked)
-		wait(t, watched)
+		suite.Wait(t, looked)
+		suite.Wait(t, watched)
 		require.Empty(t, w.grant, "the holder was ahead still")
 		require.Zero(t, w.link.Count(recipestest.OpExists), "other libraries leave no mark")
 		q.release(t, w)
@@ -382,7 +380,7 @@ func TestWhoIsNextLooksWhereTheOneAheadHasVanished(t *testing.T) {
 				synctest.Wait()
 				met = !stop()
 				require.Empty(t, w.grant, "the holder was ahead still")
-				requireSoon(t, func() bool { return len(q.standings(t)) == 4 }, "who was deleted has come again")
+				suite.Soon(t, func() bool { return len(q.names(t)) == 4 }, "who was deleted has come again")
 				require.Empty(t, w.grant, "the holder was ahead still")
 				for i := 0; met && i < len(vanish); i++ {
 					v := vanish[i]
@@ -395,12 +393,12 @@ func TestWhoIsNextLooksWhereTheOneAheadHasVanished(t *testing.T) {
 }
 
 func TestWhoIsNextLooksWhenTheHolderHasChanged(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 1)
 		w := q.waiters[0]
 		watched := w.link.Answered(recipestest.OpGetData, 3)
-		require.NoError(t, line(q.operator, q.path).SetData(lasting(t), q.grant, []byte("new")))
-		wait(t, watched)
+		require.NoError(t, q.grant.Proclaim(suite.Lasting(t), []byte("new")))
+		suite.Wait(t, watched)
 		require.Empty(t, w.grant)
 		q.release(t, w)
 		q.waiters = nil
@@ -410,7 +408,7 @@ func TestWhoIsNextLooksWhenTheHolderHasChanged(t *testing.T) {
 
 // What becomes of a stranger's node that has the name of a mark says nothing.
 func TestWhoIsNextLooksWhenAStrangersNodeIsNoMark(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 1)
 		mark := q.mark(q.waiters[0].node)
 		_, err := q.conn.Create(mark, nil, 0, zk.WorldACL(zk.PermAll))
@@ -425,16 +423,16 @@ func TestWhoIsNextLooksWhenAStrangersNodeIsNoMark(t *testing.T) {
 		}
 		looked := w.link.Answered(recipestest.OpGetChildren, 2)
 		require.NoError(t, q.conn.Delete(q.path+"/"+q.waiters[0].node, -1))
-		wait(t, looked)
+		suite.Wait(t, looked)
 		require.Empty(t, w.grant, "the holder was ahead still")
-		requireSoon(t, func() bool { return len(q.standings(t)) == 3 }, "who was deleted has come again")
+		suite.Soon(t, func() bool { return len(q.names(t)) == 3 }, "who was deleted has come again")
 		q.disband(t)
 	})
 }
 
 // A foreign client that makes the marker of a node which has not been released convinces no waiter.
 func TestMarkerWithoutItsReleaseIsNotBelieved(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 2)
 		ahead, w := q.waiters[0], q.waiters[1]
 		_, err := q.conn.Multi(
@@ -442,14 +440,14 @@ func TestMarkerWithoutItsReleaseIsNotBelieved(t *testing.T) {
 			&zk.DeleteRequest{Path: q.mark(ahead.node), Version: -1},
 			&zk.SetDataRequest{Path: q.path + "/" + q.grant.Node(), Version: -1})
 		require.NoError(t, err)
-		wait(t, w.hears(1))
+		suite.Wait(t, w.hears(1))
 		own := w.hears(2)
 		_, err = q.conn.Set(q.path+"/"+w.node, nil, -1) // an event in between
 		require.NoError(t, err)
-		wait(t, own)
-		wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
+		suite.Wait(t, own)
+		suite.Wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
 		q.quit(t, ahead)
-		wait(t, w.link.Answered(recipestest.OpGetChildren, 3))
+		suite.Wait(t, w.link.Answered(recipestest.OpGetChildren, 3))
 		require.Empty(t, w.grant, "the holder was ahead still")
 		q.release(t, w)
 		q.took(w)
@@ -460,28 +458,28 @@ func TestMarkerWithoutItsReleaseIsNotBelieved(t *testing.T) {
 // Waiters of one session share the watches on the node that is ahead of them. What they leave behind costs one request
 // when that node has gone without its marker, and none when it was released.
 func TestAbandonedWaitCosts(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 1)
 		ahead, link := q.waiters[0], srv.Link(t)
 		quitter := q.enter(t, link)
 		deletes := link.Answered(recipestest.OpDelete, link.Count(recipestest.OpDelete)+1)
 		q.quit(t, quitter)
-		wait(t, deletes)
+		suite.Wait(t, deletes)
 		if quitter.steady() {
 			require.Equal(t, 5, quitter.requests(), "a node, a listing, two nodes read, one marker; and a node deleted")
 		}
 		again := q.start(t, link, quitter.client)
-		wait(t, link.Answered(recipestest.OpGetData, 3))
-		wait(t, link.Answered(recipestest.OpGetChildren, 2))
-		requireSoon(t, func() bool { return len(q.standings(t)) == 3 }, "in line")
-		again.node = q.standings(t)[2].Node
+		suite.Wait(t, link.Answered(recipestest.OpGetData, 3))
+		suite.Wait(t, link.Answered(recipestest.OpGetChildren, 2))
+		suite.Soon(t, func() bool { return len(q.names(t)) == 3 }, "in line")
+		again.node = q.names(t)[2].Node
 		q.quit(t, again)
 		if quitter.steady() {
 			require.Equal(t, 8, quitter.requests(), "a node, a listing, its own node read")
 		}
 		removed := link.Answered(recipestest.OpRemoveWatches, 1)
-		require.NoError(t, line(q.operator, q.path).Break(lasting(t), ahead.node))
-		wait(t, removed)
+		require.NoError(t, lineAt(q.operator, q.path).Break(suite.Lasting(t), ahead.node))
+		suite.Wait(t, removed)
 		q.requireUnwatched(t, quitter, q.mark(ahead.node))
 		q.requireUnwatched(t, quitter, q.path+"/"+ahead.node)
 		if quitter.steady() {
@@ -501,17 +499,17 @@ func TestWatchForAMarkEndsWithItsNode(t *testing.T) {
 		"released": {2, func(t *testing.T, q *queue, ahead, _ *waiter) {
 			q.release(t, ahead)
 			q.took(ahead)
-			release(t, q.grant)
+			resign(t, q.grant)
 			q.grant = hold(t, q.operator, q.path)
 		}},
 		"expired": {1, func(t *testing.T, q *queue, ahead, _ *waiter) {
-			q.srv.ExpireSession(session(t, ahead.client).ID())
+			q.srv.ExpireSession(suite.Session(t, ahead.client).ID())
 		}},
 		"changed and then deleted": {2, func(t *testing.T, q *queue, ahead, quitter *waiter) {
 			watched := quitter.link.Answered(recipestest.OpGetData, quitter.link.Count(recipestest.OpGetData)+1)
 			_, err := q.conn.Set(q.path+"/"+ahead.node, []byte("somebody's"), -1)
 			require.NoError(t, err)
-			wait(t, watched)
+			suite.Wait(t, watched)
 			require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
 		}},
 		"changed and deleted at once": {1, func(t *testing.T, q *queue, ahead, _ *waiter) {
@@ -527,23 +525,23 @@ func TestWatchForAMarkEndsWithItsNode(t *testing.T) {
 				&zk.DeleteRequest{Path: q.path + "/" + q.grant.Node(), Version: -1},
 				&zk.DeleteRequest{Path: q.path, Version: -1})
 			require.NoError(t, err)
-			wait(t, q.grant.Done())
-			wait(t, quitter.hears(2))
+			suite.Wait(t, q.grant.Done())
+			suite.Wait(t, quitter.hears(2))
 			ahead.link.Heal()
 			q.granted(t, ahead)
 			q.took(ahead)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 				q := newQueue(t, srv, 2)
 				ahead, quitter := q.waiters[0], q.waiters[1]
 				q.quit(t, quitter)
-				wait(t, quitter.hears(1)) // of its own end
+				suite.Wait(t, quitter.hears(1)) // of its own end
 				c.end(t, q, ahead, quitter)
-				wait(t, quitter.hears(1+c.events))
+				suite.Wait(t, quitter.hears(1+c.events))
 				if name != "released" {
-					wait(t, quitter.unwatches(1))
+					suite.Wait(t, quitter.unwatches(1))
 				}
 				q.requireUnwatched(t, quitter, q.mark(ahead.node))
 				q.requireUnwatched(t, quitter, q.path+"/"+ahead.node)
@@ -555,14 +553,14 @@ func TestWatchForAMarkEndsWithItsNode(t *testing.T) {
 
 // After a reconnect requests may go out before the watches are set again, and so may the one that clears one of them.
 func TestWatchForAMarkIsClearedWhereverTheConnectionBreaks(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		for step := 1; step < 10; step++ {
 			q := newQueue(t, srv, 1)
 			ahead, link := q.waiters[0], srv.Link(t)
 			option, rewatch := delaying(link, recipestest.OpSetWatches)
 			quitter := q.enter(t, link, option)
 			q.quit(t, quitter)
-			wait(t, quitter.hears(1)) // of its own end
+			suite.Wait(t, quitter.hears(1)) // of its own end
 			link.At(step, func() { link.Cut(); link.Heal() })
 			require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
 			time.Sleep(time.Second)
@@ -576,20 +574,20 @@ func TestWatchForAMarkIsClearedWhereverTheConnectionBreaks(t *testing.T) {
 
 // The watch for a marker may be set when the session has heard already that the node is gone.
 func TestWatchForAMarkThatIsSetTooLateIsRemoved(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 1)
 		ahead, link := q.waiters[0], srv.Link(t)
 		option, send := delaying(link, recipestest.OpExists)
 		c := link.Client(t, option)
 		watched := link.Answered(recipestest.OpGetData, 2)
 		w := q.start(t, link, c)
-		wait(t, watched)
+		suite.Wait(t, watched)
 		looked := link.Answered(recipestest.OpGetChildren, 2)
 		q.quit(t, ahead)
-		wait(t, looked)
+		suite.Wait(t, looked)
 		require.Zero(t, link.Count(recipestest.OpRemoveWatches), "there is none yet")
-		requireSoon(t, send, "the watch is set")
-		wait(t, w.unwatches(1))
+		suite.Soon(t, send, "the watch is set")
+		suite.Wait(t, w.unwatches(1))
 		require.Empty(t, w.grant, "the holder was ahead still")
 		q.requireUnwatched(t, w, q.mark(ahead.node))
 		q.disband(t)
@@ -606,17 +604,17 @@ func TestServerThatCannotRemoveWatches(t *testing.T) {
 			}), 1
 		},
 		"hangs up": func(link *recipestest.Link) (protocol.ConnectOption, int) {
-			option, left := breaking(link, recipestest.OpRemoveWatches)
+			option, left := suite.Breaking(link, recipestest.OpRemoveWatches)
 			left.Store(1 << 20)
 			return option, 2
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 				link := srv.Link(t)
 				option, attempts := through(link)
 				c := link.Client(t, option)
-				session(t, c)
+				suite.Session(t, c)
 				connects := link.Count(recipestest.OpConnect)
 				for i := range 4 {
 					q := newQueue(t, srv, 1)
@@ -624,17 +622,17 @@ func TestServerThatCannotRemoveWatches(t *testing.T) {
 					watched := link.Sent(recipestest.OpGetData, link.Count(recipestest.OpGetData)+2)
 					marked := link.Answered(recipestest.OpExists, markers+1)
 					w := q.start(t, link, c)
-					wait(t, watched)
+					suite.Wait(t, watched)
 					if i < attempts {
-						wait(t, marked)
+						suite.Wait(t, marked)
 					}
 					back := link.Answered(recipestest.OpConnect, link.Count(recipestest.OpConnect)+1)
 					looked := link.Sent(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
 					q.quit(t, q.waiters[0])
 					if i < attempts {
-						wait(t, back)
+						suite.Wait(t, back)
 					}
-					wait(t, looked)
+					suite.Wait(t, looked)
 					require.Empty(t, w.grant, "the holder is ahead still")
 					q.disband(t)
 					if i >= attempts {
@@ -668,14 +666,14 @@ func TestWhoIsPassedOverIsNotNext(t *testing.T) {
 			over, chosen := q.waiters[2], q.waiters[3]
 			held := make(chan struct{})
 			stop := over.link.At(step, func() { <-held })
-			require.NoError(t, line(q.operator, q.path).ReleaseTo(lasting(t), q.grant, chosen.node))
+			require.NoError(t, q.grant.ResignTo(suite.Lasting(t), chosen.node))
 			q.granted(t, chosen)
 			q.took(chosen)
 			synctest.Wait()
 			require.False(t, stop(), "its own end, the mark, and the end of the one ahead")
 			require.Empty(t, over.grant, "it was passed over")
 			close(held)
-			requireSoon(t, func() bool { return len(q.standings(t)) == 4 }, "all wait again")
+			suite.Soon(t, func() bool { return len(q.names(t)) == 4 }, "all wait again")
 			q.disband(t)
 		})
 	}
@@ -689,7 +687,7 @@ func TestWhoLeavesWhileItIsPassedOver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := recipestest.Start(t, recipestest.InMemory())
 				q := &queue{srv: srv, path: srv.Root(t) + "/line", operator: srv.Client(t)}
-				q.conn = session(t, q.operator).Conn()
+				q.conn = suite.Session(t, q.operator).Conn()
 				link := srv.Link(t)
 				c := link.Client(t)
 				q.grant = hold(t, c, q.path)
@@ -703,13 +701,13 @@ func TestWhoLeavesWhileItIsPassedOver(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				err := line(c, q.path).ReleaseTo(lasting(t), q.grant, chosen.node)
+				err := q.grant.ResignTo(suite.Lasting(t), chosen.node)
 				met = !stop()
 				require.NoError(t, err)
 				q.granted(t, chosen)
 				q.took(chosen)
 				synctest.Wait()
-				requireSoon(t, func() bool { return len(q.standings(t)) == 4 }, "who was deleted has come again")
+				suite.Soon(t, func() bool { return len(q.names(t)) == 4 }, "who was deleted has come again")
 				q.disband(t)
 			})
 		}
@@ -720,24 +718,24 @@ func TestWhoLeavesWhileItIsPassedOver(t *testing.T) {
 func TestWhoIsNextLooksAfterAReconnect(t *testing.T) {
 	for name, waiters := range map[string]int{"behind the holder": 1, "behind a waiter": 2} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 				q := newQueue(t, srv, waiters)
 				w := q.waiters[waiters-1]
-				nodes := q.standings(t)
+				nodes := q.names(t)
 				w.link.Cut()
 				for _, n := range slices.Backward(nodes) {
-					require.NoError(t, line(q.operator, q.path).Break(lasting(t), n.Node))
+					require.NoError(t, lineAt(q.operator, q.path).Break(suite.Lasting(t), n.Node))
 				}
 				for _, other := range q.waiters[:waiters-1] {
-					requireSoon(t, func() bool { return len(other.grant) == 1 }, "the one that has come again first")
+					suite.Soon(t, func() bool { return len(other.grant) == 1 }, "the one that has come again first")
 					q.granted(t, other)
-					release(t, q.grant)
+					resign(t, q.grant)
 				}
 				q.waiters = []*waiter{w}
 				q.grant = hold(t, q.operator, q.path)
 				looked := w.link.Answered(recipestest.OpGetChildren, 3) // its place is gone, and it has come again
 				w.link.Heal()
-				wait(t, looked)
+				suite.Wait(t, looked)
 				require.Empty(t, w.grant, "its place was gone")
 				q.release(t, w)
 				q.took(w)
@@ -749,17 +747,17 @@ func TestWhoIsNextLooksAfterAReconnect(t *testing.T) {
 
 // Whoever was away when the one ahead released looks when it is back.
 func TestWhoWasAwayLooks(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 2)
 		ahead, w := q.waiters[0], q.waiters[1]
 		lists := w.link.Count(recipestest.OpGetChildren)
 		w.link.Cut()
 		q.release(t, ahead)
-		release(t, q.grant)
+		resign(t, q.grant)
 		w.link.Heal()
 		q.granted(t, w)
 		require.Greater(t, w.link.Count(recipestest.OpGetChildren), lists)
-		wait(t, w.hears(1)) // of an end
+		suite.Wait(t, w.hears(1)) // of an end
 		q.requireUnwatched(t, w, q.mark(ahead.node))
 		q.waiters = nil
 		q.disband(t)
@@ -788,7 +786,7 @@ func TestReleaseWhereNoMarkCanBeLeft(t *testing.T) {
 	}
 	for name, prevent := range map[string]func(t *testing.T, q *queue, node string){"stranger": stranger, "ACL": forbid} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 				t.Run("Release", func(t *testing.T) {
 					q := newQueue(t, srv, 1)
 					ahead := q.waiters[0]
@@ -819,12 +817,12 @@ func TestReleaseWhereNoMarkCanBeLeft(t *testing.T) {
 						if name == "ACL" {
 							prevent(t, q, node)
 						}
-						require.NoError(t, line(q.operator, q.path).ReleaseTo(lasting(t), q.grant, chosen.node))
+						require.NoError(t, q.grant.ResignTo(suite.Lasting(t), chosen.node))
 						q.granted(t, chosen)
 						q.took(chosen)
 						tidy(t, q, node, name == "stranger")
 						if name != "ACL" { // over has failed to come again
-							requireSoon(t, func() bool { return len(q.standings(t)) == 2 }, "who was passed over has come again")
+							suite.Soon(t, func() bool { return len(q.names(t)) == 2 }, "who was passed over has come again")
 						}
 						q.disband(t)
 					})
@@ -836,7 +834,7 @@ func TestReleaseWhereNoMarkCanBeLeft(t *testing.T) {
 
 // A release whose answer is lost has released, once.
 func TestReleaseWhoseAnswerIsLost(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 3)
 		first, second, third := q.waiters[0], q.waiters[1], q.waiters[2]
 		q.release(t, first)
@@ -852,14 +850,14 @@ func TestReleaseWhoseAnswerIsLost(t *testing.T) {
 
 // Release gives up if the client's back-off says so. What it could not find out it does not take for somebody else's deed.
 func TestReleaseThatIsGivenUpIsNoLoss(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 0)
 		link := srv.Link(t)
 		q.enter(t, link, protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
 		q.release(t, q.waiters[0])
 		next := q.enter(t, srv.Link(t))
 		link.LoseReply(recipestest.OpMulti, 1)
-		require.NotErrorIs(t, protocol.Release(lasting(t), q.grant), protocol.ErrLost)
+		require.NotErrorIs(t, q.grant.Resign(suite.Lasting(t)), protocol.ErrLost)
 		q.granted(t, next)
 		q.waiters = nil
 		q.disband(t)
@@ -868,7 +866,7 @@ func TestReleaseThatIsGivenUpIsNoLoss(t *testing.T) {
 
 // Nor is one to a chosen contender.
 func TestReleaseToSomebodyThatIsGivenUpIsNoLoss(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 0)
 		link := srv.Link(t)
 		q.enter(t, link, protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
@@ -876,9 +874,9 @@ func TestReleaseToSomebodyThatIsGivenUpIsNoLoss(t *testing.T) {
 		q.release(t, holder)
 		next := q.enter(t, srv.Link(t))
 		link.LoseReply(recipestest.OpMulti, 1)
-		err := line(holder.client, q.path).ReleaseTo(lasting(t), q.grant, next.node)
+		err := q.grant.ResignTo(suite.Lasting(t), next.node)
 		require.NotErrorIs(t, err, protocol.ErrLost)
-		require.NotErrorIs(t, err, protocol.ErrNotInLine)
+		require.NotErrorIs(t, err, election.ErrNotInLine)
 		q.granted(t, next)
 		q.waiters = nil
 		q.disband(t)
@@ -895,21 +893,21 @@ func TestFaultAtEachStepOfARelease(t *testing.T) {
 		"expiry": func(srv *recipestest.Server, _ *recipestest.Link, id int64) { srv.ExpireSession(id) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 				for victim := range 2 { // who releases, or who is next
 					for step, met := 1, true; met; step++ {
 						q := newQueue(t, srv, 3)
 						first, second, third := q.waiters[0], q.waiters[1], q.waiters[2]
 						q.release(t, first)
-						wait(t, second.link.Answered(recipestest.OpExists, 1))
+						suite.Wait(t, second.link.Answered(recipestest.OpExists, 1))
 						link := q.waiters[victim].link
-						id := session(t, q.waiters[victim].client).ID()
+						id := suite.Session(t, q.waiters[victim].client).ID()
 						stop := link.At(step, func() { fault(srv, link, id) })
 						released := q.grant
-						if err := protocol.Release(lasting(t), released); victim != 0 || name != "expiry" {
+						if err := released.Resign(suite.Lasting(t)); victim != 0 || name != "expiry" {
 							require.NoError(t, err)
 						}
-						requireSoon(t, func() bool { return len(second.grant)+len(third.grant) > 0 }, "somebody is next")
+						suite.Soon(t, func() bool { return len(second.grant)+len(third.grant) > 0 }, "somebody is next")
 						met = !stop()
 						q.took(first)
 						if met && name == "expiry" && victim == 1 {
@@ -917,7 +915,7 @@ func TestFaultAtEachStepOfARelease(t *testing.T) {
 							q.granted(t, third)
 							q.took(third)
 							if len(second.grant) > 0 {
-								wait(t, wait(t, second.grant).Done())
+								suite.Wait(t, suite.Wait(t, second.grant).Done())
 								q.took(second)
 							}
 						} else {
@@ -934,31 +932,34 @@ func TestFaultAtEachStepOfARelease(t *testing.T) {
 	}
 }
 
-// Judge decides again who is in the way when the one that was has gone.
-func TestJudgeIsAskedAgainAboutThoseWhoAreLeft(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+// The blockers are asked for again when the only one has gone.
+func TestBlockersAreAskedForAgain(t *testing.T) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/judged"
-		behindFirst := protocol.Bid{Kind: "lock-", Judge: func(_ []protocol.Name, self int) int { return min(self, 1) - 1 }}
+		behindFirst := line.Request{Kind: "lock-", Blockers: func(names []line.Name, self int) []line.Name {
+			return names[:min(self, 1)]
+		}}
 		enter := func(link *recipestest.Link) <-chan *protocol.Grant {
 			asleep := link.Answered(recipestest.OpGetData, 2)
 			c := link.Client(t)
-			g := later(func() *protocol.Grant {
-				g, _ := line(c, path).Enter(t.Context(), behindFirst)
+			l := line.New(protocol.NewRecipe(c, "test", path), line.Kind{Name: "lock-"})
+			g := suite.Later(func() *protocol.Grant {
+				g, _ := l.Enter(t.Context(), behindFirst)
 				return g
 			})
-			wait(t, asleep)
+			suite.Wait(t, asleep)
 			return g
 		}
-		g := hold(t, srv.Client(t), path)
+		holder := hold(t, srv.Client(t), path)
 		first, second := srv.Link(t), srv.Link(t)
 		next, last := enter(first), enter(second)
 		looked := second.Answered(recipestest.OpGetData, 3)
-		release(t, g)
-		g = wait(t, next)
-		wait(t, looked)
+		resign(t, holder)
+		g := suite.Wait(t, next)
+		suite.Wait(t, looked)
 		require.Empty(t, last)
 		release(t, g)
-		release(t, wait(t, last))
+		release(t, suite.Wait(t, last))
 	})
 }
 
@@ -1001,55 +1002,40 @@ func delaying(link *recipestest.Link, op recipestest.Op) (_ protocol.ConnectOpti
 		}
 }
 
-// resume has a client come back over another connection.
-func resume(t *testing.T, link *recipestest.Link, c *protocol.Client) {
-	t.Helper()
-	back := link.Answered(recipestest.OpConnect, link.Count(recipestest.OpConnect)+1)
-	link.Cut()
-	link.Heal()
-	wait(t, back)
-	conn := session(t, c).Conn()
-	requireSoon(t, func() bool { return conn.State() == zk.StateHasSession }, "back")
-}
-
 // The deletion of a node that was not watched for a while says little: a conversion may have come before.
 func TestDeletionIsNotBelievedWhereAConversionMayHaveBeenMissed(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		const read, write = "read-", "write-"
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/converted", srv.Link(t)
-		exclusive := protocol.Bid{Kind: write, Judge: protocol.Exclusive, First: func(kind string) bool { return kind == write }}
-		lineOf := func(c *protocol.Client) *protocol.Line { return protocol.NewLine(c, "test", path, read, write) }
-		holder := lineOf(srv.Client(t))
-		g, err := holder.Enter(lasting(t), exclusive)
+		g, err := rwlock.New(srv.Client(t), path).Lock(suite.Lasting(t))
 		require.NoError(t, err)
 		option, rewatch := delaying(link, recipestest.OpSetWatches)
 		c := link.Client(t, option)
-		l := lineOf(c)
-		enter := func() (context.CancelFunc, <-chan *protocol.Grant) {
+		m := rwlock.New(c, path)
+		enter := func() (context.CancelFunc, <-chan *rwlock.Lease) {
 			listed := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
 			own := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+1)
 			ctx, cancel := context.WithCancel(t.Context())
-			grant := later(func() *protocol.Grant {
-				g, _ := l.Enter(ctx, exclusive)
-				return g
+			grant := suite.Later(func() *rwlock.Lease {
+				l, _ := m.Lock(ctx)
+				return l
 			})
-			wait(t, listed)
-			wait(t, own)
+			suite.Wait(t, listed)
+			suite.Wait(t, own)
 			return cancel, grant
 		}
 		watched := link.Answered(recipestest.OpGetData, 2)
 		giveUp, quitter := enter()
-		wait(t, watched)
+		suite.Wait(t, watched)
 		giveUp()
-		require.Nil(t, wait(t, quitter))
-		wait(t, link.Answered(recipestest.OpEvent, 1)) // of its own end
-		resume(t, link, c)
+		require.Nil(t, suite.Wait(t, quitter))
+		suite.Wait(t, link.Answered(recipestest.OpEvent, 1)) // of its own end
+		suite.Reconnect(t, link, c)
 		cancel, waiter := enter()
 		defer cancel()
-		reading, err := holder.Convert(lasting(t), g, read, nil)
+		reading, err := g.Downgrade(suite.Lasting(t))
 		require.NoError(t, err)
 		again := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
-		requireSoon(t, rewatch, "watches are set again")
+		suite.Soon(t, rewatch, "watches are set again")
 		select {
 		case <-again:
 		case g := <-waiter:
@@ -1057,7 +1043,7 @@ func TestDeletionIsNotBelievedWhereAConversionMayHaveBeenMissed(t *testing.T) {
 		}
 		require.NoError(t, reading.Err())
 		require.Empty(t, waiter)
-		release(t, reading)
-		release(t, wait(t, waiter))
+		require.NoError(t, reading.Unlock(suite.Lasting(t)))
+		require.NoError(t, suite.Wait(t, waiter).Unlock(suite.Lasting(t)))
 	})
 }

@@ -1,4 +1,4 @@
-package protocol_test
+package line_test
 
 import (
 	"fmt"
@@ -7,7 +7,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -15,28 +16,28 @@ import (
 func TestDataOfALineThatWasMadeAgainIsKept(t *testing.T) {
 	for before := range 5 {
 		t.Run(fmt.Sprint(before), func(t *testing.T) {
-			each(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 				root := srv.Root(t)
 				path := root + "/x"
-				c, op := srv.Client(t), session(t, srv.Client(t)).Conn()
-				_, err := session(t, c).EnsurePath(lasting(t), root)
+				c, op := srv.Client(t), suite.Session(t, srv.Client(t)).Conn()
+				_, err := suite.Session(t, c).EnsurePath(suite.Lasting(t), root)
 				require.NoError(t, err)
 				_, err = op.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
-				l := line(c, path)
-				enter := func(b protocol.Bid) {
-					g, err := l.Enter(lasting(t), b)
+				l := lineAt(c, path)
+				enter := func(b line.Request) {
+					g, err := l.Enter(suite.Lasting(t), b)
 					require.NoError(t, err)
 					release(t, g)
 				}
 				for range before {
-					enter(bid)
+					enter(request)
 				}
 				require.NoError(t, op.Delete(path, -1))
 				_, err = op.Create(path, []byte("owner: team-a"), 0, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
 				for i := range 4 {
-					enter(protocol.Bid{Kind: bid.Kind, Try: i == 3})
+					enter(line.Request{Kind: request.Kind, Try: i == 3})
 				}
 				data, _, err := op.Get(path)
 				require.NoError(t, err)
@@ -57,18 +58,18 @@ func TestLineThatOthersHaveMadeIsFastInTheEnd(t *testing.T) {
 		"may not be set": {zk.PermAll &^ zk.PermWrite, 1, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, srv *recipestest.Server) {
+			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 				root, link := srv.Root(t), srv.Link(t)
 				path, operator := root+"/x", srv.Client(t)
-				client, op := link.Client(t), session(t, operator).Conn()
-				_, err := session(t, operator).EnsurePath(lasting(t), root)
+				client, op := link.Client(t), suite.Session(t, operator).Conn()
+				_, err := suite.Session(t, operator).EnsurePath(suite.Lasting(t), root)
 				require.NoError(t, err)
 				_, err = op.Create(path, nil, 0, zk.WorldACL(c.perms))
 				require.NoError(t, err)
-				session(t, client)
-				l := line(client, path)
+				suite.Session(t, client)
+				l := lineAt(client, path)
 				for range 6 {
-					g, err := l.Enter(lasting(t), bid)
+					g, err := l.Enter(suite.Lasting(t), request)
 					require.NoError(t, err)
 					release(t, g)
 				}

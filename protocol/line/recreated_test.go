@@ -1,4 +1,4 @@
-package protocol_test
+package line_test
 
 import (
 	"testing"
@@ -6,22 +6,22 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 // The versions of a path that is made anew begin anew, too.
 func TestDataOnAPathThatWasMadeAnewStays(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/line", srv.Client(t)
-		operator := session(t, srv.Client(t))
-		_, err := operator.EnsurePath(lasting(t), path)
+		operator := suite.Session(t, srv.Client(t))
+		_, err := operator.EnsurePath(suite.Lasting(t), path)
 		require.NoError(t, err)
-		l := line(c, path)
+		l := lineAt(c, path)
 		enter := func() {
-			g, err := l.Enter(lasting(t), bid)
+			g, err := l.Enter(suite.Lasting(t), request)
 			require.NoError(t, err)
-			require.NoError(t, protocol.Release(lasting(t), g))
+			require.NoError(t, g.Release(suite.Lasting(t)))
 		}
 		enter()
 		enter() // it is known by now that the line has no data, at version 0

@@ -1,0 +1,180 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// Remove removes the barrier, and all callers of [Barrier.Wait] return. A barrier that is not set
+// stays so.
+//
+// Remove blocks until the server has answered. If a session is lost, it goes on in the next one. If
+// ctx ends first, Remove returns an error that wraps ctx's. Then the barrier may be removed, or may
+// yet be, but not one that was set meanwhile. Other errors wrap [protocol.ErrClosed] or
+// [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNotEmpty] if the barrier's node has
+// children that are not of this package.
+//
+// A request that comes late recognises a barrier that was set meanwhile. If [Barrier.Set] found the
+// old barrier set, the version of the node has changed. Otherwise a second node is missing whose
+// name is never used again. Below a persistent barrier, Remove itself creates that node first. An
+// ephemeral node has no children, so Set creates the second node beside it. Both nodes are deleted
+// together.
+//
+// An ephemeral barrier of another library has no second node. Remove does not repeat its deletion
+// once another barrier is set. But a deletion that was sent once may still arrive late.
+//
+// [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
+// [zk.ErrNotEmpty]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNotEmpty
+func (b *Barrier) Remove(ctx context.Context) error {
+	return b.acrossSessions(ctx, func(s *protocol.Session) error {
+		for {
+			stat, err := b.stat(ctx, s)
+			if errors.Is(err, zk.ErrNoNode) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+
+			r := &removal{barrier: b, session: s, stat: stat}
+			if stat.EphemeralOwner == 0 {
+				err = r.removePersistent(ctx)
+			} else {
+				err = r.removeEphemeral(ctx)
+			}
+			if !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+		}
+	})
+}
+
+// stat reads the node behind a Sync: a server that lags may not know of the barrier yet.
+func (b *Barrier) stat(ctx context.Context, s *protocol.Session) (*zk.Stat, error) {
+	if err := s.Sync(ctx, b.recipe.Path()); err != nil {
+		return nil, err
+	}
+	_, stat, err := s.Get(ctx, b.recipe.Path())
+	return stat, err
+}
+
+const (
+	idSuffix     = "-barrier" // of the name of a node beside an ephemeral barrier
+	markerSuffix = "-remove"  // of the name of a child that a removal creates
+)
+
+// idPath returns the path of the node that tells an ephemeral barrier from all others.
+func (b *Barrier) idPath(owner protocol.Owner) string {
+	return b.recipe.Path() + "-" + owner.String() + idSuffix
+}
+
+// A removal is an attempt to remove one barrier, and no later one.
+type removal struct {
+	barrier *Barrier
+	session *protocol.Session
+	stat    *zk.Stat // of the barrier
+}
+
+// removePersistent creates a marker below the barrier, and deletes the barrier together with that.
+func (r *removal) removePersistent(ctx context.Context) error {
+	s := r.session
+	_, err := protocol.Detach(ctx, s, func(ctx context.Context) (struct{}, error) {
+		marker := r.barrier.recipe.Path() + "/" + s.NewOwner().String() + markerSuffix
+		err := s.Create(ctx, marker, nil, zk.FlagEphemeral)
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) { // which is by an attempt whose answer was lost
+			return struct{}{}, err
+		}
+
+		err = r.removeMarked(ctx, marker)
+		if err != nil {
+			if failed := s.Delete(ctx, marker, -1); !errors.Is(failed, zk.ErrNoNode) {
+				err = errors.Join(err, failed)
+			}
+		}
+		return struct{}{}, err
+	}, nil)
+	return err
+}
+
+// removeMarked deletes the barrier together with the marker, and with the markers of other removals.
+func (r *removal) removeMarked(ctx context.Context, marker string) error {
+	markers := []string{marker}
+	for protocol.Wanted(ctx) == nil {
+		err := r.deleteWith(ctx, markers)
+		if errors.Is(err, zk.ErrNoNode) && len(markers) == 1 {
+			return nil // our marker is only ever deleted together with the barrier
+		} else if !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+
+		children, _, err := r.session.Children(ctx, r.barrier.recipe.Path())
+		if err != nil {
+			return err
+		}
+		markers = markers[:1]
+		for _, child := range children {
+			if !strings.HasSuffix(child, markerSuffix) {
+				return fmt.Errorf("%w: child %s", zk.ErrNotEmpty, child)
+			}
+			if other := r.barrier.recipe.Path() + "/" + child; other != marker {
+				markers = append(markers, other)
+			}
+		}
+	}
+	return protocol.Wanted(ctx)
+}
+
+// removeEphemeral deletes the barrier together with the ID nodes that its setter's session has created
+// beside it: one, unless another client has deleted a barrier without that.
+func (r *removal) removeEphemeral(ctx context.Context) error {
+	dir, base := path.Split(r.barrier.recipe.Path())
+	siblings, _, err := r.session.Children(ctx, path.Clean(dir))
+	if err != nil {
+		return err
+	}
+
+	prefix := fmt.Sprintf("%s-%016x-", base, uint64(r.stat.EphemeralOwner))
+	var ids []string
+	for _, sibling := range siblings {
+		if strings.HasPrefix(sibling, prefix) && strings.HasSuffix(sibling, idSuffix) {
+			ids = append(ids, dir+sibling)
+		}
+	}
+	if len(ids) == 0 { // set by another library
+		return r.removeForeign(ctx)
+	}
+	return r.deleteWith(ctx, ids)
+}
+
+// removeForeign deletes an ephemeral barrier that only its czxid tells from a later one. A deletion cannot
+// name that, so it is repeated only while the barrier that was meant is still there.
+func (r *removal) removeForeign(ctx context.Context) error {
+	b, s := r.barrier, r.session
+	_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
+		return struct{}{}, c.Delete(s.Path(b.recipe.Path()), r.stat.Version)
+	}, func(ctx context.Context) (_ struct{}, done bool, err error) {
+		now, err := b.stat(ctx, s)
+		if errors.Is(err, zk.ErrNoNode) {
+			return struct{}{}, true, nil
+		}
+		return struct{}{}, err == nil && now.Czxid != r.stat.Czxid, err
+	})
+	return err
+}
+
+// deleteWith deletes the barrier, if it has the version that was read, and the other nodes, or nothing.
+func (r *removal) deleteWith(ctx context.Context, others []string) error {
+	var ops []any
+	for _, other := range others {
+		ops = append(ops, &zk.DeleteRequest{Path: other, Version: -1})
+	}
+	ops = append(ops, &zk.DeleteRequest{Path: r.barrier.recipe.Path(), Version: r.stat.Version})
+	_, err := r.session.Multi(ctx, ops...)
+	return err
+}

@@ -1,0 +1,103 @@
+package doublebarrier
+
+import (
+	"context"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// An Entry is a place inside, until it is given back with [Entry.Leave] or lost. It is lost with
+// its session, and when another client deletes its node. It is safe for concurrent use.
+type Entry struct {
+	grant   *protocol.Grant
+	session *protocol.Session
+	gate    *gate
+	left    remainder // as the departure saw it; valid once the grant was released
+}
+
+// Done returns a channel that is closed when the entry is lost or given back. [Entry.Err] reports
+// which of the two, and may report a loss before Done is closed. Like all methods, it is safe for
+// concurrent use.
+func (e *Entry) Done() <-chan struct{} { return e.grant.Done() }
+
+// Err returns nil while the entry is held. After a loss its error wraps [protocol.ErrLost] and the
+// cause. After [Entry.Leave] its error wraps [protocol.ErrReleased]. Err computes the answer from
+// the clocks at each call, without I/O: in a process that was paused it reports the loss at once.
+func (e *Entry) Err() error { return e.grant.Err() }
+
+// Context returns a copy of parent that is also cancelled when the entry is lost or given back,
+// with [Entry.Err] as its cause. Its own Err is computed from the clocks at each call. A context
+// derived from it is cancelled when the loss is noticed. Call the cancel function when the work is
+// done.
+func (e *Entry) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	return e.grant.Context(parent)
+}
+
+// Token returns the fencing token, which is the same for all members of a round and greater than
+// those of all rounds before. It is the number of the transaction that opened the gate.
+func (e *Entry) Token() int64 { return e.grant.Token() }
+
+// Check returns an operation to put first into a [zk.Conn] Multi. The whole Multi then fails with
+// [zk.ErrNoNode] once the member's node is gone. The path in it is absolute.
+func (e *Entry) Check() *zk.CheckVersionRequest { return e.grant.Check() }
+
+// Node returns the member's own name among [Entry.Members].
+func (e *Entry) Node() string { return e.grant.Node() }
+
+// Members returns the names of the n nodes that crossed together, in order of arrival. They are the
+// same for each member of the round, also after some of them have left or died.
+func (e *Entry) Members() []string { return slices.Clone(e.gate.members) }
+
+// Leave gives the place back and waits until all other members of the round have left or died. It
+// blocks until then, until ctx ends or the client is closed. The entry ends at once, and its node
+// is deleted in any case. If ctx ends first, Leave returns an error that wraps ctx's, and the
+// client completes the deletion in the background. A ctx that was derived from the entry ends with
+// it, so it is of no use here.
+//
+// Leave returns an error that wraps [protocol.ErrLost] if the entry was lost before, or if the
+// session ended before the deletion was confirmed. Once the deletion is confirmed, Leave outlasts
+// the session: it waits on in the next one. Other errors wrap [protocol.ErrClosed], or are the
+// server's own, such as [zk.ErrNoAuth]. Leave may be called again, and concurrently: each call
+// waits for the same.
+//
+// The last member to leave closes the gate, which wakes the others. Its transaction cannot hit a
+// later gate. As the last member may have died, the last few to leave wait for each member that is
+// left. Each of the others looks at one member every third of a session timeout.
+//
+// [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
+func (e *Entry) Leave(ctx context.Context) error {
+	if err := e.grant.Release(ctx); err != nil {
+		return err
+	}
+
+	r := e.gate.barrier.recipe
+	_, err := protocol.AcrossSessions(ctx, r, func(s *protocol.Session) (struct{}, error) {
+		if s == e.session {
+			return struct{}{}, e.gate.awaitEnd(ctx, s, e.left)
+		}
+		// Another server may not have heard of the round yet.
+		if err := s.Sync(ctx, r.Path()); err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, e.gate.awaitEnd(ctx, s, remainder{})
+	})
+	return r.Wrap(err)
+}
+
+// depart deletes the member, and the gate if it was the last.
+func (e *Entry) depart(ctx context.Context, node string) error {
+	s := e.session
+	if err := s.Delete(ctx, node, -1); err != nil {
+		return err
+	}
+
+	left, err := e.gate.remainder(ctx, s)
+	if err == nil && left.known && len(left.members) == 0 {
+		left.over = e.gate.close(ctx, s) == nil
+	}
+	e.left = left
+	return nil // the node is gone; Leave finds out what is not known here
+}

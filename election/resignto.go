@@ -1,0 +1,175 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
+)
+
+var (
+	// ErrNotInLine is returned by [Term.ResignTo] if the chosen candidate is not in line (any more).
+	ErrNotInLine = errors.New("not in line")
+
+	// ErrForeignContender is returned by [Term.ResignTo] if a contender of another library would have to
+	// be passed over.
+	ErrForeignContender = errors.New("a contender of another library is ahead")
+)
+
+// ResignTo resigns in favour of a candidate that need not be next in line, given its name in
+// [Election.Candidates]. The vacancy is as short as after [Term.Resign]: it lasts until the
+// candidate has been notified. At no moment can two candidates believe that they lead.
+//
+// Candidates that came before the chosen one are passed over. The transaction that ends the term
+// deletes their nodes, and they join again at the end of the line by themselves. They could not
+// keep their places, because the tokens of later leaders have to be greater. No other candidate is
+// affected.
+//
+// ResignTo blocks until the server has answered three times, ctx ends or the session is over. The
+// term lasts during the first two of these requests. If the error wraps one of the following,
+// nothing was done and the term goes on, as its Err confirms:
+//
+//   - [ErrNotInLine]: there is no such candidate;
+//   - [ErrForeignContender]: a contender of another library would have to be passed over, and
+//     would not find its way to the end of the line;
+//   - [protocol.ErrTooLarge]: thousands of candidates would have to be passed over;
+//   - ctx's error, if ctx ended early enough.
+//
+// There is one exception. If the candidate leaves at the last moment, ResignTo also returns
+// ErrNotInLine, but the term has ended and the next in line leads. The other errors are those of
+// Resign.
+func (t *Term) ResignTo(ctx context.Context, node string) error {
+	g, r := t.grant, t.election.recipe
+	h := &handover{term: t, session: g.Session(), to: node}
+	if err := h.prepare(ctx); err != nil {
+		if over := g.Err(); over != nil && ctx.Err() == nil {
+			return over
+		}
+		return r.Wrap(err)
+	}
+
+	begun, err := g.ReleaseWith(ctx, h.remove)
+	if err == nil && begun && h.missed {
+		return r.Wrap(fmt.Errorf("%w (any more): %q", ErrNotInLine, h.to))
+	}
+	return err
+}
+
+// A handover is the end of a term in favour of a candidate that need not be next in line.
+type handover struct {
+	term    *Term
+	session *protocol.Session
+	to      string
+	over    []string // the paths of the candidates that are passed over
+	missed  bool     // to has left; valid once the grant is removed
+}
+
+func (h *handover) pathOf(node string) string { return h.term.election.recipe.Path() + "/" + node }
+
+// prepare finds out which candidates are passed over. None can come later that would have to be, as numbers
+// only grow.
+func (h *handover) prepare(ctx context.Context) error {
+	g, s, e := h.term.grant, h.session, h.term.election
+	if err := g.Err(); err != nil {
+		return err
+	}
+	if err := s.Sync(ctx, e.recipe.Path()); err != nil {
+		return err
+	}
+	names, err := e.line.Names(ctx, s)
+	if err != nil {
+		return err
+	}
+
+	at := func(node string) int {
+		return slices.IndexFunc(names, func(n line.Name) bool { return n.Node == node })
+	}
+	self, to := at(g.Node()), at(h.to)
+	if self < 0 {
+		if err := g.Verify(ctx); err != nil {
+			return err
+		}
+	}
+	if to <= self {
+		return fmt.Errorf("%w: %q", ErrNotInLine, h.to)
+	}
+	for _, n := range names[self+1 : to] {
+		if n.Owner == (protocol.Owner{}) {
+			return fmt.Errorf("%w: %s", ErrForeignContender, n.Node)
+		}
+		h.over = append(h.over, h.pathOf(n.Node))
+	}
+	if protocol.MultiSize(h.ops(true)...) > protocol.MaxData {
+		return fmt.Errorf("%w: %d contenders would be passed over", protocol.ErrTooLarge, len(h.over))
+	}
+	return nil
+}
+
+// ops deletes the nodes of the leader and of the candidates that are passed over, all at once, and each with
+// its marker, as after that none is left. The last goes first: each candidate has to hear of the end of its
+// own node before it hears that nothing is ahead.
+func (h *handover) ops(markers bool) []any {
+	ops := []any{&zk.CheckVersionRequest{Path: h.session.Path(h.pathOf(h.to)), Version: -1}}
+	for _, path := range append([]string{h.pathOf(h.term.Node())}, h.over...) {
+		removal := line.ReleaseOps(h.session, path)
+		if !markers {
+			removal = removal[len(removal)-1:]
+		}
+		ops = slices.Insert(ops, 1, removal...)
+	}
+	return ops
+}
+
+func (h *handover) remove(ctx context.Context) error {
+	s := h.session
+	defer s.KeepAlive()()
+
+	leader := h.pathOf(h.term.Node())
+	for markers := true; ; {
+		ops := h.ops(markers)
+		answers, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+			return protocol.Multi(c, ops...)
+		}, h.find)
+		missing := errors.Is(err, zk.ErrNoNode)
+		switch {
+		case err == nil, s.Err() != nil:
+			return err
+		case !missing && markers && !protocol.OutcomeUnknown(err):
+			markers = false // we may not create them, or another client has
+			continue
+		case !missing:
+			// The caller hears of it, and the grant has been given back: its own node has to go.
+			protocol.LetGo(ctx, err)
+			if failed := line.Release(ctx, s, leader); failed != nil {
+				return failed
+			}
+			return err
+		}
+
+		// Behind the check, the operations of the candidates come first, the last candidate's first.
+		failed := slices.IndexFunc(answers, func(a zk.MultiResponse) bool { return errors.Is(a.Error, zk.ErrNoNode) })
+		each := (len(ops) - 1) / (len(h.over) + 1)
+		if failed > 0 && failed <= len(h.over)*each {
+			left := len(h.over) - (failed-1)/each - 1
+			h.over = slices.Delete(h.over, left, left+1) // it has left by itself
+			continue
+		}
+		h.missed = true
+		return line.Release(ctx, s, leader)
+	}
+}
+
+// find reports whether the leader's node is gone, and with it all the others.
+func (h *handover) find(ctx context.Context) (_ []zk.MultiResponse, gone bool, err error) {
+	leader := h.pathOf(h.term.Node())
+	if err := h.session.Sync(ctx, leader); err != nil {
+		return nil, false, err
+	}
+	stat, err := h.session.Exists(ctx, leader)
+	return nil, err == nil && stat == nil, err
+}

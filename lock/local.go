@@ -1,0 +1,71 @@
+package lock
+
+import (
+	"context"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
+)
+
+// A localQueue makes callers of one process wait for each other. It has an element while one of them is in
+// line or holds the lock.
+type localQueue chan struct{}
+
+// WithLocalQueue is for a lock that many goroutines of a process share. They wait for each other inside
+// the process, first come, first served, and have at most one node in line.
+//
+// After one of them has unlocked, the next one goes to the end of the line. So other processes get
+// the lock in between, and a process gets it as often as any other, whatever its number of
+// goroutines. If there is no other process, the lock passes from goroutine to goroutine in one
+// round trip each. TryLock returns [ErrLocked] without asking the server while another goroutine
+// of the queue is in line or holds the lock. Everything else is as without the option.
+//
+// The queue belongs to one Mutex or Simple: share the value, not only its path.
+func WithLocalQueue() Option {
+	return func(m *Mutex) error {
+		m.local = make(localQueue, 1)
+		return nil
+	}
+}
+
+// take calls acquire when it is the caller's turn, which ends when the grant does.
+func (q localQueue) take(ctx context.Context, r *protocol.Recipe, request line.Request,
+	acquire func(context.Context, line.Request) (*protocol.Grant, error)) (*protocol.Grant, error) {
+	if q == nil {
+		return acquire(ctx, request)
+	}
+
+	_, err := protocol.AcrossSessions(ctx, r, func(s *protocol.Session) (struct{}, error) {
+		return struct{}{}, q.wait(ctx, s, request.Try)
+	})
+	if err != nil {
+		return nil, r.Wrap(err)
+	}
+	g, err := acquire(ctx, request)
+	if err != nil {
+		<-q
+		return nil, err
+	}
+	g.AfterFunc(func() { <-q })
+	return g, nil
+}
+
+func (q localQueue) wait(ctx context.Context, s *protocol.Session, try bool) error {
+	if try {
+		select {
+		case q <- struct{}{}:
+			return nil
+		default:
+			return line.ErrBusy
+		}
+	}
+
+	select {
+	case q <- struct{}{}:
+		return nil
+	case <-s.Done():
+		return s.Err()
+	case <-ctx.Done():
+		return protocol.Wanted(ctx)
+	}
+}

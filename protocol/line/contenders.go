@@ -1,0 +1,150 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// A Contender is one node in line, a holder's or a waiter's.
+type Contender struct {
+	Node    string    // its name below the recipe's path
+	Session int64     // its owner
+	Token   int64     // its czxid: the fencing token that its owner has or will have
+	Data    []byte    // of its node
+	Since   time.Time // its creation, by the server's clock
+}
+
+// ContenderOf returns the contender whose node has this name, data and Stat.
+func ContenderOf(node string, data []byte, stat *zk.Stat) Contender {
+	return Contender{node, stat.EphemeralOwner, stat.Czxid, data, time.UnixMilli(stat.Ctime)}
+}
+
+const (
+	readers     = 16 // how many nodes are read at the same time
+	maxListings = 4  // how often the line is listed again because a contender has left it meanwhile
+)
+
+// Contenders returns the contenders in line, in order, as of a moment after the call began. An empty line
+// has none, and neither has a path that does not exist.
+//
+// It blocks until the server has answered, with one request for each node, and returns the errors of
+// [protocol.Do] and of [protocol.Recipe.Session], with recipe and path. If a contender leaves between the
+// list and the requests the line is listed again: a holder may have replaced its node by another one. Where
+// that goes on and on, those who came last are missing. Contenders is safe for concurrent use.
+func (l *Line) Contenders(ctx context.Context) ([]Contender, error) {
+	all, err := l.contenders(ctx)
+	return all, l.recipe.Wrap(err)
+}
+
+func (l *Line) contenders(ctx context.Context) ([]Contender, error) {
+	s, err := l.recipe.Session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Sync(ctx, l.recipe.Path()); err != nil {
+		return nil, err
+	}
+
+	known := make(map[string]Contender)
+	for listing := 1; ; listing++ {
+		line, err := l.Names(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.read(ctx, s, line, known); err != nil {
+			return nil, err
+		}
+
+		var all []Contender
+		for _, n := range line {
+			if c, there := known[n.Node]; there {
+				all = append(all, c)
+			}
+		}
+		if len(all) == len(line) || listing == maxListings {
+			return all, nil
+		}
+	}
+}
+
+// read adds the contenders to known that are not there yet, unless their nodes are gone.
+func (l *Line) read(ctx context.Context, s *protocol.Session, line []Name, known map[string]Contender) error {
+	all, errs := make([]Contender, len(line)), make([]error, len(line))
+	slots := make(chan struct{}, readers)
+	var wg sync.WaitGroup
+	for i, n := range line {
+		if c, there := known[n.Node]; there {
+			all[i] = c
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			data, stat, err := s.Get(ctx, l.pathOf(n.Node))
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			all[i] = ContenderOf(n.Node, data, stat)
+		})
+	}
+	wg.Wait()
+
+	for i, err := range errs {
+		if err == nil {
+			known[line[i].Node] = all[i]
+		} else if !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Names lists the contenders in line, first come first. A path that does not exist has none. Its errors are
+// those of [protocol.Do].
+func (l *Line) Names(ctx context.Context, s *protocol.Session) ([]Name, error) {
+	children, err := l.children(ctx, s)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	return l.parse(children), err
+}
+
+func (l *Line) children(ctx context.Context, s *protocol.Session) ([]string, error) {
+	children, stat, err := s.Children(ctx, l.recipe.Path())
+	switch {
+	case err == nil:
+		l.parent.look(stat)
+	case errors.Is(err, zk.ErrNoNode):
+		l.parent.forget()
+	}
+	return children, err
+}
+
+// Break deletes the node of a contender, given its name. A holder is told of its loss, and a waiter goes to
+// the end of the line. It blocks until the server has answered. Its error wraps [zk.ErrNoNode] if there is
+// no such node, or [zk.ErrInvalidPath] if no contender could have that name, or is one of [protocol.Do] and
+// [protocol.Recipe.Session]. It is safe for concurrent use.
+func (l *Line) Break(ctx context.Context, node string) error {
+	return l.recipe.Wrap(l.breakNode(ctx, node))
+}
+
+func (l *Line) breakNode(ctx context.Context, node string) error {
+	s, err := l.recipe.Session(ctx)
+	if err != nil {
+		return err
+	}
+	_, ok := ParseName(node, l.names...)
+	if !ok || protocol.ValidatePath("/"+node) != nil || strings.Contains(node, "/") {
+		return fmt.Errorf("%w: %q is not a contender's name", zk.ErrInvalidPath, node)
+	}
+	return s.Delete(ctx, l.pathOf(node), -1)
+}

@@ -1,0 +1,153 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// ErrBusy is returned to contenders that do not wait and would have to. Recipes have errors of their own
+// for that.
+var ErrBusy = errors.New("busy")
+
+// errGone says that a node of ours was deleted before it was granted.
+var errGone = errors.New("node deleted while waiting")
+
+// A Kind is a kind of contenders. Its name is what stands before the sequence number in their nodes' names.
+type Kind struct {
+	Name      string // with its separators, as in "lock-"
+	Exclusive bool   // such a contender is granted only when no other is ahead of it
+}
+
+// Locks are the kinds of contenders for an exclusive lock: ours, which are also those of Apache Curator and
+// of go-zookeeper, and kazoo's.
+var Locks = []Kind{{"lock-", true}, {"__lock__", true}}
+
+// Blockers returns the contenders before line[self] of which at least one must go before it is granted. It
+// is granted if there are none. The line is in order of arrival.
+type Blockers func(line []Name, self int) []Name
+
+// Permits lets n contenders in at a time. As long as the n just before a contender are all there it has to
+// wait, and whenever it need not wait any longer, one of them has gone.
+func Permits(n int) Blockers {
+	return func(line []Name, self int) []Name {
+		if self < n {
+			return nil
+		}
+		return line[self-n : self]
+	}
+}
+
+// Exclusive lets one contender in at a time.
+var Exclusive = Permits(1)
+
+// A Request is what a contender asks for.
+type Request struct {
+	Kind     string   // what stands between owner and sequence number in the node's name, as in "lock-"
+	Data     []byte   // of the node
+	Blockers Blockers // nil: Exclusive
+	Try      bool     // return ErrBusy instead of waiting
+}
+
+func (r Request) blockers(line []Name, self int) []Name {
+	if r.Blockers == nil {
+		return Exclusive(line, self)
+	}
+	return r.Blockers(line, self)
+}
+
+// A Line is a node whose sequential children contend for something, in order of arrival. It is safe for
+// concurrent use.
+type Line struct {
+	recipe *protocol.Recipe
+	kinds  []Kind
+	names  []string // of the kinds
+	parent parent
+}
+
+// New returns the line of contenders of these kinds at the recipe's path. It does no I/O and cannot fail.
+func New(r *protocol.Recipe, kinds ...Kind) *Line {
+	l := &Line{recipe: r, kinds: kinds}
+	for _, k := range kinds {
+		l.names = append(l.names, k.Name)
+	}
+	return l
+}
+
+func (l *Line) exclusive(kind string) bool { return slices.Contains(l.kinds, Kind{kind, true}) }
+
+// allExclusive reports whether no contender can be anything but exclusive.
+func (l *Line) allExclusive() bool {
+	return !slices.ContainsFunc(l.kinds, func(k Kind) bool { return !k.Exclusive })
+}
+
+func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node }
+
+// Enter waits in line until the request is granted. It blocks until then, until ctx ends, which takes the
+// contender out of line, or the client is closed. If the session is lost or the contender's node is deleted
+// by another client, it goes to the end of the line again. A request with Try reads first, and writes
+// nothing if it would have to wait.
+//
+// Enter returns ctx's error, also if the grant came at the same moment, [ErrBusy], [protocol.ErrClosed],
+// [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [zk.ErrInvalidPath], or the server's own, such
+// as [zk.ErrNoAuth]. The error carries recipe and path. Enter is safe for concurrent use.
+func (l *Line) Enter(ctx context.Context, r Request) (*protocol.Grant, error) {
+	return l.recipe.Acquire(ctx, r.Data, func(s *protocol.Session) (*protocol.Grant, error) {
+		if r.Try {
+			if blocker, err := l.peek(ctx, s, r); err != nil {
+				return nil, err
+			} else if blocker != "" {
+				return nil, ErrBusy
+			}
+		}
+		return l.contend(ctx, s, r, false)
+	})
+}
+
+// Claim makes one attempt to get something without waiting in line, under s. It returns [ErrBusy] and the
+// name of a node that it would have to wait for, or no name if another contender was faster. A request with
+// Try reads first, and writes nothing if it would have to wait. Its other errors are those of
+// [Line.Enter], without recipe and path.
+func (l *Line) Claim(ctx context.Context, s *protocol.Session, r Request) (g *protocol.Grant, blocker string, err error) {
+	if r.Try || !l.parent.likely() {
+		blocker, err := l.peek(ctx, s, r)
+		if err != nil {
+			return nil, "", err
+		} else if blocker != "" {
+			return nil, blocker, ErrBusy
+		}
+	}
+	r.Try = true
+	g, err = l.contend(ctx, s, r, true)
+	return g, "", err
+}
+
+// peek returns a node that a contender which came now would have to wait for, if any. It only reads.
+func (l *Line) peek(ctx context.Context, s *protocol.Session, r Request) (blocker string, err error) {
+	names, err := l.Names(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	names = append(names, Name{Kind: r.Kind})
+	blockers := r.blockers(names, len(names)-1)
+	if len(blockers) == 0 {
+		return "", nil
+	}
+	return blockers[len(blockers)-1].Node, nil
+}
+
+// Gone waits until the node that [Line.Claim] has named is gone. It blocks until then, until ctx ends or s is
+// over. It costs no request but the one that sets the watch.
+func (l *Line) Gone(ctx context.Context, s *protocol.Session, node string) error {
+	w := s.Watch(l.pathOf(node))
+	if _, err := w.Ready(ctx); errors.Is(err, zk.ErrNoNode) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return s.WaitAny(ctx, w)
+}

@@ -1,0 +1,63 @@
+package line_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
+)
+
+func TestMain(m *testing.M) { suite.Main(m) }
+
+var request = line.Request{Kind: "lock-", Blockers: line.Exclusive}
+
+// lineAt returns a line of the simplest kind.
+func lineAt(c *protocol.Client, path string) *line.Line {
+	return line.New(protocol.NewRecipe(c, "test", path), line.Locks...)
+}
+
+// A term is something held in a line that has all that can be done with it.
+func hold(t testing.TB, c *protocol.Client, path string) *election.Term {
+	t.Helper()
+	term, err := election.New(c, path).Campaign(suite.Lasting(t), nil)
+	require.NoError(t, err)
+	return term
+}
+
+func resign(t testing.TB, term *election.Term) {
+	t.Helper()
+	require.NotNil(t, term)
+	require.NoError(t, term.Resign(suite.Lasting(t)))
+}
+
+func release(t testing.TB, g *protocol.Grant) {
+	t.Helper()
+	require.NotNil(t, g)
+	require.NoError(t, g.Release(suite.Lasting(t)))
+}
+
+// campaign calls Campaign in the background, and returns a channel that gets the term, or nil.
+func campaign(ctx context.Context, c *protocol.Client, path string) <-chan *election.Term {
+	return suite.Later(func() *election.Term {
+		term, _ := election.New(c, path).Campaign(ctx, nil)
+		return term
+	})
+}
+
+// gone returns a channel that gets an event when the node at path, which must exist, is deleted.
+func gone(t testing.TB, c *protocol.Client, path string) <-chan zk.Event {
+	t.Helper()
+	s := suite.Session(t, c)
+	_, err := s.Conn().Sync(s.Path(path))
+	require.NoError(t, err)
+	found, _, deleted, err := s.Conn().ExistsW(s.Path(path))
+	require.NoError(t, err)
+	require.True(t, found)
+	return deleted
+}

@@ -1,0 +1,67 @@
+package line
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// A Name is the name of a contender's node, taken apart.
+//
+// Our own are <session, 16 hex digits>-<nonce, 8 hex digits>-<kind><sequence>. Nodes of other libraries
+// have a kind and a sequence number only.
+type Name struct {
+	Node     string         // the whole name
+	Kind     string         // as it is spelt, with its separators: "lock-", "__lock__"
+	Sequence int32          // negative after the counter's end
+	Owner    protocol.Owner // zero for nodes of other libraries
+}
+
+// ParseName takes the name of a node apart if it ends in one of the kinds and a sequence number, and
+// reports whether it does. Anything may stand before the kind: other libraries put identifiers of their
+// own there. Of several kinds that fit the longest counts. ParseName is safe for concurrent use.
+func ParseName(node string, kinds ...string) (Name, bool) {
+	n := Name{Node: node}
+	for _, kind := range kinds {
+		for _, digits := range []int{10, 11} { // with a sign
+			i := len(node) - digits - len(kind)
+			if i < 0 || node[i:i+len(kind)] != kind || len(kind) <= len(n.Kind) {
+				continue
+			}
+			sequence, ok := protocol.ParseSequence(node[i+len(kind):])
+			if !ok {
+				continue
+			}
+
+			n.Kind, n.Sequence, n.Owner = kind, sequence, protocol.Owner{}
+			if o, rest, ok := protocol.ParseOwner(node); ok && i == len(node)-len(rest) {
+				n.Owner = o
+			}
+		}
+	}
+	if n.Kind == "" {
+		return Name{}, false
+	}
+	return n, true
+}
+
+// Compare orders names by their sequence numbers alone. It is negative when n comes first.
+func (n Name) Compare(other Name) int { return cmp.Compare(n.Sequence, other.Sequence) }
+
+// parse returns the contenders among the children of a line, first come first. Numbers after the
+// counter's end are not among them: they come after all of ours, which end long before, and with them
+// there would be no order.
+func (l *Line) parse(children []string) []Name {
+	names := make([]Name, 0, len(children))
+	for _, child := range children {
+		if n, ok := ParseName(child, l.names...); ok && n.Sequence >= 0 {
+			names = append(names, n)
+		}
+	}
+	slices.SortFunc(names, Name.Compare)
+	return names
+}
+
+// Any reports whether there are contenders among the children of the line's node.
+func (l *Line) Any(children []string) bool { return len(l.parse(children)) > 0 }

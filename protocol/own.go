@@ -1,0 +1,232 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// An Owner tells a contender from all others, those of its own session included. The zero Owner stands
+// for clients of other libraries.
+type Owner struct {
+	Session int64
+	Nonce   uint32
+}
+
+// String returns the part of a node's name that says whose it is: 16 hex digits, a hyphen and 8 more.
+func (o Owner) String() string { return fmt.Sprintf("%016x-%08x", uint64(o.Session), o.Nonce) }
+
+const ownerLength = 16 + 1 + 8
+
+// ParseOwner reads the owner at the beginning of a node's name, and returns what comes after it and a
+// hyphen. It reports whether there is an owner.
+func ParseOwner(name string) (o Owner, rest string, ok bool) {
+	if len(name) <= ownerLength || name[16] != '-' || name[ownerLength] != '-' {
+		return Owner{}, "", false
+	}
+	session, ok1 := parseHex(name[:16])
+	nonce, ok2 := parseHex(name[17:ownerLength])
+	return Owner{int64(session), uint32(nonce)}, name[ownerLength+1:], ok1 && ok2
+}
+
+// parseHex reads at most 16 digits. It refuses upper case, which no contender of ours writes.
+func parseHex(digits string) (n uint64, ok bool) {
+	for _, d := range []byte(digits) {
+		switch {
+		case '0' <= d && d <= '9':
+			n = n<<4 | uint64(d-'0')
+		case 'a' <= d && d <= 'f':
+			n = n<<4 | uint64(d-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	return n, true
+}
+
+// SequenceFormat is how ZooKeeper appends a number to the name of a sequential node, negative ones
+// included.
+const SequenceFormat = "%010d"
+
+// MaxSequence is the last sequence number that a recipe works with. The counter's end is 2^31-1, where
+// servers give the same number again and again. That leaves room for 2^20 creates that are under way
+// when the first contender notices.
+const MaxSequence = 1<<31 - 1<<20
+
+// ParseSequence reads a sequence number as ZooKeeper writes it, and in no other spelling.
+func ParseSequence(number string) (int32, bool) {
+	n, err := strconv.ParseInt(number, 10, 32)
+	plain := len(number) == 10 && number[0] >= '0' // which needs no comparison
+	return int32(n), err == nil && (plain || number == fmt.Sprintf(SequenceFormat, n))
+}
+
+// An OwnNode says what [Session.CreateOwn] creates: an ephemeral sequential node whose name begins with
+// Prefix, which no other contender uses. [Session.NewOwner] makes one.
+type OwnNode struct {
+	Dir    string // the node above it, without the chroot
+	Prefix string // of its name, before the sequence number
+	Data   []byte
+
+	// Create makes one attempt to create it, given the absolute path without the number, and returns the
+	// absolute path with the number. The default is a plain create.
+	Create func(c *zk.Conn, prefix string) (node string, err error)
+
+	// Missing is called when Dir does not exist. The default is [Session.EnsurePath].
+	Missing func(ctx context.Context) error
+}
+
+// An Own is a node that [Session.CreateOwn] has created. It is not safe for concurrent use.
+type Own struct {
+	session *Session
+	dir     string // absolute
+	prefix  string
+	name    string
+	sole    bool
+}
+
+// CreateOwn creates a node exactly once, whatever becomes of the connection, and knows it again: if an
+// answer was lost, it looks behind a Sync for what the attempt may have left. It creates what is missing
+// above the node.
+//
+// CreateOwn blocks until the node is there, ctx ends or s is over. If ctx ends first, it returns ctx's
+// error, and what was created is deleted in the background. It returns [ErrSequenceExhausted], and
+// leaves no node, when the numbers are about to run out. Other errors are those of [DoOnce]. It is safe
+// for concurrent use. In work of [Detach] it creates nothing once the caller has stopped waiting, but
+// returns a node that was created before.
+func (s *Session) CreateOwn(ctx context.Context, n OwnNode) (*Own, error) {
+	return Detach(ctx, s, func(ctx context.Context) (*Own, error) {
+		return s.createOwn(ctx, n)
+	}, func(late *Own) { late.delete(s.life) })
+}
+
+func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
+	defer s.KeepAlive()()
+	o := &Own{session: s, dir: s.Path(n.Dir), prefix: n.Prefix, sole: true}
+	create, missing := n.Create, n.Missing
+	if create == nil {
+		create = func(c *zk.Conn, prefix string) (string, error) {
+			return Create(c, prefix, n.Data, zk.FlagEphemeralSequential, s.client.acl)
+		}
+	}
+	if missing == nil {
+		missing = func(ctx context.Context) error {
+			_, err := s.EnsurePath(ctx, n.Dir)
+			return err
+		}
+	}
+
+	for {
+		node, err := DoOnce(ctx, s, func(c *zk.Conn) (string, error) {
+			if err := Wanted(ctx); err != nil {
+				return "", err
+			}
+			return create(c, o.dir+"/"+o.prefix)
+		}, o.settle)
+		switch {
+		case err == nil:
+			o.name = node[strings.LastIndexByte(node, '/')+1:]
+			if err := o.checkSequence(ctx); err != nil {
+				return nil, err
+			}
+			return o, nil
+		case errors.Is(err, zk.ErrNoNode):
+			if err := missing(ctx); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, err
+		}
+	}
+}
+
+// settle looks for what an attempt may have left until there is an answer: a node that may be there must
+// not be left there.
+func (o *Own) settle(ctx context.Context) (node string, found bool, err error) {
+	o.sole = false
+	err = o.session.insist(ctx, o.dir, func() error {
+		// Without the Sync, a server that lags behind the one that took the attempt would hide its node.
+		if err := o.session.sync(ctx, o.dir); err != nil {
+			return err
+		}
+		children, _, err := o.session.children(ctx, o.dir)
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		found = o.Among(children)
+		return nil
+	})
+	return o.Path(), found, err
+}
+
+// Among reports whether the node is one of the children of its Dir. If there is more than one of the same
+// contender, because an attempt to create one was hidden by a server that lags, the lowest becomes the
+// node, and the others are deleted in the background.
+func (o *Own) Among(children []string) bool {
+	lowest, found := int32(0), false
+	name := ""
+	for _, child := range children {
+		number, ours := strings.CutPrefix(child, o.prefix)
+		sequence, ok := ParseSequence(number)
+		if !ours || !ok {
+			continue
+		}
+		extra := child
+		if !found || sequence < lowest {
+			extra, name, lowest = name, child, sequence
+		}
+		if found {
+			other := &Own{session: o.session, dir: o.dir, name: extra}
+			o.session.client.spawn(func() { other.delete(o.session.life) })
+		}
+		found = true
+	}
+	if found {
+		o.name = name
+	}
+	return found
+}
+
+// Name returns the node's name below its Dir.
+func (o *Own) Name() string { return o.name }
+
+// Path returns the node's absolute path.
+func (o *Own) Path() string { return o.dir + "/" + o.name }
+
+// Sole reports whether it is certain that no other node was created for the contender. It is false after
+// an answer was lost: then every listing should go through [Own.Among].
+func (o *Own) Sole() bool { return o.sole }
+
+// Withdraw deletes the node. It blocks until that is done, ctx ends, or the session is over. If ctx ends
+// first, the deletion goes on in the background.
+func (o *Own) Withdraw(ctx context.Context) error {
+	_, err := Detach(ctx, o.session, func(ctx context.Context) (struct{}, error) {
+		o.delete(ctx)
+		return struct{}{}, nil
+	}, nil)
+	return err
+}
+
+func (o *Own) delete(ctx context.Context) {
+	err := o.session.remove(ctx, o.Path())
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && o.session.Err() == nil {
+		o.session.client.log.Error("node not deleted", "node", o.Path(), "error", err)
+	}
+}
+
+// checkSequence refuses a node whose number is too close to the counter's end.
+func (o *Own) checkSequence(ctx context.Context) error {
+	number := strings.TrimPrefix(o.name, o.prefix)
+	n, ok := ParseSequence(number)
+	if ok && n >= 0 && n < MaxSequence {
+		return nil
+	}
+	o.delete(ctx)
+	return fmt.Errorf("%w: number %s, and %d is the end; delete the path while no client uses it",
+		ErrSequenceExhausted, number, MaxSequence)
+}

@@ -1,0 +1,195 @@
+package protocol
+
+import (
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A watchTable shares the watches of a session. zk.Conn cannot take a watch back and keeps a channel for each call
+// that set one until the node changes. So each node is watched once, however many wait for it, and those who give
+// up leave the watch to the next. It is safe for concurrent use.
+type watchTable struct {
+	session *session
+
+	mu      sync.Mutex // protects what follows; nothing blocks while it is held
+	watches map[string]*sharedWatch
+	markers map[string]*markerWatch // those for release markers, by the path of the node
+	marked  string                  // the node whose marker the event before told of, if it did
+
+	listing    bool  // the server cannot remove watches: no release marker is watched for
+	unanswered *wire // the last connection that ended before it was told that a watch is removed
+}
+
+// A sharedWatch waits for something to change at a node, on behalf of all who watch that. It fires once.
+type sharedWatch struct {
+	read     chan struct{} // closed when the node was read, and the watch set with that
+	stat     *zk.Stat      // valid once read is closed
+	data     []byte        // likewise
+	children []string      // likewise
+	err      error         // likewise: zk.ErrNoNode, or what ended the session
+	fired    chan struct{} // closed by the event
+	deleted  bool          // valid once fired is closed: the node is gone
+	marked   bool          // likewise: the deletion made the node's marker
+	after    int64         // likewise: what fired it happened after this transaction, which had been answered before
+
+	waiters map[*waiter]struct{} // of several watches at once; the table's mu protects it
+
+	// doubt is closed once there is another connection than the one over which the node was read. Deletions and
+	// creations are made up for then, but a change of data or of children may have been missed. Valid likewise.
+	doubt <-chan struct{}
+}
+
+// on returns the watch on the node at an absolute path, and sets it if there is none. It waits for the node to change
+// or to be deleted.
+func (t *watchTable) on(s *Session, path string) *sharedWatch {
+	return t.set(s, path, func(c *zk.Conn, w *sharedWatch) (err error) {
+		w.data, w.stat, _, err = c.GetW(path)
+		return err
+	})
+}
+
+// below returns the watch on the children of the node at an absolute path, or on the creation of that node, and sets
+// it if there is none. If the node is created at that very moment a watch on its end stays on besides.
+func (t *watchTable) below(s *Session, path string) *sharedWatch {
+	return t.set(s, path+childrenMark, func(c *zk.Conn, w *sharedWatch) (err error) {
+		for {
+			w.children, w.stat, _, err = c.ChildrenW(path)
+			if !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+			if there, _, _, err := c.ExistsW(path); err != nil || !there {
+				return err
+			}
+		}
+	})
+}
+
+// childrenMark tells a node's children from the node in the keys of the table; no path ends like that.
+const childrenMark = "/"
+
+// set returns the watch of that name, and has the view s read and set it if there is none.
+func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *sharedWatch) error) *sharedWatch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w := t.watches[path]; w != nil {
+		return w
+	}
+	w := &sharedWatch{read: make(chan struct{}), fired: make(chan struct{})}
+	if t.watches == nil {
+		t.watches = make(map[string]*sharedWatch)
+	}
+	// The watch stands in the table before it is set: its event may come before the answer is looked at.
+	t.watches[path] = w
+	started := t.session.client.spawn(func() {
+		_, w.err = Do(t.session.life, s, func(c *zk.Conn) (struct{}, error) {
+			w.doubt = t.session.resumption()
+			return struct{}{}, read(c, w)
+		})
+		if w.err != nil {
+			t.drop(path, w)
+		}
+		close(w.read)
+	})
+	if !started {
+		w.err = ErrClosed
+		close(w.read)
+		delete(t.watches, path)
+	}
+	return w
+}
+
+func (t *watchTable) drop(path string, w *sharedWatch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watches[path] == w {
+		delete(t.watches, path)
+		t.unexpect(path)
+	}
+}
+
+// outdated has a watch fire that is known to have missed its event: others may wait for it, too.
+func (t *watchTable) outdated(path string, w *sharedWatch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watches[path] == w {
+		delete(t.watches, path)
+		w.fire()
+	}
+}
+
+// notify is zk.Conn's event callback: it must not block.
+func (t *watchTable) notify(e zk.Event) {
+	if e.Type == zk.EventSession {
+		return
+	}
+	latest := t.session.latest()
+	t.mu.Lock()
+	marked := t.marked
+	if e.Type != zk.EventNodeChildrenChanged { // the line's own, in the same transaction
+		t.marked = ""
+		if node, ok := strings.CutSuffix(e.Path, MarkerSuffix); ok && t.markers[node] != nil {
+			delete(t.markers, node)
+			if e.Type == zk.EventNodeCreated {
+				t.marked = node
+			}
+		}
+	}
+	fire := func(path string) {
+		if w := t.watches[path]; w != nil {
+			delete(t.watches, path)
+			w.deleted, w.after = e.Type == zk.EventNodeDeleted, latest
+			w.marked = w.deleted && path == marked
+			w.fire()
+		}
+	}
+	if e.Type != zk.EventNodeChildrenChanged {
+		fire(e.Path)
+	}
+	if e.Type != zk.EventNodeDataChanged {
+		fire(e.Path + childrenMark)
+	}
+	if e.Type == zk.EventNodeDeleted {
+		t.unexpect(e.Path)
+	}
+	expected := t.markers[e.Path] != nil
+	t.mu.Unlock()
+	if expected {
+		t.on(t.session.base, e.Path) // its end has to be heard of
+	}
+}
+
+// subscribe makes w wake when one of the watches fires, or now if one has.
+func (t *watchTable) subscribe(w *waiter, watches []*Watch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, watch := range watches {
+		shared := watch.shared
+		if isClosed(shared.fired) {
+			w.wake()
+			return
+		}
+		if shared.waiters == nil {
+			shared.waiters = make(map[*waiter]struct{})
+		}
+		shared.waiters[w] = struct{}{}
+	}
+}
+
+func (t *watchTable) unsubscribe(w *waiter, watches []*Watch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, watch := range watches {
+		delete(watch.shared.waiters, w)
+	}
+}
+
+// fire ends a watch. The caller holds mu.
+func (w *sharedWatch) fire() {
+	close(w.fired)
+	for waiter := range w.waiters {
+		waiter.wake()
+	}
+}

@@ -1,0 +1,96 @@
+package rwlock
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
+)
+
+// Downgrade turns a write lease into a read lease at exactly the same place in line. At no moment
+// could another writer hold the lock. Readers that waited for this writer are let in; waiting
+// writers go on waiting. Others may read from the moment of the call, so call it when all is
+// written. A read lease is returned as it is.
+//
+// Downgrade blocks until the server has answered or ctx ends. The write lease then ends, as if
+// given back. Every context derived from it with [Lease.Context] is cancelled, including the ctx of
+// [RWMutex.Do], which may be the very ctx of this call. The returned read lease has the same token,
+// so the tokens of the waiting writers are greater.
+//
+// If ctx has ended before the call, Downgrade returns its error and the write lease goes on. If ctx
+// ends while Downgrade is at work, it returns ctx's error and the lock is given back altogether, in
+// the background. The reason: a lease that may have been a read lease for some time cannot go on as
+// a write lease.
+//
+// The error wraps [protocol.ErrLost] if the lease is lost before or meanwhile, with its session or
+// because another client deleted its node. It wraps [protocol.ErrReleased] if the lease was given
+// back or downgraded before or meanwhile. Other errors are the server's own, such as
+// [zk.ErrNoAuth], and leave the write lease as it was. One exception: when the client's back-off
+// ends on a broken connection, the error of that connection has the effect of ctx's end.
+//
+// [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
+func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
+	if !l.exclusive {
+		if err := l.Err(); err != nil {
+			return nil, err
+		}
+		return l, nil
+	}
+
+	g, err := l.replace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Lease{g, l.mutex, false}, nil
+}
+
+// replace puts a reader's node into the very place in line that the writer's node has. Both happen in one
+// transaction, so there is no moment at which others see neither. The number stays, so the name is built
+// from it. A reader's name that this owner has had is not used again, as a reader cannot become a writer.
+func (l *Lease) replace(ctx context.Context) (*protocol.Grant, error) {
+	g, s, r := l.grant, l.grant.Session(), l.mutex.recipe
+	data := l.mutex.read.Data
+	if err := r.Validate(data); err != nil {
+		return nil, r.Wrap(err)
+	}
+	owner, _, _ := protocol.ParseOwner(g.Node())
+	name, _ := line.ParseName(g.Node(), l.mutex.write.Kind)
+	reader := fmt.Sprintf("%s-%s"+protocol.SequenceFormat, owner, l.mutex.read.Kind, name.Sequence)
+	from, to := r.Path()+"/"+g.Node(), r.Path()+"/"+reader
+
+	return g.Replace(ctx, to, func(ctx context.Context) error {
+		uncertain := false
+		_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
+			if err := protocol.Wanted(ctx); err != nil {
+				return struct{}{}, err
+			}
+			_, err := protocol.Multi(c,
+				// Waiters for the end of the writer's node hear of this change instead, and look again.
+				&zk.SetDataRequest{Path: s.Path(from), Version: -1},
+				&zk.CreateRequest{Path: s.Path(to), Data: data, Acl: s.ACL(), Flags: zk.FlagEphemeral},
+				&zk.DeleteRequest{Path: s.Path(from), Version: -1})
+			uncertain = protocol.OutcomeUnknown(err)
+			return struct{}{}, err
+		}, func(ctx context.Context) (_ struct{}, done bool, err error) {
+			done, err = exists(ctx, s, to)
+			uncertain = uncertain && (done || err != nil)
+			return struct{}{}, done, err
+		})
+		if err != nil && uncertain {
+			err = fmt.Errorf("%w: %w", protocol.ErrUncertain, err)
+		}
+		return err
+	})
+}
+
+// exists reports whether the reader's node is there, which no other client creates.
+func exists(ctx context.Context, s *protocol.Session, path string) (bool, error) {
+	if err := s.Sync(ctx, path); err != nil {
+		return false, err
+	}
+	stat, err := s.Exists(ctx, path)
+	return stat != nil, err
+}
