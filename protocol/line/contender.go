@@ -130,6 +130,9 @@ func (c *contender) advance(ctx context.Context) (*protocol.Grant, error) {
 		}
 
 		names := l.parse(children)
+		if err := c.request.check(names); err != nil {
+			return nil, err
+		}
 		self := slices.IndexFunc(names, func(n Name) bool { return n.Node == name })
 		c.company = c.company || len(names) > 1
 		blockers := c.request.blockers(names, self)

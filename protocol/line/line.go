@@ -51,6 +51,16 @@ type Request struct {
 	Data     []byte   // of the node
 	Blockers Blockers // nil: Exclusive
 	Try      bool     // return ErrBusy instead of waiting
+
+	// Check, if not nil, is asked about each listing of the line. An error ends the wait.
+	Check func(line []Name) error
+}
+
+func (r Request) check(line []Name) error {
+	if r.Check == nil {
+		return nil
+	}
+	return r.Check(line)
 }
 
 func (r Request) blockers(line []Name, self int) []Name {
@@ -130,6 +140,9 @@ func (l *Line) Claim(ctx context.Context, s *protocol.Session, r Request) (g *pr
 func (l *Line) peek(ctx context.Context, s *protocol.Session, r Request) (blocker string, err error) {
 	names, err := l.Names(ctx, s)
 	if err != nil {
+		return "", err
+	}
+	if err := r.check(names); err != nil {
 		return "", err
 	}
 	names = append(names, Name{Kind: r.Kind})
