@@ -32,7 +32,7 @@ func requireSet(t *testing.T, b *barrier.Barrier, why ...any) {
 // requireOpen demands that a Wait comes to its end, although nobody is about to remove the barrier.
 func requireOpen(t *testing.T, b *barrier.Barrier) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), suite.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), suite.Limit)
 	defer cancel()
 	require.NoError(t, b.Wait(ctx))
 }
@@ -57,14 +57,13 @@ func waitEnds(t *testing.T, waited <-chan error, happen func()) {
 // so in their order.
 func settle(t *testing.T, c *protocol.Client) (s *protocol.Session) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		var err error
-		if s, err = c.Session(t.Context()); err == nil {
-			_, _, err = s.Conn().Exists("/")
+	for {
+		s = suite.Session(t, c)
+		suite.Exists(t, c, "/")
+		if suite.Session(t, c).ID() == s.ID() {
+			return s
 		}
-		return err == nil
-	}, suite.Patience, time.Millisecond)
-	return s
+	}
 }
 
 // kinds are the barriers that one may set.
@@ -97,8 +96,7 @@ func TestBarrierIsSetWaitedAtAndRemoved(t *testing.T) {
 			require.NoError(t, setter.Set(t.Context()))
 			require.NoError(t, setter.Set(t.Context()), "set already")
 			requireSet(t, other)
-			data, _, err := suite.Session(t, c).Conn().Get(path)
-			require.NoError(t, err)
+			data, _ := suite.Get(t, c, path)
 			require.Equal(t, "mine", string(data))
 			var wait group
 			for range 3 {
@@ -109,11 +107,7 @@ func TestBarrierIsSetWaitedAtAndRemoved(t *testing.T) {
 			require.NoError(t, wait.Wait())
 			requireOpen(t, setter)
 		}
-		left, _, err := suite.Session(t, c).Conn().Children(root + "/deep")
-		if !errors.Is(err, zk.ErrNoNode) { // an empty container, which the server removes
-			require.NoError(t, err)
-		}
-		require.Empty(t, left)
+		require.Empty(t, suite.Children(t, c, root+"/deep"), "an empty container, which the server may have removed")
 	})
 }
 
@@ -342,7 +336,7 @@ func TestLateRemovalDoesNotHitALaterBarrier(t *testing.T) {
 }
 
 func lateRemoval(t *testing.T, opts []barrier.Option, only bool, after int, slow time.Duration) {
-	srv := recipestest.Start(t, recipestest.InMemory())
+	srv := recipestest.Start(t, recipestest.WithInMemory())
 	path := srv.Root(t) + "/b"
 	link := srv.Link(t)
 	late := barrier.New(link.Client(t), path)
@@ -386,7 +380,7 @@ func TestLongFaultAtEachStep(t *testing.T) {
 			t.Run(kind+" "+f.Name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					srv := recipestest.Start(t, recipestest.InMemory())
+					srv := recipestest.Start(t, recipestest.WithInMemory())
 					sweep(t, srv, srv.Root(t), opts, f)
 				})
 			})
@@ -428,9 +422,7 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, opts []barrie
 	for _, b := range []*barrier.Barrier{s, w} {
 		require.NoError(t, b.Wait(ctx), "step %d: it is removed", step)
 	}
-	there, _, err := suite.Session(t, sound).Conn().Exists(path)
-	require.NoError(t, err)
-	require.False(t, there)
+	require.False(t, suite.Exists(t, sound, path))
 	return met
 }
 
@@ -481,8 +473,7 @@ func TestStrangersChildKeepsTheBarrier(t *testing.T) {
 		_, err := conn.Create(path+"/stranger", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		require.ErrorIs(t, b.Remove(t.Context()), zk.ErrNotEmpty)
-		children, _, err := conn.Children(path)
-		require.NoError(t, err)
+		children := suite.Children(t, c, path)
 		require.Equal(t, []string{"stranger"}, children)
 		requireSet(t, b)
 	})
@@ -492,7 +483,7 @@ func TestStrangersChildKeepsTheBarrier(t *testing.T) {
 func TestRemoveOnAServerThatLags(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory(), recipestest.Lagging(time.Second))
+		srv := recipestest.Start(t, recipestest.WithInMemory(), recipestest.Lagging(time.Second))
 		path := srv.Root(t) + "/barrier"
 		setter, remover := srv.Client(t), srv.Client(t)
 		suite.Session(t, remover)
@@ -525,9 +516,7 @@ func TestRemovalThatAnotherOneGaveUp(t *testing.T) {
 
 		require.NoError(t, b.Remove(t.Context()))
 		met := !stop()
-		there, _, err := conn.Exists(path)
-		require.NoError(t, err)
-		require.False(t, there, "step %d", step)
+		require.False(t, suite.Exists(t, operator, path), "step %d", step)
 		return met
 	})
 }

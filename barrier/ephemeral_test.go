@@ -19,7 +19,7 @@ import (
 func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {
 	for _, same := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			srv := recipestest.Start(t, recipestest.InMemory())
+			srv := recipestest.Start(t, recipestest.WithInMemory())
 			path := srv.Root(t) + "/b"
 			link := srv.Link(t)
 			c := link.Client(t)
@@ -49,7 +49,7 @@ func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {
 func TestSetSaysThatTheBarrierFallsWithALivingSession(t *testing.T) {
 	for _, opts := range kinds {
 		synctest.Test(t, func(t *testing.T) {
-			srv := recipestest.Start(t, recipestest.InMemory())
+			srv := recipestest.Start(t, recipestest.WithInMemory())
 			path := srv.Root(t) + "/b"
 			first, c := srv.Client(t), srv.Client(t)
 			require.NoError(t, barrier.New(first, path, barrier.WithEphemeral()).Set(t.Context()))
@@ -60,8 +60,7 @@ func TestSetSaysThatTheBarrierFallsWithALivingSession(t *testing.T) {
 			require.ErrorContains(t, err, fmt.Sprintf("%#x", suite.Session(t, first).ID()))
 			require.Equal(t, 2*suite.Session(t, c).Timeout(), time.Since(began))
 			requireSet(t, b)
-			data, _, err := suite.Session(t, c).Conn().Get(path)
-			require.NoError(t, err)
+			data, _ := suite.Get(t, c, path)
 			require.Equal(t, "new", string(data))
 
 			// Its own session's is what it asks for, or not, and no reason to wait.
@@ -112,8 +111,7 @@ func TestFaultAtEachStepOfASetThatWaits(t *testing.T) {
 					was := met()
 					if f.Name != "expiry" { // which may have come after Set
 						suite.CatchUp(t, other)
-						_, stat, err := suite.Session(t, other).Conn().Get(path)
-						require.NoError(t, err, "step %d", step)
+						_, stat := suite.Get(t, other, path)
 						if stat.EphemeralOwner != 0 {
 							require.Equal(t, id, stat.EphemeralOwner, "step %d", step)
 						}
@@ -169,9 +167,7 @@ func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {
 			require.NoError(t, <-removed)
 			was := met()
 			if again {
-				there, _, err := conn.Exists(path)
-				require.NoError(t, err)
-				require.True(t, there, "step %d", step)
+				require.True(t, suite.Exists(t, other, path), "step %d", step)
 				hit = hit || was
 			}
 			return was

@@ -156,7 +156,7 @@ func sweep(t *testing.T, x incident, n int) {
 			t.Run(fmt.Sprintf("%s/%d/last=%v/own=%v", x.name, n, last, own), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					srv := recipestest.Start(t, recipestest.InMemory())
+					srv := recipestest.Start(t, recipestest.WithInMemory())
 					root := srv.Root(t)
 					suite.Sweep(t, func(step int) bool {
 						return meet(t, srv, fmt.Sprintf("%s/%d", root, step), x, n, last, own, step)
@@ -313,5 +313,5 @@ func vanishes(t *testing.T, c *protocol.Client, path string) {
 		there, _, err := conn.Exists(path + "/ready")
 		children, _, _ := conn.Children(path + "/process")
 		return err == nil && !there && len(children) == 0
-	}, 2*suite.Patience, 2*time.Millisecond)
+	}, 2*suite.Limit, 2*time.Millisecond)
 }

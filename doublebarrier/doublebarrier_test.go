@@ -162,9 +162,7 @@ func TestDoneContextFailsAndChangesNothing(t *testing.T) {
 		_, err := doublebarrier.New(c, path, 1).Enter(done)
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, protocol.ErrUncertain)
-		there, _, err := session(t, c).Conn().Exists(path)
-		require.NoError(t, err)
-		require.False(t, there)
+		require.False(t, suite.Exists(t, c, path))
 	})
 }
 

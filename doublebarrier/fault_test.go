@@ -169,8 +169,7 @@ func TestStaleGateIsRemovedByTheNext(t *testing.T) {
 				<-e.Done()
 			}
 			watcher := srv.Client(t)
-			data, _, err := session(t, watcher).Conn().Get(path + "/process")
-			require.NoError(t, err)
+			data, _ := suite.Get(t, watcher, path+"/process")
 			require.Contains(t, string(data), entries[0].Node(), "a gate is left")
 			if n > 1 {
 				var next []*entering
@@ -224,8 +223,7 @@ func TestLateRemovalDoesNotHitALaterGate(t *testing.T) {
 				require.NoError(t, err)
 				token := in.Token()
 				time.Sleep(3 * slow)
-				_, stat, err := session(t, stage.Clients[1]).Conn().Get(path + "/ready")
-				require.NoError(t, err)
+				_, stat := suite.Get(t, stage.Clients[1], path+"/ready")
 				require.Equal(t, token, stat.Czxid)
 				require.NoError(t, in.Leave(t.Context()))
 			}
@@ -295,16 +293,14 @@ func TestStrangersAreIgnored(t *testing.T) {
 			require.NoError(t, second.entry.Leave(patient(t)))
 			require.NoError(t, leaving.Wait())
 		}
-		data, stat, err := conn.Get(path + "/process")
-		require.NoError(t, err)
+		data, stat := suite.Get(t, c, path+"/process")
 		require.Equal(t, "somebody's", string(data))
 		require.EqualValues(t, len(strangers), stat.NumChildren)
 		_, err = conn.Create(path+"/ready", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		_, err = b.Enter(patient(t))
 		require.ErrorContains(t, err, "not a gate")
-		children, _, err := conn.Children(path + "/process")
-		require.NoError(t, err)
+		children := suite.Children(t, c, path+"/process")
 		require.Len(t, children, len(strangers))
 	})
 }

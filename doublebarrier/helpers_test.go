@@ -27,7 +27,7 @@ type group = suite.Group
 
 // patient bounds what must happen in the end.
 func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*suite.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*suite.Limit)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -134,9 +134,7 @@ func round(t testing.TB, barriers ...*doublebarrier.Barrier) {
 func empty(t testing.TB, c *protocol.Client, path string) {
 	t.Helper()
 	conn := session(t, c).Conn()
-	there, _, err := conn.Exists(path + "/ready")
-	require.NoError(t, err)
-	require.False(t, there, "a gate is left")
+	require.False(t, suite.Exists(t, c, path+"/ready"), "a gate is left")
 	children, _, err := conn.Children(path + "/process")
 	if err != zk.ErrNoNode {
 		require.NoError(t, err)

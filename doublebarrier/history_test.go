@@ -43,7 +43,7 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 		const n, crew, rounds = 3, 5, 300
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		stuck := time.AfterFunc(2*suite.Patience, cancel) // without a round
+		stuck := time.AfterFunc(2*suite.Limit, cancel) // without a round
 		defer stuck.Stop()
 		var mu sync.Mutex // protects what follows
 		var visits []*visit
@@ -80,7 +80,7 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 					visits = append(visits, v)
 					if v.err == nil && !seen[v.token] {
 						seen[v.token] = true
-						stuck.Reset(2 * suite.Patience)
+						stuck.Reset(2 * suite.Limit)
 					}
 					if len(seen) >= rounds {
 						cancel()

@@ -98,7 +98,7 @@ func TestProcessesThatAreKilled(t *testing.T) {
 		for done := 0; done < rounds; {
 			select {
 			case <-progress:
-			case <-time.After(2 * suite.Patience):
+			case <-time.After(2 * suite.Limit):
 				require.FailNow(t, "no progress", "after %d rounds and %d kills", done, killed)
 			}
 			mu.Lock()

@@ -25,7 +25,7 @@ func TestNothingIsLeftOfMembersThatHaveAllDied(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				srv := recipestest.Start(t, recipestest.InMemory())
+				srv := recipestest.Start(t, recipestest.WithInMemory())
 				root := srv.Root(t)
 				watcher := srv.Client(t)
 				var paths []string
@@ -94,8 +94,7 @@ func TestNothingIsLeftOfADeadRoundOnAnyServer(t *testing.T) {
 		inside(t, path, cs...)
 		conn := session(t, watcher).Conn()
 		conn.Sync(path) // it may be another server
-		_, stat, err := conn.Get(path + "/ready")
-		require.NoError(t, err)
+		_, stat := suite.Get(t, watcher, path+"/ready")
 		require.NotZero(t, stat.EphemeralOwner)
 		for _, c := range cs {
 			srv.ExpireSession(session(t, c).ID())
@@ -107,7 +106,7 @@ func TestNothingIsLeftOfADeadRoundOnAnyServer(t *testing.T) {
 			conn.Sync(path)
 			there, _, err := conn.Exists(path)
 			return err == nil && !there
-		}, 5*suite.Patience, 10*time.Millisecond, "the server removes containers once a minute")
+		}, 5*suite.Limit, 10*time.Millisecond, "the server removes containers once a minute")
 	})
 }
 
@@ -135,10 +134,8 @@ func TestWhoWasCountedEntersThoughTheOpenerHasDied(t *testing.T) {
 		if s := srv.Embedded(); s != nil {
 			s.ReapContainers()
 		}
-		there, _, err := session(t, watcher).Conn().Exists(path + "/ready")
-		require.NoError(t, err)
-		require.False(t, there)
-		_, err = doublebarrier.New(watcher, path, n).Enter(patient(t))
+		require.False(t, suite.Exists(t, watcher, path+"/ready"))
+		_, err := doublebarrier.New(watcher, path, n).Enter(patient(t))
 		require.ErrorIs(t, err, doublebarrier.ErrFull, "the round goes on")
 		next := enter(patient(t), doublebarrier.New(watcher, path, 1, doublebarrier.WithWaiting()))
 
@@ -195,11 +192,7 @@ func TestFaultAtEachStepOfRemovingAnOrphanedGate(t *testing.T) {
 					b := doublebarrier.New(watcher, path, 2)
 					round(t, b, b)
 					vanishes(t, watcher, path)
-					children, _, err := session(t, watcher).Conn().Children(path)
-					if !errors.Is(err, zk.ErrNoNode) {
-						require.NoError(t, err)
-						require.Subset(t, []string{"process"}, children, "step %d", step)
-					}
+					require.Subset(t, []string{"process"}, suite.Children(t, watcher, path), "step %d", step)
 					return was
 				})
 			})
@@ -233,8 +226,7 @@ func TestLateRemovalOfAnOrphanedGateDoesNotHitALaterGate(t *testing.T) {
 			first, second := enter(t.Context(), b), enter(t.Context(), b)
 			require.Equal(t, first.must(t).Token(), second.must(t).Token())
 			time.Sleep(5 * slow)
-			_, stat, err := conn.Get(path + "/process")
-			require.NoError(t, err)
+			_, stat := suite.Get(t, stage.Clients[2], path+"/process")
 			require.Equal(t, first.entry.Token(), stat.Mzxid, "step %d", step)
 			leave(t, first.entry, second.entry)
 			stage.Calm()
@@ -245,7 +237,7 @@ func TestLateRemovalOfAnOrphanedGateDoesNotHitALaterGate(t *testing.T) {
 func TestForeignNodesDoNotSlowALeave(t *testing.T) {
 	for _, n := range []int{3, 9} {
 		synctest.Test(t, func(t *testing.T) {
-			srv := recipestest.Start(t, recipestest.InMemory())
+			srv := recipestest.Start(t, recipestest.WithInMemory())
 			path := srv.Root(t) + "/b"
 			c := srv.Client(t)
 			persistent(t, c, path)
@@ -281,11 +273,9 @@ func TestReadyGoesThoughTheRecordIsGone(t *testing.T) {
 		wipe(t, conn, path+"/process")
 		require.NoError(t, <-left)
 		vanishes(t, other, path)
-		there, _, err := conn.Exists(path)
-		require.NoError(t, err)
+		there := suite.Exists(t, other, path)
 		if there {
-			children, _, err := conn.Children(path)
-			require.NoError(t, err)
+			children := suite.Children(t, other, path)
 			require.Empty(t, children)
 		}
 	})
@@ -306,8 +296,7 @@ func TestNextRoundComesAboutWhateverWasLostOfTheGate(t *testing.T) {
 				opened := enter(patient(t), doublebarrier.New(cs[1], path, 2)).must(t)
 				first.must(t)
 
-				nodes, _, err := conn.Children(path)
-				require.NoError(t, err)
+				nodes := suite.Children(t, watcher, path)
 				for _, node := range nodes {
 					isReady, isSeal := node == "ready", strings.HasPrefix(node, "ready-")
 					if isReady && (lost == "ready" || lost == "both") || isSeal && lost != "ready" && lost != "record" {
@@ -329,8 +318,7 @@ func TestNextRoundComesAboutWhateverWasLostOfTheGate(t *testing.T) {
 
 				b := doublebarrier.New(watcher, path, 2)
 				round(t, b, b)
-				data, _, err := conn.Get(path + "/process")
-				require.NoError(t, err)
+				data, _ := suite.Get(t, watcher, path+"/process")
 				require.Equal(t, foreign, string(data) == "foreign", "%s, %v: %q", lost, dead, data)
 				empty(t, watcher, path)
 			}
@@ -345,14 +333,13 @@ func TestCountedByALostGate(t *testing.T) {
 		c := srv.Client(t)
 		conn := session(t, c).Conn()
 		entries := inside(t, path, clients(t, srv, 2)...)
-		nodes, _, err := conn.Children(path)
-		require.NoError(t, err)
+		nodes := suite.Children(t, c, path)
 		for _, node := range nodes {
 			if node != "process" {
 				require.NoError(t, conn.Delete(path+"/"+node, -1))
 			}
 		}
-		_, err = conn.Set(path+"/process", nil, -1)
+		_, err := conn.Set(path+"/process", nil, -1)
 		require.NoError(t, err)
 		b := doublebarrier.New(c, path, 2)
 		round(t, b, b)
@@ -387,7 +374,7 @@ func TestMemberWaitsForTheEndOfARoundWithoutARecord(t *testing.T) {
 // last, and clears the record.
 func TestRecordIsReadAgainWhenAGateOpensMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		root := srv.Root(t)
 		suite.Sweep(t, func(step int) bool {
 			path := pathOf(root, step)
@@ -408,8 +395,7 @@ func TestRecordIsReadAgainWhenAGateOpensMeanwhile(t *testing.T) {
 			defer cancel()
 			second.Leave(ctx) // and does not wait, so the other one has to do it
 			require.NoError(t, first.must(t).Leave(t.Context()))
-			data, _, err := conn.Get(path + "/process")
-			require.NoError(t, err)
+			data, _ := suite.Get(t, other, path+"/process")
 			require.Equal(t, "foreign", string(data), "step %d", step)
 			return met()
 		})

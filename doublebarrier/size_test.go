@@ -70,7 +70,7 @@ func TestDisagreementIsNoticedWhateverHappensMeanwhile(t *testing.T) {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				srv := recipestest.Start(t, recipestest.InMemory())
+				srv := recipestest.Start(t, recipestest.WithInMemory())
 				root := srv.Root(t)
 				for _, sizes := range [][]int{{2, 3}, {3, 2}} {
 					suite.Sweep(t, func(step int) bool {
@@ -125,7 +125,7 @@ func disagree(t *testing.T, srv *recipestest.Server, path string, f suite.Fault,
 // one with two waits. The next member with three has to see that one.
 func TestDisagreementIsNoticedThoughWhoWroteTheNumberDied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		root := srv.Root(t)
 		suite.Sweep(t, func(step int) bool {
 			path := pathOf(root, step)
@@ -184,7 +184,7 @@ func TestPathOfCuratorsDoubleBarrierIsRefused(t *testing.T) {
 // line and has not read the number, and one with three comes after it, which reads that three is what all agree on.
 func TestMemberThatWaitsHearsOfAnEarlierOneThatDisagrees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		root := srv.Root(t)
 		suite.Sweep(t, func(step int) bool {
 			path := pathOf(root, step)
@@ -215,7 +215,7 @@ func TestMemberThatWaitsHearsOfAnEarlierOneThatDisagrees(t *testing.T) {
 func TestLateAgreementDoesNotHitALaterContainer(t *testing.T) {
 	const delay = time.Second
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		root := srv.Root(t)
 		suite.Sweep(t, func(step int) bool {
 			path := pathOf(root, step)
@@ -231,23 +231,21 @@ func TestLateAgreementDoesNotHitALaterContainer(t *testing.T) {
 			defer cancel()
 			met := suite.At(link, step, func() { link.Delay(delay) })
 			enter(ctx, doublebarrier.New(late, path, 2)).wait()
-			_, before, err := conn.Get(path + "/process")
-			require.NoError(t, err)
+			_, before := suite.Get(t, other, path+"/process")
 			wipe(t, conn, path)
 			first := enter(t.Context(), three)
 			joined(t, other, path, 1)
 			synctest.Wait()
-			data, stat, err := conn.Get(path + "/process")
-			require.NoError(t, err)
+			data, stat := suite.Get(t, other, path+"/process")
 			for stat.Version < before.Version {
+				var err error
 				stat, err = conn.Set(path+"/process", data, -1)
 				require.NoError(t, err)
 			}
 
 			time.Sleep(5 * delay)
 			link.Delay(0)
-			now, _, err := conn.Get(path + "/process")
-			require.NoError(t, err)
+			now, _ := suite.Get(t, other, path+"/process")
 			require.Equal(t, string(data), string(now), "step %d", step)
 			second, third := enter(t.Context(), three), enter(t.Context(), three)
 			leave(t, first.must(t), second.must(t), third.must(t))

@@ -198,7 +198,7 @@ func TestRunEndsWhenTheClientIsClosed(t *testing.T) {
 func TestRunIsPacedAndLetsOthersLead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		path := srv.Root(t) + "/paced"
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -236,7 +236,7 @@ func TestRunIsPacedAndLetsOthersLead(t *testing.T) {
 func TestSuspendedLeaderKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		path := srv.Root(t) + "/suspended"
 		link := srv.Link(t)
 		leader := campaign(t, link.Client(t), path, "leader")
@@ -310,7 +310,7 @@ func TestProclaimChangesTheValue(t *testing.T) {
 func TestAbandonedProclaimDoesNotUndoALaterOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		path := srv.Root(t) + "/late"
 		link := srv.Link(t)
 		term := campaign(t, link.Client(t), path, "one")
@@ -350,7 +350,7 @@ func TestProclaimTakesEffectOnce(t *testing.T) {
 			first := make(chan error, 1)
 			go func() { first <- term.Proclaim(t.Context(), []byte("v1")) }()
 			require.Eventually(t, func() bool { return link.Count(recipestest.OpConnect) > connects },
-				suite.Patience, time.Millisecond)
+				suite.Limit, time.Millisecond)
 			link.LoseReply(recipestest.OpSync, lostSyncs)
 
 			second := suite.Must(t, func(ctx context.Context) (error, error) {
@@ -359,9 +359,7 @@ func TestProclaimTakesEffectOnce(t *testing.T) {
 
 			require.NoError(t, second)
 			require.NoError(t, <-first)
-			s := suite.Must(t, c.Session)
-			data, stat, err := s.Conn().Get(s.Path(path) + "/" + term.Node())
-			require.NoError(t, err)
+			data, stat := suite.Get(t, c, path+"/"+term.Node())
 			require.Equal(t, "v2", string(data))
 			require.EqualValues(t, 2, stat.Version, "each was written once")
 			resign(t, term)
@@ -383,9 +381,7 @@ func TestProclaimWithTheConnectionCutAtAnyPacket(t *testing.T) {
 			require.NoError(t, term.Proclaim(t.Context(), []byte(value)))
 
 			stop()
-			s := suite.Must(t, c.Session)
-			data, stat, err := s.Conn().Get(s.Path(path) + "/" + term.Node())
-			require.NoError(t, err)
+			data, stat := suite.Get(t, c, path+"/"+term.Node())
 			require.Equal(t, value, string(data))
 			require.EqualValues(t, step, stat.Version)
 		}
@@ -431,7 +427,7 @@ func TestResignToAChosenCandidate(t *testing.T) {
 		require.Eventually(t, func() bool {
 			line, err := e.Candidates(t.Context())
 			return err == nil && len(line) == 4
-		}, suite.Patience, time.Millisecond, "the candidates passed over are back")
+		}, suite.Limit, time.Millisecond, "the candidates passed over are back")
 
 		line = suite.Await(t, 4, e.Candidates)
 		require.Equal(t, []string{"3", "4"}, values(line[:2]))
@@ -585,7 +581,7 @@ func TestFaultAtEachStepOfAHandOver(t *testing.T) {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				srv := recipestest.Start(t, recipestest.InMemory())
+				srv := recipestest.Start(t, recipestest.WithInMemory())
 				root := srv.Root(t)
 				for _, victim := range []int{0, 1, 2} {
 					suite.Sweep(t, func(step int) bool {

@@ -97,7 +97,7 @@ func next[T any](t *testing.T, from <-chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(suite.Patience):
+	case <-time.After(suite.Limit):
 		require.FailNow(t, "no value came")
 		panic("unreachable")
 	}

@@ -194,7 +194,7 @@ func TestObserveEndsOnTheNewestDespiteFaults(t *testing.T) {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				srv := recipestest.Start(t, recipestest.InMemory())
+				srv := recipestest.Start(t, recipestest.WithInMemory())
 				root := srv.Root(t)
 				suite.Sweep(t, func(step int) bool { return observeThrough(t, srv, fmt.Sprintf("%s/%d", root, step), f, step) })
 			})
@@ -298,7 +298,7 @@ func TestObserverLearnsWhatItsServerForgetsToReport(t *testing.T) {
 		t.Run(fmt.Sprintf("vacant=%t", vacant), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				srv := recipestest.Start(t, recipestest.InMemory())
+				srv := recipestest.Start(t, recipestest.WithInMemory())
 				leader := srv.Client(t)
 				root := srv.Root(t)
 
@@ -354,7 +354,7 @@ func TestObserverLearnsWhatItsServerForgetsToReport(t *testing.T) {
 func TestObserverDoesNotTakeACandidatesWatchAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		leader := srv.Client(t)
 		root := srv.Root(t)
 

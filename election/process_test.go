@@ -219,7 +219,7 @@ func (f *fleet) of(name string) *process {
 // than but. It returns that process, and how much later the moment was.
 func (f *fleet) leads(since time.Time, but int64) (*process, time.Duration) {
 	f.t.Helper()
-	late := time.After(2 * suite.Patience)
+	late := time.After(2 * suite.Limit)
 	for {
 		f.mu.Lock()
 		s, progress := f.newest, f.progress

@@ -37,7 +37,7 @@ func TestLongFaultAtEachStep(t *testing.T) {
 			t.Run(kind+" "+f.Name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					srv := recipestest.Start(t, recipestest.InMemory())
+					srv := recipestest.Start(t, recipestest.WithInMemory())
 					sweep(t, srv, srv.Root(t), newLock, f)
 				})
 			})
@@ -148,7 +148,7 @@ func awaitEither(a, b *lock.Lease) error {
 	select {
 	case <-first.Done():
 		return nil
-	case <-time.After(suite.Patience):
+	case <-time.After(suite.Limit):
 		return fmt.Errorf("%s never learnt of its loss", first.Node())
 	}
 }

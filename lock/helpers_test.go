@@ -64,8 +64,8 @@ func ways(names ...string) map[string]suite.NewLocker {
 					}
 					return nodes, err
 				},
-				Break:    m.Break,
-				Lineless: name == "Simple",
+				Break:  m.Break,
+				NoLine: name == "Simple",
 			}
 		}
 	}

@@ -71,14 +71,14 @@ func TestOtherLibrariesOnTheSamePathAreExcludedInOrder(t *testing.T) {
 func takeTurns(t *testing.T, srv *recipestest.Server, libraries ...newcomer) {
 	path := srv.Root(t) + "/fleet"
 	const rounds = 3
-	var arrivals []suite.Arrival
+	var contenders []suite.Contender
 	for range rounds {
 		for _, library := range libraries {
 			lock, unlock := library(t, srv, path)
-			arrivals = append(arrivals, suite.Arrival{Lock: lock, Unlock: unlock})
+			contenders = append(contenders, suite.Contender{Lock: lock, Unlock: unlock})
 		}
 	}
-	order := suite.TakeTurns(t, srv, path, arrivals)
-	require.Len(t, order, len(arrivals))
+	order := suite.AcquireInOrder(t, srv, path, contenders)
+	require.Len(t, order, len(contenders))
 	require.IsIncreasing(t, order)
 }

@@ -154,8 +154,7 @@ func TestContextThatEndsAtAnyStepFails(t *testing.T) {
 			for step, met := 1, true; met; step++ {
 				// Work in the background must not count as a step.
 				suite.Await(t, 0, watcher.Contenders)
-				_, _, err := suite.Session(t, c).Conn().Exists("/")
-				require.NoError(t, err)
+				require.True(t, suite.Exists(t, c, "/"))
 
 				ctx := &quietContext{Context: t.Context()}
 				over := suite.At(link, step, func() { ctx.ended.Store(true) })

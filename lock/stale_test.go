@@ -17,7 +17,7 @@ import (
 // yet. What it misses there must not reach other waiters.
 func TestStaleReadAfterAReconnectGrantsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		path := srv.Root(t) + "/m"
 		f := srv.Embedded().Follower()
 		holder, ahead, behind := srv.Client(t), srv.Client(t), srv.Client(t)

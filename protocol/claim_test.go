@@ -79,7 +79,7 @@ func TestNoHandshakeClaimsLessThanWasDelivered(t *testing.T) {
 	t.Parallel()
 	for step, met := 1, true; met; step++ {
 		synctest.Test(t, func(t *testing.T) {
-			srv := recipestest.Start(t, recipestest.InMemory())
+			srv := recipestest.Start(t, recipestest.WithInMemory())
 			path, link, w := srv.Root(t)+"/x", srv.Link(t), new(witness)
 			c := link.Client(t, w.option(link))
 			h := hold(t, srv.Client(t), path)

@@ -19,7 +19,7 @@ import (
 func withoutContainers(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, recipestest.Start(t, recipestest.InMemory(), recipestest.Configure(func(cfg *embedded.Config) { cfg.NoContainers = true })))
+		test(t, recipestest.Start(t, recipestest.WithInMemory(), recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.NoContainers = true })))
 	})
 }
 

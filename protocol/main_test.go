@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long something may take that has to happen in the end.
-const patience = suite.Patience
+const patience = suite.Limit
 
 // each runs a test against the embedded server and against a real one.
 func each(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {

@@ -28,7 +28,7 @@ func eachSmall(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			test(t, recipestest.Start(t, recipestest.InMemory(), recipestest.Configure(func(cfg *embedded.Config) { cfg.MaxPacket = 64 << 10 })))
+			test(t, recipestest.Start(t, recipestest.WithInMemory(), recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.MaxPacket = 64 << 10 })))
 		})
 	})
 	t.Run("real", func(t *testing.T) {

@@ -268,7 +268,7 @@ func takeCensus(t *testing.T, srv *recipestest.Server) census {
 // It is not parallel with other tests: it looks at the heap.
 func TestWaitsThatAreGivenUpLeaveNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		root := srv.Root(t)
 		holder := hold(t, srv.Client(t), root)
 		link := srv.Link(t)

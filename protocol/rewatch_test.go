@@ -111,7 +111,7 @@ func TestWatchesSurviveTwoCuts(t *testing.T) {
 			t.Parallel()
 			for step, met := 1, true; met; step++ {
 				synctest.Test(t, func(t *testing.T) {
-					srv := recipestest.Start(t, recipestest.InMemory())
+					srv := recipestest.Start(t, recipestest.WithInMemory())
 					root, link := srv.Root(t), srv.Link(t)
 					s, other := session(t, link.Client(t)), session(t, srv.Client(t))
 					_, err := other.Conn().Create(root, nil, 0, zk.WorldACL(zk.PermAll))
@@ -166,7 +166,7 @@ func TestManyWatchesAreSetAgainWhereRequestsMustBeSmall(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			srv := recipestest.Start(t, recipestest.WithConfig(embedded.Config{MaxPacket: 64 << 10}), recipestest.InMemory())
+			srv := recipestest.Start(t, recipestest.WithConfig(embedded.Config{MaxPacket: 64 << 10}), recipestest.WithInMemory())
 			manyWatches(t, srv)
 		})
 	})
@@ -234,7 +234,7 @@ func TestWatchesSurviveTwoCutsThoughTheyAreMany(t *testing.T) {
 	t.Parallel()
 	for step, met := 1, true; met; step++ {
 		synctest.Test(t, func(t *testing.T) {
-			srv := recipestest.Start(t, recipestest.InMemory())
+			srv := recipestest.Start(t, recipestest.WithInMemory())
 			root, link := srv.Root(t), srv.Link(t)
 			s, other := session(t, link.Client(t)), session(t, srv.Client(t))
 			var nodes []string

@@ -530,7 +530,7 @@ func TestCloseDeletesWhatWasHeldAtOnce(t *testing.T) {
 // TestServerThatHasLostItsDataIsTakenBack has the server refuse everybody who has seen more than it knows.
 func TestServerThatHasLostItsDataIsTakenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		fresh := recipestest.Start(t, recipestest.InMemory())
+		fresh := recipestest.Start(t, recipestest.WithInMemory())
 		root := srv.Root(t)
 		var dial atomic.Value
 		dial.Store(srv.Dial)

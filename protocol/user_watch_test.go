@@ -68,7 +68,7 @@ func TestWatchOfACallerSurvivesTwoCuts(t *testing.T) {
 func cutTwice(t *testing.T, step int, watch func(*zk.Conn, string) (<-chan zk.Event, error),
 	change func(*zk.Conn, string) error, want zk.EventType) (met bool) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		link, root := srv.Link(t), srv.Root(t)
 		s, other := session(t, link.Client(t)), session(t, srv.Client(t)).Conn()
 		_, err := other.Create(root, nil, 0, zk.WorldACL(zk.PermAll))

@@ -56,7 +56,7 @@ func TestBackOffThatEndsLeavesNoClaim(t *testing.T) {
 }
 
 func backOffEnds(t *testing.T, decide func(*queue.Item, context.Context) error, arm func(*recipestest.Link)) {
-	srv := recipestest.Start(t, recipestest.InMemory())
+	srv := recipestest.Start(t, recipestest.WithInMemory())
 	operator := srv.Client(t)
 	path := lasting(t, operator, srv.Root(t)+"/q")
 	link := srv.Link(t)

@@ -20,7 +20,7 @@ import (
 func TestGivingUpSparesTheNextClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		operator := srv.Client(t)
 		path := lasting(t, operator, srv.Root(t)+"/q")
 		link := srv.Link(t)
@@ -75,7 +75,7 @@ func TestReservedEntryIsNotReservedAgain(t *testing.T) {
 func TestClaimOfUnknownOutcomeIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		operator := srv.Client(t)
 		conn := suite.Session(t, operator).Conn()
 		path := lasting(t, operator, srv.Root(t)+"/q")
@@ -186,7 +186,7 @@ func TestNackIntoExhaustedDeadLetters(t *testing.T) {
 func TestLetterThatCannotBeBuriedIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		client, root := srv.Client(t), srv.Root(t)
 		path := lasting(t, client, root+"/q")
 		_, err := suite.Session(t, client).Conn().Create(root+"/dead", nil, 0, zk.WorldACL(zk.PermRead))
@@ -207,7 +207,7 @@ func TestLetterThatCannotBeBuriedIsGivenBack(t *testing.T) {
 func TestDeadLettersMadeByAnotherMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		operator, root := srv.Client(t), srv.Root(t)
 		path := lasting(t, operator, root+"/q")
 		link := srv.Link(t)
@@ -234,7 +234,7 @@ func TestDeadLettersMadeByAnotherMeanwhile(t *testing.T) {
 func TestEachReservedEntryIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		holder, waiting := queue.New(srv.Client(t), path), queue.New(srv.Client(t), path)
 		var items []*queue.Item

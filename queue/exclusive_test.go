@@ -60,7 +60,7 @@ func TestItemsHaveOneHolder(t *testing.T) {
 
 func oneHolder(t *testing.T, seed uint64) {
 	const clients, workers, items = 4, 2, 30
-	opts := []recipestest.Option{recipestest.InMemory()}
+	opts := []recipestest.Option{recipestest.WithInMemory()}
 	if seed%2 == 0 {
 		opts = append(opts, recipestest.Lagging(50*time.Millisecond))
 	}

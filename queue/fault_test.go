@@ -222,7 +222,7 @@ func TestLongFaultAtEachStep(t *testing.T) {
 			t.Run(name+" "+f.Name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					srv := recipestest.Start(t, recipestest.InMemory())
+					srv := recipestest.Start(t, recipestest.WithInMemory())
 					root := srv.Root(t)
 					suite.Sweep(t, func(step int) bool {
 						return meet(t, srv, fmt.Sprintf("%s/%d", root, step), scenario, f, step)
@@ -293,7 +293,7 @@ func meet(t *testing.T, srv *recipestest.Server, path string, play scenario, f s
 func TestGivingUpOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		other := srv.Client(t)
 		path := lasting(t, other, srv.Root(t)+"/q")
 		link := srv.Link(t)

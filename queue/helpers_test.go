@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is for whole tests, which make many round trips.
-const patience = 4 * suite.Patience
+const patience = 4 * suite.Limit
 
 // patient is a context for what must happen in the end.
 func patient(t *testing.T) context.Context {
@@ -43,7 +43,7 @@ func await(t testing.TB, signal <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-signal:
-	case <-time.After(suite.Patience):
+	case <-time.After(suite.Limit):
 		t.Fatal("waited in vain")
 	}
 }

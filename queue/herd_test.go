@@ -24,7 +24,7 @@ func TestOfferWakesFew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const consumers, offers = 20, 5
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		producer := queue.New(srv.Client(t), path)
 		link := srv.Link(t)
@@ -61,7 +61,7 @@ func TestWaitersAreNotStranded(t *testing.T) {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				srv := recipestest.Start(t, recipestest.InMemory())
+				srv := recipestest.Start(t, recipestest.WithInMemory())
 				path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 				producer := queue.New(srv.Client(t), path)
 				var wait suite.Group
@@ -90,7 +90,7 @@ func TestWaitersAreNotStranded(t *testing.T) {
 func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		c := srv.Client(t)
 		path := lasting(t, c, srv.Root(t)+"/q")
 		q := queue.New(c, path)
@@ -153,7 +153,7 @@ func TestOrderIsRelaxedByLessThanTheConsumers(t *testing.T) {
 func TestRacingConsumersDoNotMeet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		const n, consumers = 1000, 4
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		_, err := queue.New(srv.Client(t), path).OfferAll(t.Context(), numbered(0, 2*n))
@@ -309,7 +309,7 @@ func TestWhatIsFarBehindIsFound(t *testing.T) {
 		producer := queue.New(srv.Client(t), path)
 		racers, _ := racers(t, srv, path, consumers, protocol.WithSessionTimeout(4*time.Second))
 		found, each := false, 150/consumers // so some are left
-		for round, deadline := 0, time.Now().Add(suite.Patience); !found; round++ {
+		for round, deadline := 0, time.Now().Add(suite.Limit); !found; round++ {
 			require.True(t, time.Now().Before(deadline), "it was left behind")
 			_, err := producer.OfferAll(t.Context(), numbered(200*round, 200))
 			require.NoError(t, err)

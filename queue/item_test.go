@@ -41,7 +41,7 @@ func TestCrashedConsumersItemComesBack(t *testing.T) {
 		require.Eventually(t, func() bool {
 			data, err := q.Peek(t.Context())
 			return err == nil && string(data) == "a"
-		}, suite.Patience, time.Millisecond)
+		}, suite.Limit, time.Millisecond)
 		ctx := patient(t)
 		again := reserve(t, q)
 		for string(again.Data()) != "a" { // in its old place, once q has heard of it
@@ -63,7 +63,7 @@ func TestCrashedConsumersItemComesBack(t *testing.T) {
 func TestWhatComesBackIsNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		crashed := srv.Client(t)
 		q := queue.New(srv.Client(t), path)

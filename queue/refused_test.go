@@ -71,7 +71,7 @@ func (o *observer) Observe(e protocol.Event) {
 func TestWaitingWithoutALine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		operator := srv.Client(t)
 		path := lasting(t, operator, srv.Root(t)+"/q")
 		conn := suite.Session(t, operator).Conn()
@@ -130,7 +130,7 @@ func (w writer) Write(p []byte) (int, error) { return w(p) }
 func TestClaimThatMayNotBeDeleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		operator := srv.Client(t)
 		path := lasting(t, operator, srv.Root(t)+"/q")
 		conn := suite.Session(t, operator).Conn()

@@ -150,7 +150,7 @@ func batchesFit(t *testing.T, most int) {
 func TestBatchLeavesRoomForTheDataOfTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		operator := srv.Client(t)
 		path := lasting(t, operator, srv.Root(t)+"/q")
 		_, err := suite.Session(t, operator).Conn().Set(path, make([]byte, 1_000_000), -1)
@@ -174,7 +174,7 @@ func TestManyReservesAtALongPath(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const goroutines = 1000
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/"+strings.Repeat("p", 600))
 		_, err := queue.New(srv.Client(t), path).OfferAll(t.Context(), numbered(0, goroutines))
 		require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestPollNReadsBoundedBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const entries, size = 80, 500_000
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		link := srv.Link(t)
 		producer, q := queue.New(srv.Client(t), path), queue.New(link.Client(t), path)
@@ -256,7 +256,7 @@ func TestEntryTooLargeToBeReserved(t *testing.T) {
 func TestBatchesGrowAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		link := srv.Link(t)
 		q := queue.New(link.Client(t), path)

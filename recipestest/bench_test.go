@@ -17,7 +17,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 		opts []recipestest.Option
 	}{
 		{name: "tcp"},
-		{name: "memory", opts: []recipestest.Option{recipestest.InMemory()}},
+		{name: "memory", opts: []recipestest.Option{recipestest.WithInMemory()}},
 	} {
 		roundTrip := func(b *testing.B, dialer func(*recipestest.Server) zk.Dialer) {
 			b.ReportAllocs()
@@ -46,6 +46,7 @@ func BenchmarkTest(b *testing.B) {
 			require.Empty(b, f.errors)
 		}
 	})
+
 	b.Run("shared server", func(b *testing.B) {
 		for b.Loop() {
 			f := run(b, func(tb testing.TB) { shared.Root(tb) })

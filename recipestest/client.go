@@ -10,40 +10,47 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// connectPatience is how long a client may take to open its first session.
-const connectPatience = 30 * time.Second
+// connectTimeout is how long a client may take to open its first session.
+const connectTimeout = 30 * time.Second
 
-// Client connects to the server over a sound network. The client is closed when
-// tb ends. Among opts, protocol.WithDialer replaces the server's own dialer.
-// Client fails tb at once if no session can be opened within thirty seconds.
+// Client connects to the server over a sound network. It blocks until the client has a session, and
+// fails tb at once if that takes more than thirty seconds. The client is closed when tb ends. Among
+// opts, protocol.WithDialer replaces the server's own dialer.
 func (s *Server) Client(tb testing.TB, opts ...protocol.ConnectOption) *protocol.Client {
 	tb.Helper()
 	return s.client(tb, s.Dial, opts)
 }
 
-// Client connects to the server through the link, and is [Server.Client]
-// otherwise. It needs the link to be whole. The test fails if one of the client's
-// sessions ever goes back in time: see [Link.DialStrict].
+// Client is [Server.Client] through the link, which must be whole.
+//
+// The test that owns the link fails if a session of the client goes back in time. That is, the
+// session resumes and names a last zxid that is less than the greatest one delivered to it, so the
+// next server may show it an older state. The link reports that when the session sends its first
+// request; a connection that only closes the session may name any zxid.
 func (l *Link) Client(tb testing.TB, opts ...protocol.ConnectOption) *protocol.Client {
 	tb.Helper()
-	return l.server.client(tb, l.DialStrict, opts)
+	return l.server.client(tb, l.dialChecked, opts)
 }
 
 func (s *Server) client(tb testing.TB, dial zk.Dialer, opts []protocol.ConnectOption) *protocol.Client {
 	tb.Helper()
-	t := s.tenantOf(tb)
-	ctx, cancel := context.WithTimeout(tb.Context(), connectPatience)
+	r := s.resourcesOf(tb)
+	ctx, cancel := context.WithTimeout(tb.Context(), connectTimeout)
 	defer cancel()
+
 	opts = append([]protocol.ConnectOption{protocol.WithDialer(dial)}, opts...)
 	c, err := protocol.Connect(ctx, s.connectString, opts...)
 	if err != nil {
 		tb.Fatalf("recipestest: connect: %v", err)
 	}
-	t.mu.Lock()
-	t.clients = append(t.clients, c)
-	t.mu.Unlock()
+
+	r.mu.Lock()
+	r.clients = append(r.clients, c)
+	r.mu.Unlock()
+
 	if _, err := c.Session(ctx); err != nil {
 		tb.Fatalf("recipestest: open a session: %v", err)
 	}
+
 	return c
 }

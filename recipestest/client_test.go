@@ -24,6 +24,7 @@ func TestClientHasASessionAndIsClosedWithTheTest(t *testing.T) {
 				require.NotZero(tb, session.ID())
 			}
 		})
+
 		require.Empty(t, f.errors)
 		require.Len(t, clients, 2)
 		for _, c := range clients {
@@ -54,6 +55,7 @@ func TestClientFailsTheTestIfThereIsNoServer(t *testing.T) {
 			link.Client(tb)
 			t.Error("Client returned")
 		})
+
 		require.Len(t, f.errors, 1)
 		require.Less(t, time.Since(begin), 40*time.Second)
 	})
@@ -109,6 +111,7 @@ func TestNodeOfAClientIsWaitedForWhileItIsOpen(t *testing.T) {
 				session.Conn().Delete(root, -1) // its answer may come too late: with the node there goes the client
 			}()
 		})
+
 		require.Empty(t, f.errors)
 	})
 }

@@ -11,37 +11,37 @@ import (
 	"time"
 )
 
-// A conn is the client's end of a connection through a link. Three goroutines
-// carry it: one takes requests to the server, one receives what the server
-// sends, so that delays overlap, and one takes that to the client.
+// A conn is the client's end of a connection through a link. It has three goroutines. The first
+// carries requests to the server. The second receives what the server sends, so that delays
+// overlap. The third carries that to the client.
 //
-// Its writes never block, as if the kernel's buffer had no end. Everything
-// but the immutable fields is guarded by link.mu.
+// Writes never block, as if the buffer of the kernel were unlimited. link.mu guards all fields that
+// change.
 type conn struct {
 	link   *Link
 	server net.Conn // nil if dialed while the link was silent
 	addr   linkAddr
 	gone   chan struct{} // closed by reset and finish
-	change *sync.Cond    // on link.mu; any change that a goroutine may wait for
+	change *sync.Cond    // on link.mu; signals anything that a goroutine may wait for
 
-	written  []byte // by the client, no whole packet yet
-	greeted  bool   // the client has written its handshake
-	toServer fifo   // on their way
-	toClient fifo
-	pending  map[int32]Op // requests passed on, by xid
-	inbox    []byte       // arrived
-	read     int          // so much of it
-	hungUp   bool         // the server has, after inbox
-	closed   bool         // the client has
-	dead     bool         // nothing passes any more
-	torn     bool         // something was lost in a stall
+	written       []byte // by the client, not yet a whole packet
+	handshakeSent bool   // by the client
+	toServer      fifo   // packets on their way
+	toClient      fifo
+	pending       map[int32]Op // requests passed on, by xid
+	inbox         []byte       // what has arrived
+	read          int          // how much of inbox the client has read
+	hungUp        bool         // the server has hung up, after inbox
+	closed        bool         // the client has closed the connection
+	dead          bool         // nothing passes any more
+	lossy         bool         // something was lost in a stall
 
-	strict         bool // what its handshake claims is looked at
-	welcomed       bool // the server has answered the handshake
+	checked        bool // its handshake must name the last zxid that the session has seen
+	handshaken     bool // the server has answered the handshake
 	session        int64
-	unread         []arrival // answers that the client has not read to their end
-	arrived, taken int64     // bytes that the client could read, and has
-	relapse        *relapse
+	unread         []arrival   // answers that the client has not read completely
+	arrived, taken int64       // bytes delivered to the client, and read by it
+	regression     *regression // to be reported with the next request
 
 	readDeadline  deadline
 	writeDeadline deadline
@@ -55,11 +55,11 @@ func newConn(l *Link, server net.Conn, network, address string) *conn {
 		gone:    make(chan struct{}),
 		change:  sync.NewCond(&l.mu),
 		pending: make(map[int32]Op),
-		torn:    server == nil,
+		lossy:   server == nil,
 	}
 }
 
-// carryRequests takes packets from the client to the server until the connection is gone.
+// carryRequests carries packets from the client to the server until the connection is gone.
 func (c *conn) carryRequests() {
 	timer := stoppedTimer()
 	for {
@@ -67,21 +67,22 @@ func (c *conn) carryRequests() {
 		if !ok {
 			return
 		}
-		if c.link.judge(c, &p) != deliver {
+		if c.link.decide(c, &p) != deliver {
 			continue
 		}
 		if p.end != nil {
 			c.finish()
 			return
 		}
-		// A failed write needs no care: the way back ends as well, behind the replies still on it.
+		// A failed write needs no care: the way back ends as well, after the replies that are on
+		// it.
 		if _, err := c.server.Write(p.data); err == nil {
 			c.link.wrote(p.op)
 		}
 	}
 }
 
-// receiveReplies takes packets off the server's hands until it hangs up.
+// receiveReplies receives packets until the server hangs up.
 func (c *conn) receiveReplies() {
 	for first := true; ; first = false {
 		frame, err := readPacket(c.server)
@@ -93,7 +94,7 @@ func (c *conn) receiveReplies() {
 	}
 }
 
-// carryReplies takes packets from the server to the client until the connection is gone.
+// carryReplies carries packets from the server to the client until the connection is gone.
 func (c *conn) carryReplies() {
 	timer := stoppedTimer()
 	for {
@@ -101,7 +102,7 @@ func (c *conn) carryReplies() {
 		if !ok {
 			return
 		}
-		switch c.link.judge(c, &p) {
+		switch c.link.decide(c, &p) {
 		case dropAndReset:
 			hangUp(c.server)
 		case deliver:
@@ -112,24 +113,26 @@ func (c *conn) carryReplies() {
 	}
 }
 
-// stoppedTimer is for one wait after the other.
+// stoppedTimer returns a timer for any number of waits, one at a time.
 func stoppedTimer() *time.Timer {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	return timer
 }
 
-// next waits for the first packet of a queue to arrive. It returns false once the connection is gone. The timer is the
-// caller's own.
+// next waits for the first packet of a queue to arrive. It returns false once the connection is
+// gone. The timer must not be in use elsewhere.
 func (c *conn) next(queue *fifo, timer *time.Timer) (packet, bool) {
 	c.link.mu.Lock()
 	for queue.empty() && !c.dead {
 		c.change.Wait()
 	}
+
 	if c.dead {
 		c.link.mu.Unlock()
 		return packet{}, false
 	}
+
 	p := queue.pop()
 	c.link.mu.Unlock()
 
@@ -137,17 +140,18 @@ func (c *conn) next(queue *fifo, timer *time.Timer) (packet, bool) {
 		timer.Reset(wait)
 		select {
 		case <-timer.C:
-		case <-c.link.calmed:
+		case <-c.link.healed:
 			timer.Stop()
 		case <-c.gone:
 			timer.Stop()
 			return packet{}, false
 		}
 	}
+
 	return p, true
 }
 
-// send puts a packet on its way.
+// send puts a packet into a queue, to arrive after the delay.
 func (c *conn) send(queue *fifo, p packet) {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
@@ -168,15 +172,17 @@ func (c *conn) deliver(data []byte) {
 	if c.closed {
 		return
 	}
-	if c.read > len(c.inbox)/2 { // or what was read would pile up
+
+	if c.read > len(c.inbox)/2 { // otherwise bytes that were read would pile up
 		c.inbox, c.read = slices.Delete(c.inbox, 0, c.read), 0
 	}
+
 	c.inbox = append(c.inbox, data...)
 	c.arrive(data)
 	c.change.Broadcast()
 }
 
-// endReplies tells the client that the server has hung up, or has reset the connection.
+// endReplies shows the client that the server has hung up, or has reset the connection.
 func (c *conn) endReplies(err error) {
 	c.link.mu.Lock()
 	orderly := errors.Is(err, io.EOF)
@@ -192,11 +198,12 @@ func (c *conn) endReplies(err error) {
 	}
 }
 
-// reset kills both ends at once. link.mu is held; the caller hangs up the server afterwards.
+// reset ends both sides at once. link.mu is held; the caller hangs up the server afterwards.
 func (c *conn) reset() {
 	if c.dead {
 		return
 	}
+
 	c.dead = true
 	c.inbox, c.written, c.toServer, c.toClient = nil, nil, fifo{}, fifo{}
 	c.read = 0
@@ -217,6 +224,7 @@ func (c *conn) finish() {
 func (c *conn) Read(b []byte) (int, error) {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
+
 	for {
 		switch {
 		case c.closed:
@@ -253,6 +261,7 @@ func (c *conn) Write(b []byte) (int, error) {
 func (c *conn) write(b []byte) (int, error) {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
+
 	switch {
 	case c.closed:
 		return 0, c.error("write", net.ErrClosed)
@@ -263,6 +272,7 @@ func (c *conn) write(b []byte) (int, error) {
 	case c.server == nil:
 		return len(b), nil
 	}
+
 	c.written = append(c.written, b...)
 	for {
 		frame, rest, err := cutPacket(c.written)
@@ -273,21 +283,23 @@ func (c *conn) write(b []byte) (int, error) {
 		if frame == nil {
 			return len(b), nil
 		}
-		p := newRequest(slices.Clone(frame), !c.greeted)
+		p := newRequest(slices.Clone(frame), !c.handshakeSent)
 		c.review(&p)
 		c.sendLocked(&c.toServer, p)
-		c.greeted = true
+		c.handshakeSent = true
 		c.written = rest
 	}
 }
 
-// Close implements net.Conn. What was written before is still carried to the server.
+// Close implements net.Conn. The server still receives what was written before.
 func (c *conn) Close() error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
+
 	if c.closed {
 		return c.error("close", net.ErrClosed)
 	}
+
 	c.closed = true
 	c.inbox, c.read = nil, 0
 	c.readDeadline.set(c.change, time.Time{})
@@ -296,6 +308,7 @@ func (c *conn) Close() error {
 		c.reset()
 		return nil
 	}
+
 	c.sendLocked(&c.toServer, packet{direction: request, end: io.EOF})
 	c.change.Broadcast()
 	return nil
@@ -313,12 +326,15 @@ func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, &c.
 func (c *conn) setDeadline(t time.Time, deadlines ...*deadline) error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
+
 	if c.closed {
 		return c.error("set", net.ErrClosed)
 	}
+
 	for _, d := range deadlines {
 		d.set(c.change, t)
 	}
+
 	return nil
 }
 
@@ -326,7 +342,8 @@ func (c *conn) error(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.addr.network, Addr: c.addr, Err: err}
 }
 
-// A deadline wakes those who wait on a condition when it passes. The condition's lock guards it.
+// A deadline wakes all goroutines that wait on a condition when it passes. The condition's lock
+// guards it.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer
@@ -337,6 +354,7 @@ func (d *deadline) set(change *sync.Cond, t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
+
 	switch {
 	case t.IsZero():
 	case d.timer == nil:
@@ -361,8 +379,8 @@ func (a linkAddr) String() string  { return a.address }
 func hangUp(conns ...net.Conn) {
 	for _, c := range conns {
 		transport := c
-		if sniffer, ok := c.(*sniffer); ok {
-			transport = sniffer.Conn
+		if recording, ok := c.(*recordingConn); ok {
+			transport = recording.Conn
 		}
 		if tcp, ok := transport.(*net.TCPConn); ok {
 			tcp.SetLinger(0)

@@ -1,7 +1,7 @@
 // Package recipestest tests code that uses ZooKeeper: ours, and yours.
 //
-// A test gets a ZooKeeper inside its own process, clients, a path of its own,
-// and a network it may break:
+// A test gets a ZooKeeper inside its own process, clients, a path of its own, and a network that it
+// may break:
 //
 //	func TestWorkerGivesUpWhenItLosesItsLock(t *testing.T) {
 //		t.Parallel()
@@ -9,60 +9,61 @@
 //		link := server.Link(t)
 //		worker := NewWorker(link.Client(t), server.Root(t))
 //		...
-//		link.Stall() // the worker's packets vanish; everybody else's arrive
+//		link.Stall() // the worker's packets vanish; those of other clients arrive
 //		...
 //	}
 //
-// Nothing needs closing. The same test runs against a real ZooKeeper when
-// [Start] is replaced with ensemble.Real of package recipestest/ensemble.
+// Nothing needs closing. The same test runs against a real ZooKeeper when [Start] is replaced with
+// ensemble.Real of package recipestest/ensemble.
 //
 // # Faults
 //
-// [Link.Cut] is what both sides notice: connections reset, dialing refused.
-// [Link.Stall] is what nobody notices: packets vanish while sockets stay open,
-// in both directions or in one. [Link.LoseReply] lets the server execute a
-// request and the client never learn of it. [Link.Delay] is latency. [Link.Isolate]
-// is a server that has lost its leader: pings are answered, and nothing else.
-// [Link.Move] leads to a server that may lag behind its leader, so that clients read what was; with [Lagging] all
-// clients are connected to such servers, as they are in an ensemble.
-// [Server.ExpireSession] ends a session in the client's back. [Link.At] has any
-// of these happen at a given packet, so that a loop meets an operation at each
-// of its steps. A test that waits for [Link.Sent] or [Link.Answered] need not sleep.
+//   - [Link.Cut] is noticed by both sides: connections are reset, and dialing is refused.
+//   - [Link.Stall] is noticed by neither side: packets vanish while sockets stay open.
+//     [Link.StallRequests] and [Link.StallReplies] do that in one direction.
+//   - [Link.LoseReply] lets the server execute a request and drops the answer.
+//   - [Link.Delay] adds latency.
+//   - [Link.Isolate] imitates a server that has lost its leader: it answers pings and nothing else.
+//   - [Link.Move] leads to a follower that may lag, so clients read an older state. With [Lagging]
+//     all clients are connected to such followers, as in an ensemble.
+//   - [Server.ExpireSession] ends a session behind the client's back.
+//
+// [Link.At] runs any of these at a given packet, so that a loop meets an operation at each of its
+// steps. A test that waits for [Link.Sent] or [Link.Answered] need not sleep.
 //
 // # Virtual time
 //
-// In a testing/synctest bubble, with a server that is [InMemory], go-zookeeper
-// and everything above works in virtual time: minutes of pings, silence,
-// expiry and reconnect pass in milliseconds, and timing is exact.
+// In a testing/synctest bubble, with a server started [WithInMemory], go-zookeeper and everything
+// above works in virtual time. Minutes of pings, silence, expiry and reconnect pass in
+// milliseconds, and timing is exact.
 //
 // # Guarantees
 //
-// Each test that has used a [Server] is checked when it ends, after its own
-// clean-up functions and whatever state it has left its links in. It fails
-//   - if an ephemeral node stays below one of its paths ([Server.Root]) while
-//     its clients are still open, for that is what blocks others;
-//   - if a goroutine stays that the test has started, or that was started by one of those.
+// Each test that has used a [Server] is checked when it ends, after its own clean-up functions and
+// whatever the state of its links. It fails
+//   - if an ephemeral node is left below one of its paths ([Server.Root]) while its clients are
+//     still open, because such a node blocks other clients;
+//   - if a goroutine is left that was started by the test, or by one of its goroutines.
 //
-// It also fails, at once, if a session of a client of one of its links goes back in time: if it
-// resumes saying that it has seen less than was delivered to it. See [Link.DialStrict].
+// It also fails, at once, if a session of a client of one of its links goes back in time, as
+// described at [Link.Client].
 //
-// What is finished in the background is waited for, some seconds at most. Of a
-// test that has failed already, leftover nodes are only logged, and goroutines
-// are not looked at. Both checks tell parallel tests apart. Goroutines are told apart by
-// a profiler label, which replaces labels that the test's goroutine may have had;
-// so a test must first use this package on its own goroutine, and goroutines
-// that it started before, or that package initialisation or another test has started, are
-// not its own.
+// The checks wait some seconds for what is finished in the background. In a test that has failed
+// already, leftover nodes are only logged, and goroutines are not looked for.
 //
-// A Link loses nothing, repeats nothing and reorders nothing but as told.
+// Parallel tests are told apart. Goroutines carry a profiler label, which replaces labels that the
+// test's goroutine may have had. So a test must first use this package on its own goroutine. Left
+// out are goroutines that it started before, and those of package initialisation and other tests.
 //
-// Not promised: that the embedded server is ZooKeeper in every respect
-// (recipestest/embedded says where it is not), and that a Link is TCP: faults
-// fall between packets, never within one, and writing never blocks.
+// A Link loses, repeats and reorders nothing unless it is told to.
+//
+// Not promised: that the embedded server is ZooKeeper in every respect (recipestest/embedded says
+// where it is not), and that a Link is TCP. Faults fall between packets, never within one, and
+// writes never block.
 //
 // # Cost
 //
-// A server, a path and the checks at the end of a test, which are a handshake
-// with the server and a goroutine profile, together take about a millisecond.
-// A Link adds three goroutines to each connection, and some microseconds to each round trip.
+// A server, a path and the checks at the end of a test together take about a millisecond. The
+// checks are a handshake with the server and a goroutine profile. A Link adds three goroutines to
+// each connection, and some microseconds to each round trip.
 package recipestest

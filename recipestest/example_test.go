@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// Enroll is a user's code: it makes the caller a member of a group, once, even
-// if the answer to its request is lost.
+// Enroll is a user's code: it makes the caller a member of a group, once, even if the answer to its
+// request is lost.
 func Enroll(ctx context.Context, client *protocol.Client, group, name string) error {
 	for {
 		session, err := client.Session(ctx)
@@ -41,8 +41,8 @@ func disconnected(err error) bool {
 	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer)
 }
 
-// EnrollSurvivesLostReplies is the user's test, TestEnrollSurvivesLostReplies in
-// a file of their own.
+// EnrollSurvivesLostReplies is the user's test, TestEnrollSurvivesLostReplies in a file of their
+// own.
 func EnrollSurvivesLostReplies(t *testing.T) {
 	t.Parallel()
 	server := recipestest.Start(t)
@@ -58,13 +58,16 @@ func EnrollSurvivesLostReplies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	members, _, err := session.Conn().Children(group)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(members) != 1 || members[0] != "ada" {
 		t.Errorf("members are %q", members)
 	}
+
 	if err := session.Conn().Delete(group+"/ada", -1); err != nil { // or the test would fail: left behind
 		t.Error(err)
 	}

@@ -35,6 +35,7 @@ func overBoth(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
 		t.Parallel()
 		test(t, recipestest.Start(t))
 	})
+
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
 		inMemory(t, test)
@@ -44,7 +45,7 @@ func overBoth(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
 func inMemory(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, recipestest.Start(t, recipestest.InMemory()))
+		test(t, recipestest.Start(t, recipestest.WithInMemory()))
 	})
 }
 
@@ -65,6 +66,7 @@ func open(tb testing.TB, s *recipestest.Server, dial zk.Dialer, timeout time.Dur
 	session := make(chan struct{})
 	var once sync.Once
 	host, _, _ := strings.Cut(s.ConnectString(), ",")
+
 	// With two addresses the client tries the second one at once when it loses the first.
 	conn, _, err := zk.Connect([]string{host, host}, timeout,
 		zk.WithDialer(dial), zk.WithLogger(silence{}), zk.WithMaxConnBufferSize(1<<16), zk.WithMaxBufferSize(1<<16),
@@ -135,13 +137,16 @@ func run(t testing.TB, test func(tb testing.TB)) *fakeTB {
 				cleanup()
 			}
 		}()
+
 		test(f)
 	}()
+
 	select {
 	case <-done:
 	case <-time.After(3 * time.Minute):
 		require.FailNow(t, "the test does not end")
 	}
+
 	return f
 }
 

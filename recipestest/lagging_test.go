@@ -13,13 +13,13 @@ import (
 
 const behind = 300 * time.Millisecond
 
-// lagging runs a test in virtual time, with a client for each of the followers: the first lags by nothing, and the last
-// by all of it.
+// lagging runs a test in virtual time, with a client for each of the followers: the first lags by
+// nothing, and the last by all of it.
 func lagging(t *testing.T, test func(t *testing.T, s *recipestest.Server, conns []*zk.Conn)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := recipestest.Start(t, recipestest.InMemory(), recipestest.Lagging(behind))
+		s := recipestest.Start(t, recipestest.WithInMemory(), recipestest.Lagging(behind))
 		var conns []*zk.Conn
 		for range 4 {
 			conns = append(conns, connect(t, s, s.Dial, 10*time.Second))
@@ -36,7 +36,7 @@ func requireRead(t *testing.T, conn *zk.Conn, path string, want bool) {
 	require.Equal(t, want, got, path)
 }
 
-func TestClientsOfALaggingServerSeeWhatWas(t *testing.T) {
+func TestClientsOfALaggingServerReadAnOlderState(t *testing.T) {
 	lagging(t, func(t *testing.T, s *recipestest.Server, conns []*zk.Conn) {
 		root := s.Root(t)
 		began := time.Now()

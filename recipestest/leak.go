@@ -11,53 +11,57 @@ import (
 	"time"
 )
 
-// Goroutines inherit the profiler labels of the goroutine that starts them. So
-// a label on the test's goroutine tells its offspring from that of tests in parallel.
+// leakLabel is a profiler label. Goroutines inherit the labels of the goroutine that starts them,
+// so the label of a test's goroutine tells its goroutines from those of parallel tests.
 const leakLabel = "recipestest"
 
-// Clean-up finishes in the background. This is how long it may take.
-const goroutinePatience = 30 * time.Second
+// goroutineGrace is how long clean-up in the background may take.
+const goroutineGrace = 30 * time.Second
 
 var (
-	checked    sync.Map // of testing.TB: those with a check to come
-	checkCount atomic.Int64
+	goroutineChecks sync.Map // of testing.TB: tests that will be checked
+	checkCount      atomic.Int64
 )
 
-// checkGoroutines has tb fail if goroutines are left that it started from now on.
-// Only the first call for a tb does anything; it must be made by tb's goroutine.
+// checkGoroutines fails tb at its end if goroutines are left that it started from now on. Only the
+// first call for a tb has an effect. It must be made by tb's goroutine.
 func checkGoroutines(tb testing.TB) {
 	if _, ok := tb.(interface{ BubbleLooksForGoroutines() }); ok {
-		return // as package sim has it
+		return // it is a world of package sim
 	}
-	if _, ok := checked.LoadOrStore(tb, nil); ok {
+
+	if _, ok := goroutineChecks.LoadOrStore(tb, nil); ok {
 		return
 	}
+
 	name := fmt.Sprintf("%s#%d", tb.Name(), checkCount.Add(1))
 	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels(leakLabel, name)))
 	tb.Cleanup(func() {
 		tb.Helper()
-		checked.Delete(tb)
-		pprof.SetGoroutineLabels(context.Background()) // or this goroutine would be found
+		goroutineChecks.Delete(tb)
+		pprof.SetGoroutineLabels(context.Background()) // otherwise this goroutine would be found
 		if tb.Failed() {
-			return // it may have been stopped half-way
+			return // the test may have been stopped half-way
 		}
-		if stacks := waitForGoroutines(name, goroutinePatience); len(stacks) > 0 {
+
+		if stacks := waitForGoroutines(name, goroutineGrace); len(stacks) > 0 {
 			tb.Errorf("recipestest: goroutines of this test are still running:\n\n%s", strings.Join(stacks, "\n\n"))
 		}
 	})
 }
 
-// Whatever the clock says, what is to go away is looked for that many times: a busy machine that did not run the one who
-// looks may not have run the others either.
-const looks = 20
+// minLooks is how often a check looks for something that must go away, even if its time is over. A
+// busy machine that did not run the check may not have run the clean-up either.
+const minLooks = 20
 
-// waitForGoroutines waits until no goroutine is labelled name, or returns the stacks of those that stay.
-func waitForGoroutines(name string, patience time.Duration) []string {
-	deadline := time.Now().Add(patience)
+// waitForGoroutines waits until no goroutine is labelled name, or returns the stacks of those that
+// stay.
+func waitForGoroutines(name string, grace time.Duration) []string {
+	deadline := time.Now().Add(grace)
 	pause := time.Millisecond
 	for look := 1; ; look++ {
 		stacks := labelledGoroutines(name)
-		if len(stacks) == 0 || look >= looks && time.Now().After(deadline) {
+		if len(stacks) == 0 || look >= minLooks && time.Now().After(deadline) {
 			return stacks
 		}
 		time.Sleep(pause)
@@ -65,12 +69,14 @@ func waitForGoroutines(name string, patience time.Duration) []string {
 	}
 }
 
-// labelledGoroutines returns the stacks of all goroutines labelled name: equal ones once, behind their number.
+// labelledGoroutines returns the stacks of all goroutines labelled name. Goroutines with equal
+// stacks share one entry, which begins with their number.
 func labelledGoroutines(name string) []string {
 	var profile strings.Builder
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
 		return []string{err.Error()}
 	}
+
 	var stacks []string
 	label := fmt.Sprintf("%q:%q", leakLabel, name)
 	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
@@ -80,5 +86,6 @@ func labelledGoroutines(name string) []string {
 			stacks = append(stacks, stack)
 		}
 	}
+
 	return stacks
 }

@@ -10,24 +10,24 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+	"github.com/zkrecipes/zkrecipes/recipestest/internal/checked"
 )
 
-// A Link is a network between clients and one server that a test may break.
-// Other links, and clients that do not use this one, are not affected.
+// A Link is a network between clients and one server that a test may break. Other links, and
+// clients that do not use this one, are not affected.
 //
-// It carries packets rather than bytes: every fault falls between two packets,
-// or on one. All methods may be called from any goroutine, also from a function
-// given to [Link.At]. None of them blocks, but for [Link.Dial].
+// It carries packets rather than bytes: every fault falls between two packets, or on one. All
+// methods may be called from any goroutine, also from a function given to [Link.At]. None of them
+// blocks except [Link.Dial] and [Link.Client].
 //
-// A link works over TCP and in memory alike, and inside a testing/synctest
-// bubble when its server was started in that bubble with [InMemory]. It
-// understands the plain ZooKeeper protocol only; a client that speaks TLS
-// through it is cut off.
+// A link works over TCP and in memory, and inside a testing/synctest bubble if its server was
+// started in that bubble with [WithInMemory]. It understands only the plain ZooKeeper protocol. A
+// client that speaks TLS through it is cut off.
 type Link struct {
 	tb     testing.TB
 	server *Server
 	began  time.Time
-	calmed chan struct{}  // closed by calm: delays are over
+	healed chan struct{}  // closed by healForGood: delays are over
 	wg     sync.WaitGroup // the goroutines of all connections
 
 	mu         sync.Mutex // guards what follows and the state of every conn; never held while blocking
@@ -35,18 +35,18 @@ type Link struct {
 	refusing   bool
 	muted      [2]bool // by direction
 	leaderless bool
-	over       bool // the test is: no more faults
+	over       bool // the test is over: no more faults
 	closed     bool
 	delay      time.Duration
-	follower   *embedded.Follower // nil if it leads to the server itself
+	follower   *embedded.Follower // nil if the link leads to the server itself
 	losing     map[Op]int
 	triggers   []*trigger
 	packets    int
-	requests   tally // let through
-	written    tally // those of them that the server's kernel has
-	replies    tally
+	requests   counter // passed on
+	written    counter // those of them that were written
+	replies    counter
 	replyBytes int64
-	seen       map[int64]int64 // the greatest zxid delivered, by session, over connections that are strict
+	seen       map[int64]int64 // the greatest zxid delivered, by session, over checked connections
 }
 
 type trigger struct {
@@ -54,61 +54,69 @@ type trigger struct {
 	do func()
 }
 
-// Link returns a sound network of its own between tb's clients and the server.
-// When tb ends, the link is healed for good, and it is gone with all its
-// connections once the checks are done.
+// Link returns a new, sound network between tb's clients and the server. When tb ends, the link is
+// healed for good. It is closed with all its connections after the checks.
 func (s *Server) Link(tb testing.TB) *Link {
 	tb.Helper()
 	l := &Link{
 		tb:     tb,
 		server: s,
 		began:  time.Now(),
-		calmed: make(chan struct{}),
+		healed: make(chan struct{}),
 		conns:  make(map[*conn]struct{}),
 		losing: make(map[Op]int),
 		seen:   make(map[int64]int64),
 	}
-	t := s.tenantOf(tb)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.links = append(t.links, l)
+
+	r := s.resourcesOf(tb)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	r.links = append(r.links, l)
 	return l
 }
 
-// Dial connects to the server through the link. It is a zk.Dialer: any
-// go-zookeeper client works over the link with zk.WithDialer(link.Dial).
-// It blocks while the server's own network accepts the connection, timeout at
-// most. While the link is cut it fails at once with ECONNREFUSED.
+// Dial connects to the server through the link. It is a zk.Dialer: any go-zookeeper client works
+// over the link with zk.WithDialer(link.Dial). It blocks until the server's own network has
+// accepted the connection, for timeout at most. While the link is cut it fails at once with
+// ECONNREFUSED.
 func (l *Link) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	return l.dial(network, address, timeout, false)
 }
 
-// DialStrict is [Link.Dial] for clients whose sessions must never go back in time. [Link.Client] uses it. The test
-// that owns the link fails if a session resumes and names a last zxid that is less than the greatest one delivered to
-// it over such connections, because the next server may then show it what was. That is looked at when the first
-// request follows; a connection that only closes the session may claim anything.
-// zk.Conn by itself does not keep to that: use Dial for it.
-func (l *Link) DialStrict(network, address string, timeout time.Duration) (net.Conn, error) {
+func init() {
+	checked.Dial = func(link any, network, address string, timeout time.Duration) (net.Conn, error) {
+		return link.(*Link).dialChecked(network, address, timeout)
+	}
+}
+
+// dialChecked is Dial for sessions that must not go back in time, see [Link.Client]. A plain
+// zk.Conn does not meet that.
+func (l *Link) dialChecked(network, address string, timeout time.Duration) (net.Conn, error) {
 	return l.dial(network, address, timeout, true)
 }
 
-func (l *Link) dial(network, address string, timeout time.Duration, strict bool) (net.Conn, error) {
-	if c := l.dialInVain(network, address); c != nil {
+func (l *Link) dial(network, address string, timeout time.Duration, check bool) (net.Conn, error) {
+	if c := l.dialStalled(network, address); c != nil {
 		return c, nil
 	}
+
 	if l.refuses() {
 		return nil, refusal(network, address)
 	}
+
 	server, err := l.dialServer(network, address, timeout)
 	if err != nil {
 		return nil, err
 	}
+
 	c := newConn(l, server, network, address)
-	c.strict = strict
+	c.checked = check
 	if !l.add(c) {
 		hangUp(server)
 		return nil, refusal(network, address)
 	}
+
 	return c, nil
 }
 
@@ -123,13 +131,15 @@ func (l *Link) dialServer(network, address string, timeout time.Duration) (net.C
 	return l.server.Dial(network, address, timeout)
 }
 
-// dialInVain returns a connection to nobody if nothing passes at all. Heal finds it among the others.
-func (l *Link) dialInVain(network, address string) net.Conn {
+// dialStalled returns a connection without a server if nothing passes at all. Heal resets it.
+func (l *Link) dialStalled(network, address string) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.refusing || l.closed || !l.silent() {
 		return nil
 	}
+
 	c := newConn(l, nil, network, address)
 	l.conns[c] = struct{}{}
 	return c
@@ -141,13 +151,15 @@ func (l *Link) refuses() bool {
 	return l.refusing || l.closed
 }
 
-// add starts carrying c. It returns false if the link has been cut while c was dialed.
+// add starts the goroutines of c. It returns false if the link was cut while c was dialed.
 func (l *Link) add(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.refusing || l.closed {
 		return false
 	}
+
 	l.conns[c] = struct{}{}
 	l.wg.Go(c.carryRequests)
 	l.wg.Go(c.receiveReplies)
@@ -155,10 +167,9 @@ func (l *Link) add(c *conn) bool {
 	return true
 }
 
-// Cut breaks the network so that both sides notice: every connection is reset,
-// and dialing is refused until [Link.Heal]. What was on its way is lost.
-// Cut followed by Heal is a blip: all connections die and new ones work.
-// It ends a stall.
+// Cut breaks the network so that both sides notice: every connection is reset, and dialing is
+// refused until [Link.Heal]. Packets on their way are lost. Cut followed by Heal is a blip: all
+// connections die and new ones work. Cut ends a stall.
 func (l *Link) Cut() {
 	var victims []net.Conn
 	l.set(func() {
@@ -169,36 +180,33 @@ func (l *Link) Cut() {
 	hangUp(victims...)
 }
 
-// Stall breaks the network so that nobody notices: connections stay open and
-// accept what is written, but nothing arrives, in either direction, until
-// [Link.Heal]. Even a hang-up does not arrive. Dialing succeeds, as it does with
-// a host whose kernel answers for a process that hangs, but no answer comes.
-// It ends a cut.
+// Stall breaks the network so that neither side notices: connections stay open and accept what is
+// written, but nothing arrives, in either direction, until [Link.Heal]. Even a hang-up does not
+// arrive. Dialing succeeds, as with a host whose kernel answers for a process that hangs, but no
+// answer comes. Stall ends a cut.
 //
-// Heal resets the connections that lost something, or that were dialed
-// meanwhile: TCP cannot go on with a gap. Those that were idle go on. So a stall
-// is a path that has dropped a connection's state (a failed firewall or NAT
-// gateway, a host that lost power). A path that is only slow, and delivers
-// everything in the end, is [Link.Delay].
+// Heal resets the connections that lost something, or that were dialed meanwhile, because TCP
+// cannot go on with a gap. Idle connections go on. So a stall is a path that has dropped the state
+// of a connection: a failed firewall or NAT gateway, or a host that lost power. A path that is only
+// slow, and delivers everything in the end, is [Link.Delay].
 func (l *Link) Stall() { l.mute(request, reply) }
 
-// StallRequests is [Link.Stall] for the way to the server: replies and watch
-// events still arrive, and connections that are dialed meanwhile are answered
-// by silence. With [Link.StallReplies] it adds up to Stall.
+// StallRequests is [Link.Stall] for the way to the server. Replies and watch events still arrive.
+// Handshakes of connections dialed meanwhile are not answered. StallRequests and
+// [Link.StallReplies] together are Stall.
 func (l *Link) StallRequests() { l.mute(request) }
 
-// StallReplies is [Link.Stall] for the way back: the server goes on to execute
-// what it is sent, sees the session alive, and opens or resumes sessions for
-// connections that are dialed meanwhile, while the client hears nothing.
-// With [Link.StallRequests] it adds up to Stall.
+// StallReplies is [Link.Stall] for the way back. The server executes what it is sent, sees the
+// session alive, and opens or resumes sessions for connections dialed meanwhile. The client hears
+// nothing. StallReplies and [Link.StallRequests] together are Stall.
 func (l *Link) StallReplies() { l.mute(reply) }
 
-// Isolate has the server behind the link lose its leader, as it looks to clients: like a follower
-// that has not noticed yet it answers pings, and nothing else, until [Link.Heal]. Handshakes that come meanwhile
-// are not answered either. Nobody hears of the sessions, which expire in time. It ends a cut.
+// Isolate makes the server behind the link look as if it had lost its leader. Like a follower that
+// has not noticed yet, it answers pings and nothing else until [Link.Heal]. Handshakes are not
+// answered either. No server hears of the sessions, which expire in time. Isolate ends a cut.
 //
-// Heal resets the connections that lost something, as a follower does that looks for a new leader.
-// A real follower answers reads as well, from what it knows; this one does not.
+// Heal resets the connections that lost something, as does a follower that looks for a new leader.
+// A real follower also answers reads, from what it knows. This one does not.
 func (l *Link) Isolate() {
 	l.set(func() {
 		l.refusing = false
@@ -206,9 +214,9 @@ func (l *Link) Isolate() {
 	})
 }
 
-// Move has those who dial from now on reach a follower of the server, or with nil the server itself, as in the beginning.
-// Connections that are there stay where they are; after a Cut and Heal clients have moved. When the test ends the
-// follower is told to lag no longer.
+// Move makes connections dialed from now on lead to a follower of the server, or with nil to the
+// server itself, which is the default. Open connections stay where they are, so Cut and Heal move
+// all clients. When the test ends, the follower stops lagging.
 func (l *Link) Move(f *embedded.Follower) {
 	l.set(func() { l.follower = f })
 }
@@ -225,9 +233,8 @@ func (l *Link) mute(directions ...direction) {
 // silent reports whether nothing passes at all. l.mu is held.
 func (l *Link) silent() bool { return l.muted[request] && l.muted[reply] }
 
-// Heal ends a cut, a stall or an isolation: dialing works, and connections that lost
-// something meanwhile are reset. What [Link.LoseReply], [Link.At] and
-// [Link.Delay] have set up stays.
+// Heal ends a cut, a stall or an isolation: dialing works, and connections that lost something
+// meanwhile are reset. [Link.LoseReply], [Link.At] and [Link.Delay] stay in effect.
 func (l *Link) Heal() {
 	l.mu.Lock()
 	victims := l.heal()
@@ -239,31 +246,29 @@ func (l *Link) Heal() {
 func (l *Link) heal() []net.Conn {
 	l.refusing = false
 	l.muted, l.leaderless = [2]bool{}, false
-	return l.resetMatching(func(c *conn) bool { return c.torn })
+	return l.resetMatching(func(c *conn) bool { return c.lossy })
 }
 
-// LoseReply lets the next n requests of kind op be executed and their replies
-// be lost: each reply, once it has come back to the link, is dropped and its
-// connection reset, which is how TCP loses a reply. [OpAny] loses those of any
-// operation, [OpConnect] those of the handshake, [OpEvent] watch events.
-// A further call with the same op replaces n; 0 ends it.
-// A reply that a stall swallows does not count.
+// LoseReply loses the replies to the next n requests of kind op, which the server executes. Each
+// reply is dropped when it has come back to the link, and its connection is reset, which is how TCP
+// loses a reply. [OpAny] stands for any operation, [OpConnect] for the handshake, [OpEvent] for
+// watch events. A further call with the same op replaces n, and 0 ends the fault. A reply that a
+// stall swallows does not count.
 func (l *Link) LoseReply(op Op, n int) {
 	l.set(func() { l.losing[op] = max(n, 0) })
 }
 
-// Delay makes every packet take d, in each direction: a round trip takes 2d
-// longer. Order is kept, and so is pipelining: packets that are sent together
-// arrive together. It applies to packets sent from now on, pings included,
-// but not to dialing. A packet on its way when the link is cut or stalled is lost.
+// Delay makes every packet take d, in each direction, so a round trip takes 2d longer. Order is
+// kept, and so is pipelining: packets that are sent together arrive together. Delay applies to
+// packets sent from now on, pings included, but not to dialing. A packet that is on its way when
+// the link is cut or stalled is lost.
 func (l *Link) Delay(d time.Duration) {
 	l.set(func() { l.delay = d })
 }
 
-// At calls do when packet number step from now (the first is 1) has come to the
-// link, before it is passed on. Requests, replies and watch events are counted
-// together, the handshake too, pings and their answers not; so that a loop
-// over step meets an operation at each of its steps:
+// At calls do when packet number step from now (the first is 1) has come to the link, before it is
+// passed on. Requests, replies, watch events and handshakes are counted together; pings and their
+// answers are not counted. So a loop over step meets an operation at each of its steps:
 //
 //	for step := 1; ; step++ {
 //		stop := link.At(step, link.Cut)
@@ -275,15 +280,15 @@ func (l *Link) Delay(d time.Duration) {
 //		// ... whatever must be true now
 //	}
 //
-// The packet then meets the network as do has left it: after a Cut it is lost
-// with its connection, after a Stall it vanishes, otherwise it is delivered.
-// do runs on a goroutine of the link, and packets behind this one on the same
-// way wait for it; those of other connections, and of the other direction, do not.
+// The packet then meets the network as do has left it: after a Cut it is lost with its connection,
+// after a Stall it vanishes, otherwise it is delivered. do runs on a goroutine of the link. Packets
+// behind this one, of the same connection and direction, wait for do; other packets do not.
 //
 // stop disarms the trigger. It returns true if do has not run and never will.
 func (l *Link) At(step int, do func()) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	t := &trigger{at: l.packets + step, do: do}
 	l.triggers = append(l.triggers, t)
 	return func() bool {
@@ -295,17 +300,17 @@ func (l *Link) At(step int, do func()) (stop func() bool) {
 	}
 }
 
-// Packets returns how many packets [Link.At] would have counted since the link
-// was made, lost ones included.
+// Packets returns how many packets [Link.At] would have counted since the link was made, including
+// lost ones.
 func (l *Link) Packets() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.packets
 }
 
-// Count returns how many requests of kind op were passed on to the server since
-// the link was made. The difference of two Count([OpAny]) is the number of
-// round trips in between, unless they were pipelined.
+// Count returns how many requests of kind op were passed on to the server since the link was made.
+// The difference of two Count([OpAny]) is the number of round trips in between, unless requests
+// were pipelined.
 func (l *Link) Count(op Op) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -319,26 +324,24 @@ func (l *Link) Events() int {
 	return l.replies.count(OpEvent)
 }
 
-// ReplyBytes returns the size of all replies and watch events delivered since
-// the link was made, length prefixes included, pings not.
+// ReplyBytes returns the size of all replies and watch events delivered since the link was made,
+// with their length prefixes and without pings.
 func (l *Link) ReplyBytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.replyBytes
 }
 
-// Sent returns a channel that is closed once n requests of kind op were written
-// to the server since the link was made. The n-th is then on its way: the
-// server may or may not have executed it.
+// Sent returns a channel that is closed once n requests of kind op were written to the server since
+// the link was made. The server may or may not have executed the last one by then.
 func (l *Link) Sent(op Op, n int) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.written.reached(op, n)
 }
 
-// Answered returns a channel that is closed once n replies to requests of kind
-// op have been delivered to clients since the link was made; with [OpEvent],
-// once n watch events have.
+// Answered returns a channel that is closed once n replies to requests of kind op have been
+// delivered to clients since the link was made. With [OpEvent] it is closed after n watch events.
 func (l *Link) Answered(op Op, n int) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -354,23 +357,25 @@ func (l *Link) set(change func()) {
 	}
 }
 
-// calm ends every fault for good, also those not yet set off. It may be called once.
-func (l *Link) calm() {
+// healForGood ends all faults, and disarms those that were not set off yet. Later faults have no
+// effect. It may be called once.
+func (l *Link) healForGood() {
 	l.mu.Lock()
 	l.over = true
 	l.delay = 0
 	if l.follower != nil {
 		l.follower.Lag(0)
 	}
+
 	l.triggers = nil
 	clear(l.losing)
 	victims := l.heal()
 	l.mu.Unlock()
-	close(l.calmed)
+	close(l.healed)
 	hangUp(victims...)
 }
 
-// close resets every connection, refuses new ones and waits for the goroutines.
+// close resets all connections, refuses new ones and waits for the goroutines.
 func (l *Link) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -384,8 +389,8 @@ func (l *Link) resetAll() []net.Conn {
 	return l.resetMatching(func(*conn) bool { return true })
 }
 
-// resetMatching resets the connections that match and returns their server sides,
-// to be hung up once l.mu, which is held, no longer is.
+// resetMatching resets the connections that match, and returns their server sides. l.mu is held;
+// the caller hangs up the server sides once it is not.
 func (l *Link) resetMatching(match func(*conn) bool) []net.Conn {
 	var servers []net.Conn
 	for c := range l.conns {
@@ -396,35 +401,39 @@ func (l *Link) resetMatching(match func(*conn) bool) []net.Conn {
 			}
 		}
 	}
+
 	return servers
 }
 
-type verdict int
+type decision int
 
 const (
-	deliver verdict = iota
+	deliver decision = iota
 	drop
 	dropAndReset
 )
 
-// judge decides what becomes of p, which has come to the link over c.
-func (l *Link) judge(c *conn, p *packet) verdict {
+// decide runs the triggers of p, which has come to the link over c, and decides what becomes of it.
+// It hands a reply that is delivered to the client.
+func (l *Link) decide(c *conn, p *packet) decision {
 	for _, do := range l.due(p) {
 		do()
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	switch {
 	case c.dead:
 		return drop
 	case l.muted[p.direction]:
-		c.torn = true
+		c.lossy = true
 		return drop
 	case l.leaderless && p.direction == request && p.op == OpPing && p.end == nil:
 		c.deliver(pong)
 		return drop
 	case l.leaderless && (p.direction == reply || p.end == nil):
-		c.torn = true
+		c.lossy = true
 		return drop
 	case p.end != nil:
 		return deliver
@@ -433,41 +442,49 @@ func (l *Link) judge(c *conn, p *packet) verdict {
 		l.requests.add(p.op)
 		return deliver
 	}
+
 	if op, ok := c.pending[p.xid]; ok && p.op == opUnknown {
 		p.op = op
 		delete(c.pending, p.xid)
 	}
+
 	if l.loses(p.op) {
 		c.reset()
 		return dropAndReset
 	}
+
 	c.deliver(p.data)
 	l.replies.add(p.op)
 	if p.step() {
 		l.replyBytes += int64(len(p.data))
 	}
+
 	return deliver
 }
 
-// loses uses up one of the replies that LoseReply asked to lose, if there is one for op.
+// loses reports whether LoseReply asked to lose this reply to op, and counts it.
 func (l *Link) loses(op Op) bool {
 	if l.losing[op] == 0 && op.ordinary() {
 		op = OpAny
 	}
+
 	if l.losing[op] == 0 {
 		return false
 	}
+
 	l.losing[op]--
 	return true
 }
 
-// due counts p and returns what is to be done before it passes.
+// due counts p and returns the functions to run before it passes.
 func (l *Link) due(p *packet) []func() {
 	if !p.step() {
 		return nil
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.packets++
 	var due []func()
 	l.triggers = slices.DeleteFunc(l.triggers, func(t *trigger) bool {
@@ -477,10 +494,11 @@ func (l *Link) due(p *packet) []func() {
 		due = append(due, t.do)
 		return true
 	})
+
 	return due
 }
 
-// wrote records that a request is out of the link's hands.
+// wrote records that a request was written to the server.
 func (l *Link) wrote(op Op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

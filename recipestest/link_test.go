@@ -58,7 +58,7 @@ func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
 		link, root := s.Link(t), s.Root(t)
 		conn := connect(t, s, link.Dial, 6*time.Second)
 		direct := connect(t, s, s.Dial, 10*time.Second)
-		wait(t, link.Answered(recipestest.OpPing, 1)) // from now on it is patient for two thirds of its timeout
+		wait(t, link.Answered(recipestest.OpPing, 1)) // from now on the client waits for two thirds of its timeout
 		idle, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
 		require.NoError(t, err)
 		lossy, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
@@ -70,7 +70,7 @@ func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
 		begin := time.Now()
 		_, err = conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
 		require.ErrorIs(t, err, zk.ErrConnectionClosed)
-		require.GreaterOrEqual(t, time.Since(begin), 300*time.Millisecond, "only the client's own timeout tells")
+		require.GreaterOrEqual(t, time.Since(begin), 300*time.Millisecond, "only the client's own timeout ends the request")
 		requireExists(t, direct, root, false)
 
 		mute, err := link.Dial("tcp", s.ConnectString(), 10*time.Second)
@@ -88,6 +88,7 @@ func TestStallLosesBytesAndKeepsSockets(t *testing.T) {
 			require.ErrorIs(t, err, syscall.ECONNRESET, "a connection that has lost bytes cannot go on")
 			require.NoError(t, c.Close())
 		}
+
 		_, err = idle.Write([]byte{0, 0, 0, 1, 0})
 		require.NoError(t, err, "a connection that has lost nothing goes on")
 		wait(t, link.Answered(recipestest.OpConnect, 2))
@@ -110,7 +111,7 @@ func TestStalledSessionExpiresThoughItsClientHangsUp(t *testing.T) {
 		begin := time.Now()
 		conn.Close()
 		require.Equal(t, zk.EventNodeDeleted, wait(t, gone).Type)
-		require.Greater(t, time.Since(begin), 800*time.Millisecond, "the server did not hear the client's farewell")
+		require.Greater(t, time.Since(begin), 800*time.Millisecond, "the server did not see the client close its session")
 	})
 }
 
@@ -128,6 +129,7 @@ func TestStallRepliesLetsRequestsBeExecuted(t *testing.T) {
 			_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
 			failed <- err
 		}()
+
 		require.Equal(t, zk.EventNodeCreated, wait(t, created).Type)
 		require.ErrorIs(t, wait(t, failed), zk.ErrConnectionClosed)
 		link.Heal()
@@ -171,6 +173,7 @@ func TestLoseReplyLosesTheReplyOfAnExecutedRequest(t *testing.T) {
 			requireExists(t, direct, path, true)
 			requireExists(t, conn, path, true)
 		}
+
 		create(t, conn, root+"/b", 0)
 		require.Equal(t, session, conn.SessionID())
 		require.Equal(t, 3, link.Count(recipestest.OpCreate))
@@ -229,6 +232,7 @@ func TestDelayAddsLatencyAndKeepsPipelining(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 		require.Equal(t, 2*latency, time.Since(begin), "ten requests share a round trip")
 
@@ -252,6 +256,7 @@ func TestDelayKeepsOrderWhenItShrinks(t *testing.T) {
 			_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
 			failed <- err
 		}()
+
 		time.Sleep(time.Millisecond)
 		link.Delay(0)
 		requireExists(t, conn, root, true)
@@ -297,6 +302,7 @@ func TestAtMeetsEveryStep(t *testing.T) {
 			require.NoError(t, err)
 			executed = append(executed, exists)
 		}
+
 		require.Equal(t, []bool{false, true}, executed, "cut before the request, cut before the reply")
 		require.Equal(t, 3, link.Count(recipestest.OpCreate), "what was cut off on the way in is not counted")
 	})
@@ -313,6 +319,7 @@ func TestAtLetsThePacketMeetTheNetworkAsLeft(t *testing.T) {
 			seen := connect(t, s, s.Dial, 10*time.Second)
 			sawIt, _, _ = seen.Exists(root)
 		})
+
 		create(t, conn, root, 0)
 		require.True(t, sawIt)
 		require.Equal(t, 2, link.Packets()-before)
@@ -364,6 +371,7 @@ func TestLinkCounts(t *testing.T) {
 		} {
 			require.Equal(t, n, link.Count(op), op)
 		}
+
 		require.Equal(t, 1, link.Events())
 		require.Equal(t, 2+10+1, link.Packets())
 		require.Greater(t, link.ReplyBytes()-bytes, int64(1000))
@@ -384,6 +392,7 @@ func TestSentAndAnsweredSignal(t *testing.T) {
 			_, _, err := conn.Get(root)
 			failed <- err
 		}()
+
 		require.ErrorIs(t, wait(t, failed), zk.ErrConnectionClosed)
 		noSignal(t, sent)
 		link.Heal()

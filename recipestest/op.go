@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// Op is an operation of the ZooKeeper protocol, by its number on the wire.
-// Spellings of one operation are counted as one: create2 is [OpCreate],
-// getChildren with a Stat is [OpGetChildren], setWatches2 is [OpSetWatches].
+// Op is an operation of the ZooKeeper protocol, by its number on the wire. Variants of an operation
+// are counted as one: create2 is [OpCreate], getChildren with a Stat is [OpGetChildren],
+// setWatches2 is [OpSetWatches].
 type Op int32
 
 // The operations that a [Link] tells apart.
@@ -46,7 +46,7 @@ const (
 	OpWhoAmI          Op = 107
 )
 
-// opUnknown is a reply that no request is known for yet, or a packet too short to tell.
+// opUnknown is a reply that was not matched with its request yet, or a packet that is too short.
 const opUnknown Op = -1
 
 var opNames = map[Op]string{
@@ -105,5 +105,6 @@ func wireOp(code int32) Op {
 	case 105:
 		return OpSetWatches
 	}
+
 	return Op(code)
 }

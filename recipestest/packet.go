@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// maxPacket is far above what any server or client accepts. A longer one is not ZooKeeper's protocol.
+// maxPacket is far above what any server or client accepts. A longer one is not ZooKeeper's
+// protocol.
 const maxPacket = 64 << 20
 
 var errNotZooKeeper = errors.New("recipestest: not a ZooKeeper packet")
@@ -29,26 +30,26 @@ const (
 	reply                    // to the client; watch events too
 )
 
-// A packet is one frame on its way through a link, or the end of its direction.
+// A packet is one frame on its way through a link, or the end of all frames in its direction.
 type packet struct {
 	direction direction
 	op        Op // opUnknown in most replies until they are matched by xid
 	xid       int32
 	data      []byte // the frame with its length prefix
-	end       error  // set instead of data: the sender has hung up
+	end       error  // set instead of data if the sender has hung up
 	due       time.Time
 }
 
 // A fifo is a queue of packets. Its zero value is ready for use.
 type fifo struct {
 	packets []packet
-	head    int // of the first that has not been taken
+	head    int // the index of the first that has not been taken
 }
 
 func (q *fifo) empty() bool { return q.head == len(q.packets) }
 
 func (q *fifo) push(p packet) {
-	if q.head > len(q.packets)/2 { // or those that were taken would pile up
+	if q.head > len(q.packets)/2 { // otherwise packets that were taken would pile up
 		q.packets = slices.Delete(q.packets, 0, q.head)
 		q.head = 0
 	}
@@ -72,14 +73,17 @@ func cutPacket(buf []byte) (frame, rest []byte, err error) {
 	if len(buf) < 4 {
 		return nil, buf, nil
 	}
+
 	size := binary.BigEndian.Uint32(buf)
 	if size > maxPacket {
 		return nil, buf, errNotZooKeeper
 	}
+
 	end := 4 + int(size)
 	if len(buf) < end {
 		return nil, buf, nil
 	}
+
 	return buf[:end:end], buf[end:], nil
 }
 
@@ -89,10 +93,12 @@ func readPacket(r io.Reader) ([]byte, error) {
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
 		return nil, err
 	}
+
 	size := binary.BigEndian.Uint32(prefix[:])
 	if size > maxPacket {
 		return nil, errNotZooKeeper
 	}
+
 	frame := make([]byte, 4+size)
 	copy(frame, prefix[:])
 	_, err := io.ReadFull(r, frame[4:])
@@ -109,6 +115,7 @@ func newRequest(frame []byte, first bool) packet {
 		p.xid = int32(binary.BigEndian.Uint32(frame[4:]))
 		p.op = wireOp(int32(binary.BigEndian.Uint32(frame[8:])))
 	}
+
 	return p
 }
 
@@ -119,6 +126,7 @@ func newReply(frame []byte, first bool) packet {
 		p.op = OpConnect
 		return p
 	}
+
 	if len(frame) >= 8 {
 		p.xid = int32(binary.BigEndian.Uint32(frame[4:]))
 		switch p.xid {
@@ -128,5 +136,6 @@ func newReply(frame []byte, first bool) packet {
 			p.op = OpPing
 		}
 	}
+
 	return p
 }

@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// Time for what a recipe finishes in the background when a test ends. A session
-// of the default server that died in a broken network is over by then, too.
-const leftoverPatience = 15 * time.Second
+// leftoverGrace is how long a recipe may take to finish in the background when a test ends. A
+// session of the default server whose client has died expires earlier.
+const leftoverGrace = 15 * time.Second
 
-// How long an unreachable server is tried at a test's end.
-const reachPatience = 15 * time.Second
+// reachTimeout is how long the checks at the end of a test try to reach the server.
+const reachTimeout = 15 * time.Second
 
-// Root returns a fresh path for tb, named after it. Nothing is created:
-// recipes create the parents they need. All calls return different paths.
+// Root returns a fresh path for tb, named after it. Nothing is created: recipes create the parents
+// that they need. All calls return different paths.
 //
-// When tb ends, and while its clients are still open, no ephemeral node may be
-// left below: an orphan in a living session blocks others. Clean-up in the
-// background is waited for. Whatever else is below is removed.
+// When tb ends, and while its clients are still open, no ephemeral node may be left below the path:
+// an orphan in a living session blocks other clients. The check waits for clean-up in the
+// background. All other nodes below the path are removed.
 func (s *Server) Root(tb testing.TB) string {
 	tb.Helper()
-	root := "/" + plain(tb.Name()) + "-" + strings.ToLower(rand.Text()[:8])
-	t := s.tenantOf(tb)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.roots = append(t.roots, root)
+	root := "/" + nodeName(tb.Name()) + "-" + strings.ToLower(rand.Text()[:8])
+	r := s.resourcesOf(tb)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.roots = append(r.roots, root)
 	return root
 }
 
-// plain makes a node's name of a test's name.
-func plain(name string) string {
+// nodeName turns the name of a test into the name of a node.
+func nodeName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '.' {
 			return r
@@ -43,25 +43,27 @@ func plain(name string) string {
 	return name[:min(len(name), 100)]
 }
 
-// checkLeftovers has tb fail if there is an ephemeral node below roots that
-// does not go away. It returns false if the server cannot be reached.
+// checkLeftovers fails tb if an ephemeral node below roots does not go away. It returns false if
+// the server cannot be reached.
 func (s *Server) checkLeftovers(tb testing.TB, roots []string) bool {
 	tb.Helper()
 	if len(roots) == 0 {
 		return true
 	}
-	patience, least := leftoverPatience, looks
+
+	grace, least := leftoverGrace, minLooks
 	report := tb.Errorf
 	if tb.Failed() {
-		patience, least, report = 0, 1, tb.Logf // it may have been stopped half-way; what is left may still say why
+		grace, least, report = 0, 1, tb.Logf // the test may have been stopped half-way
 	}
-	session, err := s.connect(reachPatience)
+
+	session, err := s.connect(reachTimeout)
 	if err != nil {
 		report("recipestest: cannot look for leftover nodes: %v", err)
 		return false
 	}
 	defer session.close()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(grace)
 	for look := 1; ; look++ {
 		left, err := session.ephemerals(roots)
 		if err != nil {
@@ -81,19 +83,21 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string) bool {
 	}
 }
 
-// removeRoots removes everything below roots, and them.
+// removeRoots deletes roots and everything below them.
 func (s *Server) removeRoots(tb testing.TB, roots []string) {
 	tb.Helper()
 	if len(roots) == 0 {
 		return
 	}
-	session, err := s.connect(reachPatience)
+
+	session, err := s.connect(reachTimeout)
 	if err == nil {
 		defer session.close()
 		err = session.remove(roots)
 	}
+
 	if err != nil && !errors.Is(err, errNoAuth) {
-		tb.Logf("recipestest: cannot remove what the test has left: %v", err)
+		tb.Logf("recipestest: cannot remove the nodes of the test: %v", err)
 	}
 }
 
@@ -103,9 +107,9 @@ type node struct {
 }
 
 // ephemerals returns the ephemeral nodes below roots.
-func (w *wire) ephemerals(roots []string) ([]node, error) {
+func (r *rawSession) ephemerals(roots []string) ([]node, error) {
 	var left []node
-	err := w.walk(roots, func(n node) {
+	err := r.walk(roots, func(n node) {
 		if n.owner != 0 {
 			left = append(left, n)
 		}
@@ -114,35 +118,38 @@ func (w *wire) ephemerals(roots []string) ([]node, error) {
 }
 
 // remove deletes the trees at roots, leaves first.
-func (w *wire) remove(roots []string) error {
+func (r *rawSession) remove(roots []string) error {
 	var deletes []call
-	if err := w.walk(roots, func(n node) {
-		deletes = append(deletes, call{OpDelete, deleteRequest(w.chroot + n.path)})
+	if err := r.walk(roots, func(n node) {
+		deletes = append(deletes, call{OpDelete, deleteRequest(r.chroot + n.path)})
 	}); err != nil {
 		return err
 	}
+
 	for i, j := 0, len(deletes)-1; i < j; i, j = i+1, j-1 {
 		deletes[i], deletes[j] = deletes[j], deletes[i]
 	}
+
 	var failed error
-	err := w.do(deletes, func(i int, _ []byte, err error) {
+	err := r.do(deletes, func(i int, _ []byte, err error) {
 		if err != nil && !errors.Is(err, errNoNode) {
 			failed = fmt.Errorf("delete: %w", err)
 		}
 	})
+
 	return errors.Join(err, failed)
 }
 
-// walk visits every node of the trees at roots, parents before children, as far
-// as it can read them.
-func (w *wire) walk(roots []string, visit func(node)) error {
+// walk visits every node of the trees at roots that it can read, parents before children.
+func (r *rawSession) walk(roots []string, visit func(node)) error {
 	for level := roots; len(level) > 0; {
-		var children, hidden []string
+		var children, hidden []string // hidden: may not be read
+
 		list := make([]call, len(level))
 		for i, path := range level {
-			list[i] = call{opGetChildren2, readRequest(w.chroot + path)}
+			list[i] = call{opGetChildren2, readRequest(r.chroot + path)}
 		}
-		err := w.do(list, func(i int, body []byte, err error) {
+		err := r.do(list, func(i int, body []byte, err error) {
 			switch {
 			case errors.Is(err, errNoAuth):
 				hidden = append(hidden, level[i])
@@ -157,11 +164,12 @@ func (w *wire) walk(roots []string, visit func(node)) error {
 		if err != nil {
 			return err
 		}
-		stat := make([]call, len(hidden)) // which needs no permission
+		// Exists needs no permission.
+		stat := make([]call, len(hidden))
 		for i, path := range hidden {
-			stat[i] = call{OpExists, readRequest(w.chroot + path)}
+			stat[i] = call{OpExists, readRequest(r.chroot + path)}
 		}
-		err = w.do(stat, func(i int, stat []byte, err error) {
+		err = r.do(stat, func(i int, stat []byte, err error) {
 			if err == nil {
 				visit(node{hidden[i], ownerIn(stat)})
 			}
@@ -171,5 +179,6 @@ func (w *wire) walk(roots []string, visit func(node)) error {
 		}
 		level = children
 	}
+
 	return nil
 }

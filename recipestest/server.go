@@ -15,11 +15,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// A Server is a ZooKeeper for tests: an embedded one made by [Start], or one
-// that runs elsewhere and was given to [Attach]. A test and its subtests may
-// share it, in parallel: each takes its own [Server.Root], clients and links,
-// and each is checked by itself when it ends.
-// All methods are safe for concurrent use.
+// A Server is a ZooKeeper for tests: an embedded one made by [Start], or one that runs elsewhere
+// and was given to [Attach]. A test and its subtests may share it, in parallel: each takes its own
+// [Server.Root], clients and links, and each is checked by itself when it ends. All methods are
+// safe for concurrent use.
 type Server struct {
 	tb            testing.TB
 	connectString string
@@ -28,27 +27,27 @@ type Server struct {
 	embedded      *embedded.Server // nil if attached
 
 	mu       sync.Mutex // guards what follows
-	tenants  map[testing.TB]*tenant
+	tests    map[testing.TB]*resources
 	sessions map[int64]*session // seen by Dial; only if attached
 }
 
-// A session is what is needed to end it in its client's place.
+// A session has what is needed to end it on behalf of its client.
 type session struct {
 	password []byte
-	conns    map[*sniffer]struct{} // open ones
+	conns    map[*recordingConn]struct{} // open ones
 	ended    bool
 }
 
-// Attach makes a Server of a ZooKeeper that runs already, as an ensemble does
-// in recipestest/ensemble. It does no I/O. connectString is a list of host:port
-// with an optional chroot, which must exist, at its end.
+// Attach makes a Server of a ZooKeeper that runs already, as an ensemble does in
+// recipestest/ensemble. It does no I/O. connectString is a list of host:port with an optional
+// chroot, which must exist, at its end.
 //
-// Whoever has to stop the ZooKeeper in tb.Cleanup must have registered that
-// before Attach, so that the checks of this test still find it running.
+// A caller that stops the ZooKeeper in tb.Cleanup must register that before it calls Attach, so
+// that the checks of this test still find the server running.
 func Attach(tb testing.TB, connectString string) *Server {
 	tb.Helper()
 	s := newServer(tb, connectString, net.DialTimeout)
-	s.tenantOf(tb)
+	s.resourcesOf(tb)
 	return s
 }
 
@@ -57,40 +56,41 @@ func newServer(tb testing.TB, connectString string, dial zk.Dialer) *Server {
 		tb:            tb,
 		connectString: connectString,
 		dial:          dial,
-		tenants:       make(map[testing.TB]*tenant),
+		tests:         make(map[testing.TB]*resources),
 		sessions:      make(map[int64]*session),
 	}
 }
 
-// ConnectString returns the addresses of the server, as protocol.Connect takes
-// them. A client of an in-memory server needs [Server.Dial] too.
+// ConnectString returns the addresses of the server, as protocol.Connect takes it. A client of an
+// in-memory server needs [Server.Dial] too.
 func (s *Server) ConnectString() string { return s.connectString }
 
-// Dial connects to the server over a sound network. It is a zk.Dialer: use it
-// for clients that are not made by [Server.Client], so that they reach a server
-// in memory and [Server.ExpireSession] knows their sessions.
+// Dial connects to the server over a sound network. It is a zk.Dialer: use it for clients that are
+// not made by [Server.Client], so that they reach a server in memory and [Server.ExpireSession]
+// knows their sessions.
 func (s *Server) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	if s.spread != nil {
 		return s.spread(network, address, timeout)
 	}
+
 	c, err := s.dial(network, address, timeout)
 	if err != nil || s.embedded != nil {
 		return c, err
 	}
-	return &sniffer{Conn: c, server: s}, nil
+
+	return &recordingConn{Conn: c, server: s}, nil
 }
 
-// ExpireSession ends a session at once, as if its client had not been heard of
-// for too long: its ephemeral nodes are gone when ExpireSession returns (but see [Lagging]), its
-// watches are dropped and its connections closed. The client finds out when it
-// connects again. It may be called from any goroutine.
+// ExpireSession ends a session at once, as if its client had been silent for too long. When it
+// returns, the session's ephemeral nodes are gone (but see [Lagging]), its watches are dropped and
+// its connections closed. The client learns of that when it connects again. ExpireSession may be
+// called from any goroutine.
 //
-// The test fails if the session is not known. The embedded server knows every
-// session that has not ended; of others those are known, also when they were ended
-// like this before, whose client was made by [Server.Client] or [Link.Client], or
-// dials with [Server.Dial] or [Link.Dial]: they are ended with a copy of the
-// client's password, which takes some milliseconds, ten seconds if the server does
-// not answer.
+// The test fails if the session is not known. The embedded server knows every session that has not
+// ended. For a server given to [Attach], a session is known if its client was made by
+// [Server.Client] or [Link.Client], or dials with [Server.Dial] or [Link.Dial]; to expire it once
+// more does nothing. ExpireSession then ends the session with a copy of the client's password. That
+// blocks for some milliseconds, and for ten seconds at most if the server does not answer.
 func (s *Server) ExpireSession(id int64) {
 	s.tb.Helper()
 	if s.embedded != nil {
@@ -99,6 +99,7 @@ func (s *Server) ExpireSession(id int64) {
 		}
 		return
 	}
+
 	s.mu.Lock()
 	victim := s.sessions[id]
 	ended := victim != nil && victim.ended
@@ -106,16 +107,19 @@ func (s *Server) ExpireSession(id int64) {
 	if ended {
 		return
 	}
+
 	if victim == nil {
-		s.tb.Errorf("recipestest: expire: no session %#x was opened through Server.Dial or Link.Dial", id)
+		s.tb.Errorf("recipestest: expire: session %#x is unknown: dial with Server.Dial or Link.Dial", id)
 		return
 	}
+
 	if err := s.endSession(id, victim.password); err != nil {
 		s.tb.Errorf("recipestest: expire: session %#x: %v", id, err)
 		return
 	}
-	// ZooKeeper closes only the connection that the session had last, which was
-	// ours. Another one may have come from the client at the same time.
+
+	// ZooKeeper closes only the last connection of the session, which was ours. The client may have
+	// connected at the same time.
 	s.mu.Lock()
 	victim.ended = true
 	conns := slices.Collect(maps.Keys(victim.conns))
@@ -134,59 +138,68 @@ func (s *Server) addresses() (hosts []string, chroot string) {
 	return strings.Split(list, ","), chroot
 }
 
-// A sniffer is a client's connection that takes down the server's answer to the handshake as it is read.
-type sniffer struct {
+// A recordingConn is a connection of a client. It records the session that the answer to its
+// handshake names.
+type recordingConn struct {
 	net.Conn
 	server *Server
-	heard  []byte
-	deaf   bool // nothing more to hear
+	answer []byte // to the handshake, as far as it was read
+	done   bool   // the answer is complete, or is none
 
 	session *session // guarded by server.mu, as is the next
 	closed  bool
 }
 
-func (c *sniffer) Read(b []byte) (int, error) {
+func (c *recordingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if c.deaf {
+	if c.done {
 		return n, err
 	}
-	c.heard = append(c.heard, b[:n]...)
-	answer, _, broken := cutPacket(c.heard)
-	if answer != nil && !c.takeDown(answer) {
+
+	c.answer = append(c.answer, b[:n]...)
+	answer, _, broken := cutPacket(c.answer)
+	if answer != nil && !c.record(answer) {
 		c.Close()
 	}
+
 	if answer != nil || broken != nil {
-		c.deaf, c.heard = true, nil
+		c.done, c.answer = true, nil
 	}
+
 	return n, err
 }
 
-// takeDown takes the session out of the answer: length, protocol version,
-// timeout, id, password. It returns false if the session has been ended by us.
-func (c *sniffer) takeDown(answer []byte) bool {
+// record notes the session of an answer: length, protocol version, timeout, id, password. It
+// returns false if ExpireSession has ended that session.
+func (c *recordingConn) record(answer []byte) bool {
 	const head = 4 + 4 + 4 + 8
 	if len(answer) < head {
 		return true
 	}
+
 	id := int64(binary.BigEndian.Uint64(answer[12:]))
 	password, _ := cutBuffer(answer[head:])
 	if id == 0 || password == nil {
 		return true
 	}
+
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.sessions[id] == nil {
-		s.sessions[id] = &session{password: password, conns: make(map[*sniffer]struct{})}
+		s.sessions[id] = &session{password: password, conns: make(map[*recordingConn]struct{})}
 	}
+
 	c.session = s.sessions[id]
 	if !c.closed {
 		c.session.conns[c] = struct{}{}
 	}
+
 	return !c.session.ended
 }
 
-func (c *sniffer) Close() error {
+func (c *recordingConn) Close() error {
 	c.server.mu.Lock()
 	c.closed = true
 	if c.session != nil {

@@ -42,8 +42,8 @@ func expireSession(t *testing.T, s *recipestest.Server) {
 	}
 }
 
-// requireBack waits until a client has a session again. go-zookeeper closes a
-// client that is between two connections badly: it connects once more and stays.
+// requireBack waits until a client has a session again. go-zookeeper closes a client that is
+// between two connections badly: it connects once more and stays.
 func requireBack(t *testing.T, conn *zk.Conn) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -55,7 +55,7 @@ func requireBack(t *testing.T, conn *zk.Conn) {
 func TestExpireSessionFailsTheTestIfItIsUnknown(t *testing.T) {
 	overBoth(t, func(t *testing.T, _ *recipestest.Server) {
 		f := run(t, func(tb testing.TB) {
-			recipestest.Start(tb, recipestest.InMemory()).ExpireSession(0x4711)
+			recipestest.Start(tb, recipestest.WithInMemory()).ExpireSession(0x4711)
 			recipestest.Attach(tb, "127.0.0.1:1").ExpireSession(0x4712)
 		})
 		require.Len(t, f.errors, 2)
@@ -85,10 +85,12 @@ func TestRootIsRemovedWithTheTest(t *testing.T) {
 			for i := range 300 {
 				create(tb, conn, fmt.Sprintf("%s/%d", root, i), 0)
 			}
+
 			_, err := conn.CreateContainer(root+"/0/container", nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 			require.NoError(tb, err)
 			s.Root(tb) // never created
 		})
+
 		require.Empty(t, f.errors)
 		require.Empty(t, f.logs)
 		requireExists(t, conn, root, false)
@@ -107,6 +109,7 @@ func TestLeftoverNodeFailsTheTest(t *testing.T) {
 			create(tb, conn, root+"/dir", 0)
 			create(tb, conn, root+"/dir/orphan", zk.FlagEphemeral)
 		})
+
 		require.Less(t, time.Since(begin), 20*time.Second)
 		require.Len(t, f.errors, 1)
 		require.Contains(t, f.errors[0], root+"/dir/orphan")
@@ -239,8 +242,8 @@ func TestFaultsAfterTheEndAreIgnored(t *testing.T) {
 	})
 }
 
-// deleteInTheEnd tries until it has worked, as a janitor does. The answer to its last attempt may be lost with the
-// network, which goes as soon as the node has gone: so it looks over direct, too.
+// deleteInTheEnd tries until it has worked, as a janitor does. The answer to its last attempt may
+// be lost with the network, which goes as soon as the node has gone: so it looks over direct, too.
 func deleteInTheEnd(conn, direct *zk.Conn, path string) {
 	defer conn.Close()
 	for {
@@ -272,7 +275,7 @@ func TestStoppedServerIsResumedForTheChecks(t *testing.T) {
 			conn := open(tb, s, s.Dial, 10*time.Second)
 			create(tb, conn, s.Root(tb), 0)
 			conn.Close()
-			s.Embedded().Stop() // its port is anybody's until it is resumed
+			s.Embedded().Stop() // another process may take its port until it is resumed
 		})
 		require.Empty(t, f.errors)
 	})

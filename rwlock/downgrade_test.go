@@ -310,7 +310,7 @@ func TestContextThatEndsWhileDowngradeIsUnanswered(t *testing.T) {
 			t.Run(fmt.Sprintf("%s for %v", name, outage), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					srv := recipestest.Start(t, recipestest.InMemory())
+					srv := recipestest.Start(t, recipestest.WithInMemory())
 					c := newContest(t, srv, srv.Root(t)+"/stalled")
 					stall(c.link)
 					time.AfterFunc(outage, c.link.Heal)
@@ -454,7 +454,7 @@ func TestOfTwoDowngradesOneSucceeds(t *testing.T) {
 func TestDowngradeThatIsGivenUpGivesTheLockBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		once := func() backoff.BackOff { return &backoff.StopBackOff{} }
 		c := newContest(t, srv, srv.Root(t)+"/given-up", protocol.WithBackOff(once))
 		c.link.LoseReply(recipestest.OpMulti, 1)
@@ -582,7 +582,7 @@ func TestDowngradeIsNoReleaseToWaiters(t *testing.T) {
 func TestDowngradeAtEachStepOfALock(t *testing.T) {
 	suite.Sweep(t, func(step int) (met bool) {
 		synctest.Test(t, func(t *testing.T) {
-			srv := recipestest.Start(t, recipestest.InMemory())
+			srv := recipestest.Start(t, recipestest.WithInMemory())
 			c := newContest(t, srv, srv.Root(t)+"/step")
 			link := srv.Link(t)
 			m := rwlock.New(link.Client(t), c.path)

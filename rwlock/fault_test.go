@@ -48,7 +48,7 @@ func TestLongFaultAtEachStep(t *testing.T) {
 			t.Run(r.name+" "+f.Name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					srv := recipestest.Start(t, recipestest.InMemory())
+					srv := recipestest.Start(t, recipestest.WithInMemory())
 					sweep(t, srv, srv.Root(t), r, f)
 				})
 			})

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { suite.Main(m) }
 
-const timeout = suite.Patience
+const timeout = suite.Limit
 
 type group = suite.Group
 

@@ -16,7 +16,7 @@ import (
 // writes. Each removes one watch, lists the line, and watches the writer that is left.
 func TestReadersBehindAWriterThatGivesUpWriteNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		path := srv.Root(t) + "/rw"
 		h, err := rwlock.New(srv.Client(t), path).Lock(t.Context())
 		require.NoError(t, err)

@@ -43,7 +43,7 @@ func peers(p *interop.Peer) newcomer {
 	}
 }
 
-// In a line of arrivals r and w are our reader and writer, R and W the other library's.
+// In a line of contenders r and w are our reader and writer, R and W the other library's.
 func TestOtherLibrariesOnTheSamePath(t *testing.T) {
 	t.Parallel()
 	srv := ensemble.Real(t)
@@ -81,16 +81,16 @@ func TestOtherLibrariesOnTheSamePath(t *testing.T) {
 // that order: the readers together, the writers alone.
 func takeTurns(t *testing.T, srv *recipestest.Server, line string, ours, others newcomer) {
 	path := srv.Root(t) + "/fleet"
-	var arrivals []suite.Arrival
+	var contenders []suite.Contender
 	for _, who := range line {
 		library, exclusive := ours, who == 'w' || who == 'W'
 		if who == 'R' || who == 'W' {
 			library = others
 		}
 		lock, unlock := library(t, srv, path, exclusive)
-		arrivals = append(arrivals, suite.Arrival{Lock: lock, Unlock: unlock, Shared: !exclusive})
+		contenders = append(contenders, suite.Contender{Lock: lock, Unlock: unlock, Shared: !exclusive})
 	}
-	requireArrivalOrder(t, strings.ToUpper(line), suite.TakeTurns(t, srv, path, arrivals))
+	requireArrivalOrder(t, strings.ToUpper(line), suite.AcquireInOrder(t, srv, path, contenders))
 }
 
 // downgradeAmong makes a reader and a writer of the other library wait for our writer, which goes

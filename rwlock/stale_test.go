@@ -16,7 +16,7 @@ import (
 // misses there must not reach other readers.
 func TestStaleReadAfterAReconnectLetsNoReaderIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		path := srv.Root(t) + "/rw"
 		f := srv.Embedded().Follower()
 		holder, writer, reader := srv.Client(t), srv.Client(t), srv.Client(t)

@@ -1,7 +1,7 @@
 package main
 
-// The embedded server has mutations too, as a defect in it undermines every test that runs on it. Its
-// own tests must notice them, without a real server to compare with.
+// The embedded server. A defect in it undermines every test that runs on it. Its own tests must
+// fail, without a real server to compare with.
 func init() {
 	const dir = "recipestest/embedded/"
 	mutations = append(mutations, []mutation{

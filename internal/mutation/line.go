@@ -54,7 +54,7 @@ func init() {
 			Old:     "g.guard = time.AfterFunc(guardAfter, func() { c.spawn(g.watch) })",
 			New:     "g.guard = time.AfterFunc(guardAfter, func() {})",
 			Package: "./lock",
-			Test:    "TestMutexIsAFairLock/^holder_is_told/embedded",
+			Test:    "TestMutexIsAFairLock/^deleted_node/embedded",
 		},
 		{
 			Name:    "turns: the next one's begins before the last one's is over",

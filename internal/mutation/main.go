@@ -1,13 +1,14 @@
-// Mutation proves that the tests bite. It takes one protection after the other out of the code, and runs the tests that
-// are there for it. One of those has to fail.
+// Mutation shows that the tests can fail. It takes one protection after the other out of the code,
+// and runs the tests of that protection. At least one of them must fail.
 //
 //	go run ./internal/mutation             all of them
 //	go run ./internal/mutation -run trust  those whose names match
 //	go run ./internal/mutation -list       their names
 //	go run ./internal/mutation -short      on the embedded server only
 //
-// The working tree is not touched: the go command is given the changed file as an overlay. A mutation whose code is not
-// found, does not compile or is not noticed is an error. The test of this package finds those of the first kind.
+// The working tree is not changed: the go command gets the changed file as an overlay. It is an
+// error if the code of a mutation is not found, does not compile, or passes its tests. The test of
+// this package finds mutations whose code is not found.
 package main
 
 import (
@@ -26,10 +27,10 @@ import (
 	"time"
 )
 
-// A mutation replaces Old in File by New, and expects a test of Package to fail. Old stands once in File, or once in the
-// function of File that Func names.
+// A mutation replaces Old in File by New, and expects a test of Package to fail. Old must occur
+// once in File, or once in its function Func.
 type mutation struct {
-	Name     string // what is missing then
+	Name     string // what goes wrong without the protection
 	File     string
 	Func     string // optional: "Start", "(*session).overdue"
 	Old, New string
@@ -37,8 +38,8 @@ type mutation struct {
 	Test     string // a -run pattern
 }
 
-// mutations has the protections of note, each with the tests that would miss it. There is a file for each area. Where a
-// protection moves, so does its entry.
+// mutations are listed in one file for each area. When code that an entry quotes moves or changes,
+// change the entry.
 var mutations []mutation
 
 func main() {
@@ -72,21 +73,24 @@ func main() {
 		}
 		fmt.Printf("%5.1fs  %-70s %s\n", time.Since(began).Seconds(), m.Name, verdict)
 	}
+
 	if *list {
 		return
 	}
+
 	fmt.Printf("%d of %d mutations were caught\n", caught, total)
 	if caught < total {
 		os.Exit(1)
 	}
 }
 
-// try returns what has caught the mutation.
+// try returns the name of the test that fails with the mutation.
 func (m mutation) try(short bool) (by string, err error) {
 	mutant, err := m.mutant()
 	if err != nil {
 		return "", err
 	}
+
 	dir, err := os.MkdirTemp("", "mutation")
 	if err != nil {
 		return "", err
@@ -101,13 +105,15 @@ func (m mutation) try(short bool) (by string, err error) {
 	if pkg == "" {
 		pkg = "./" + filepath.Dir(m.File)
 	}
-	// Most of the time goes into building the test, so nothing is built for vet or debuggers.
+
+	// Building the test takes most of the time, so nothing is built for vet or debuggers.
 	test := exec.Command("go", "test", "-overlay", overlay, "-vet=off", "-ldflags=-s -w",
 		"-count=1", "-timeout=60s", "-run", m.Test, pkg)
 	test.Env = append(os.Environ(), "RAPID_NOFAILFILE=true")
 	if short {
 		test.Env = append(test.Env, "ZKRECIPES_REAL=0", "ZKRECIPES_REQUIRE_REAL=0")
 	}
+
 	out, err := test.CombinedOutput()
 	switch {
 	case noTest.Match(out):
@@ -117,12 +123,15 @@ func (m mutation) try(short bool) (by string, err error) {
 	case unbuilt.Match(out):
 		return "", fmt.Errorf("it does not compile: %s", out)
 	}
+
 	if failed := failedTest.FindSubmatch(out); failed != nil {
 		return string(failed[1]), nil
 	}
-	if ended.Match(out) { // the test has not ended by itself
+
+	if ended.Match(out) { // the test binary was aborted
 		return m.Test, nil
 	}
+
 	return "", fmt.Errorf("%w: %s", err, out)
 }
 
@@ -133,20 +142,24 @@ var (
 	unbuilt    = regexp.MustCompile(`(?m)^FAIL\s.*\[(build|setup) failed\]`)
 )
 
-// overlay writes the mutant and a file for the -overlay flag of the go command into dir. It returns the latter's path.
+// overlay writes the mutant into dir, and beside it a file for the -overlay flag of the go command.
+// It returns the path of that file.
 func (m mutation) overlay(dir, mutant string) (string, error) {
 	original, err := filepath.Abs(m.File)
 	if err != nil {
 		return "", err
 	}
+
 	instead := filepath.Join(dir, filepath.Base(m.File))
 	if err := os.WriteFile(instead, []byte(mutant), 0o600); err != nil {
 		return "", err
 	}
+
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: instead}})
 	if err != nil {
 		return "", err
 	}
+
 	path := filepath.Join(dir, "overlay.json")
 	return path, os.WriteFile(path, overlay, 0o600)
 }
@@ -157,6 +170,7 @@ func (m mutation) mutant() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	source, from, to, where := string(b), 0, len(b), m.File
 	if m.Func != "" {
 		if from, to, err = extent(m.File, b, m.Func); err != nil {
@@ -164,24 +178,28 @@ func (m mutation) mutant() (string, error) {
 		}
 		where = m.Func + " of " + m.File
 	}
+
 	if n := strings.Count(source[from:to], m.Old); n != 1 {
-		return "", fmt.Errorf("its code stands %d times in %s: %q", n, where, m.Old)
+		return "", fmt.Errorf("its code occurs %d times in %s: %q", n, where, m.Old)
 	}
+
 	return source[:from] + strings.Replace(source[from:to], m.Old, m.New, 1) + source[to:], nil
 }
 
-// extent returns where a function begins and ends in its file.
+// extent returns the offsets at which a function begins and ends in its file.
 func extent(file string, source []byte, name string) (from, to int, err error) {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, file, source, parser.SkipObjectResolution)
 	if err != nil {
 		return 0, 0, err
 	}
+
 	for _, d := range parsed.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok && nameOf(f) == name {
 			return files.Position(f.Pos()).Offset, files.Position(f.End()).Offset, nil
 		}
 	}
+
 	return 0, 0, fmt.Errorf("%s has no function %s", file, name)
 }
 
@@ -190,9 +208,11 @@ func nameOf(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name
 	}
+
 	receiver := f.Recv.List[0].Type
 	if _, ok := receiver.(*ast.StarExpr); ok {
 		return "(" + types.ExprString(receiver) + ")." + f.Name.Name
 	}
+
 	return types.ExprString(receiver) + "." + f.Name.Name
 }

@@ -25,8 +25,8 @@ func TestMutationInAFunction(t *testing.T) {
 	}{
 		{function: "nameOf", old: "f.Recv == nil"},
 		{function: "mutation.mutant", old: "from, to, where :="},
-		{function: "", old: "nowhere" + "at all", fails: "its code stands 0 times in main.go"},
-		{function: "nameOf", old: "f.Name.Name", fails: "its code stands 3 times in nameOf of main.go"},
+		{function: "", old: "nowhere" + "at all", fails: "its code occurs 0 times in main.go"},
+		{function: "nameOf", old: "f.Name.Name", fails: "its code occurs 3 times in nameOf of main.go"},
 		{function: "(*mutation).mutant", old: "from, to", fails: "main.go has no function (*mutation).mutant"},
 	} {
 		m := mutation{File: "main.go", Func: test.function, Old: test.old, New: "NEW"}

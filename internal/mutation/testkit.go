@@ -1,6 +1,6 @@
 package main
 
-// The test kit, but for the embedded server.
+// The test kit, except for the embedded server.
 func init() {
 	mutations = append(mutations, []mutation{
 		{
@@ -33,21 +33,21 @@ func init() {
 		},
 		{
 			Name: "link: what a handshake claims is not looked at",
-			File: "recipestest/hindsight.go",
+			File: "recipestest/zxid.go",
 			Old:  "if session != 0 && r.claimed < r.delivered {",
 			New:  "if false {",
 			Test: "TestSessionThatGoesBackInTimeFailsTheTest",
 		},
 		{
 			Name: "link: an answer counts as delivered before the client has read it",
-			File: "recipestest/hindsight.go",
+			File: "recipestest/zxid.go",
 			Old:  "c.unread[0].end <= c.taken",
 			New:  "c.unread[0].end <= c.arrived",
 			Test: "TestSessionThatGoesBackInTimeFailsTheTest",
 		},
 		{
 			Name: "link: a connection that only closes its session has to remember",
-			File: "recipestest/hindsight.go",
+			File: "recipestest/zxid.go",
 			Old:  "p.op != OpClose && ",
 			New:  "",
 			Test: "TestSessionThatGoesBackInTimeFailsTheTest",
@@ -55,8 +55,8 @@ func init() {
 		{
 			Name: "link: clients that need not remember are checked",
 			File: "recipestest/link.go",
-			Old:  "c.strict = strict",
-			New:  "c.strict = true",
+			Old:  "c.checked = check",
+			New:  "c.checked = true",
 			Test: "TestSessionThatGoesBackInTimeFailsTheTest",
 		},
 		{
@@ -64,14 +64,14 @@ func init() {
 			File: "recipestest/start.go",
 			Old:  "dialled.Add(1)-1",
 			New:  "dialled.Load()",
-			Test: "TestClientsOfALaggingServerSeeWhatWas",
+			Test: "TestClientsOfALaggingServerReadAnOlderState",
 		},
 		{
 			Name: "lagging: no follower lags",
 			File: "recipestest/start.go",
 			Old:  "followers[i].Lag(d * time.Duration(i)",
 			New:  "followers[i].Lag(0 * d * time.Duration(i)",
-			Test: "TestClientsOfALaggingServerSeeWhatWas",
+			Test: "TestClientsOfALaggingServerReadAnOlderState",
 		},
 		{
 			Name: "sim: the follower knows what its client has just done",

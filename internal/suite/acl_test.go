@@ -36,8 +36,10 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 				return l.Unlock, nil
 			})
 		}
+
 		require.NoError(t, lock.NewSimple(c, path+"/simple").Do(t.Context(), func(context.Context, *lock.Lease) error { return nil }))
 	},
+
 	"rwlock": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
 		for _, s := range []rwlock.Spelling{rwlock.Native, rwlock.Curator, rwlock.Kazoo} {
 			m := rwlock.New(c, fmt.Sprintf("%s/%d", path, s), rwlock.WithSpelling(s))
@@ -46,12 +48,15 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 				if err != nil {
 					return nil, err
 				}
+
 				if s != rwlock.Native {
 					return l.Unlock, nil
 				}
+
 				if l, err = l.Downgrade(ctx); err != nil {
 					return nil, err
 				}
+
 				return l.Unlock, nil
 			})
 			l, err := m.RLock(t.Context())
@@ -59,6 +64,7 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 			require.NoError(t, l.Unlock(t.Context()))
 		}
 	},
+
 	"election": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
 		e := election.New(c, path)
 		inTurns(t, func(ctx context.Context) (func(context.Context) error, error) {
@@ -69,6 +75,7 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 			return term.Resign, nil
 		})
 	},
+
 	"barrier": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {
 		for _, b := range []*barrier.Barrier{barrier.New(c, path+"/a"), barrier.New(c, path+"/b", barrier.WithEphemeral())} {
 			require.NoError(t, b.Set(t.Context()))
@@ -76,6 +83,7 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 			require.NoError(t, b.Remove(t.Context()))
 		}
 	},
+
 	"doublebarrier": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
 		var both suite.Group
 		for range 2 {
@@ -85,6 +93,7 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 		}
 		require.NoError(t, both.Wait())
 	},
+
 	"queue": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {
 		ctx := t.Context()
 		q := queue.New(c, path+"/q", queue.WithDeadLetter(queue.New(c, path+"/dead"), 1))
@@ -93,6 +102,7 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 			_, err := q.Offer(ctx, []byte("x"))
 			require.NoError(t, err)
 		}
+
 		_, err := q.OfferAll(ctx, [][]byte{[]byte("a"), []byte("b")})
 		require.NoError(t, err)
 		_, err = q.Take(ctx)
@@ -261,6 +271,7 @@ func (d *decoder) creation() creation {
 		perms := d.int()
 		n.acl = append(n.acl, zk.ACL{Perms: perms, Scheme: string(d.bytes()), ID: string(d.bytes())})
 	}
+
 	d.int() // flags
 	return n
 }

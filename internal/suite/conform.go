@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A Lease is what every lock gives.
+// A Lease is what every lock returns.
 type Lease interface {
 	Unlock(context.Context) error
 	Done() <-chan struct{}
@@ -29,17 +29,17 @@ type Lease interface {
 // A Locker is one way to take one lock.
 type Locker struct {
 	Lock, TryLock func(context.Context) (Lease, error)
-	Block         func(context.Context) (Lease, error) // takes it in a way that makes Lock wait
+	Block         func(context.Context) (Lease, error) // acquires a lock that Lock waits for
 	Do            func(context.Context, func(context.Context, Lease) error) error
 	Contenders    func(context.Context) (nodes []string, err error)
 	Break         func(ctx context.Context, node string) error
-	Lineless      bool // who waits has no node
+	NoLine        bool // waiters have no nodes
 }
 
-// asleep is closed when Lock, through link, has begun to wait: it has read its own node, if it has one, and the one
-// that it waits for.
+// asleep returns a channel that is closed when Lock, through link, has begun to wait. It has then
+// read its own node, if it has one, and the node that it waits for.
 func (l Locker) asleep(link *recipestest.Link) <-chan struct{} {
-	if l.Lineless {
+	if l.NoLine {
 		return link.Answered(recipestest.OpGetData, 1)
 	}
 	return link.Answered(recipestest.OpGetData, 2)
@@ -48,28 +48,28 @@ func (l Locker) asleep(link *recipestest.Link) <-chan struct{} {
 // A NewLocker makes the lock at a path ready for a client.
 type NewLocker func(c *protocol.Client, path string) Locker
 
-// Leases makes a verb with a lease type of its own one with Lease.
+// Leases turns a verb that returns its own type of lease into one that returns a Lease.
 func Leases[L Lease](verb func(context.Context) (L, error)) func(context.Context) (Lease, error) {
 	return func(ctx context.Context) (Lease, error) {
 		l, err := verb(ctx)
 		if err != nil {
-			return nil, err // and not a Lease that has a nil pointer in it
+			return nil, err // and not a Lease with a nil pointer in it
 		}
 		return l, nil
 	}
 }
 
-// Must calls a verb that succeeds in the end.
+// Must calls a verb that must succeed within [Limit].
 func Must[L any](t *testing.T, verb func(context.Context) (L, error)) L {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), Limit)
 	defer cancel()
 	l, err := verb(ctx)
 	require.NoError(t, err)
 	return l
 }
 
-// Unlock gives back leases that were not lost.
+// Unlock releases leases that were not lost.
 func Unlock[L interface{ Unlock(context.Context) error }](t *testing.T, leases ...L) {
 	t.Helper()
 	for _, l := range leases {
@@ -84,14 +84,14 @@ func Await[E any](t *testing.T, n int, list func(context.Context) ([]E, error)) 
 		var err error
 		all, err = list(t.Context())
 		return err == nil && len(all) == n
-	}, Patience, time.Millisecond, "%d entries", n)
+	}, Limit, time.Millisecond, "%d entries", n)
 	return all
 }
 
 // A Scenario is something that must be true of a lock.
 type Scenario func(*testing.T, *recipestest.Server, NewLocker)
 
-// run runs a scenario on both kinds of server, in each of the ways to take the lock.
+// run runs a scenario on each kind of server, in each of the ways to take the lock.
 func run(t *testing.T, ways map[string]NewLocker, scenario Scenario) {
 	Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for way, newLocker := range ways {
@@ -103,13 +103,14 @@ func run(t *testing.T, ways map[string]NewLocker, scenario Scenario) {
 	})
 }
 
-// Conform runs what must be true of every fair lock. locked is what TryLock says of a busy one.
+// Conform runs the scenarios of every fair lock. locked is the error of TryLock if the lock is
+// held.
 func Conform(t *testing.T, ways map[string]NewLocker, locked error) {
 	ConformUnfair(t, ways, locked)
 	for name, scenario := range map[string]Scenario{
 		"waiter whose node is deleted goes to the end":    pushedBack,
-		"strangers in the directory are ignored":          strangers,
-		"parent may vanish at any time":                   parentVanishes,
+		"foreign nodes in the directory are ignored":      foreignNodes,
+		"parents may be deleted at any time":              parentsDeleted,
 		"data of the line's node is left alone":           foreignData,
 		"Lock and Unlock cost two round trips once known": twoRoundTrips,
 	} {
@@ -117,20 +118,20 @@ func Conform(t *testing.T, ways map[string]NewLocker, locked error) {
 	}
 }
 
-// ConformUnfair runs what must be true of every lock, in whatever order it is granted.
+// ConformUnfair runs the scenarios of every lock, whatever the order in which it is granted.
 func ConformUnfair(t *testing.T, ways map[string]NewLocker, locked error) {
 	for name, scenario := range map[string]Scenario{
-		"TryLock of a busy lock only reads": func(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
+		"TryLock of a held lock only reads": func(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 			tryBusy(t, srv, newLocker, locked)
 		},
-		"holder is told when its node is deleted":           toldWhenDeleted,
-		"expired holder is told":                            toldWhenExpired,
-		"waiter whose session expires waits on in the next": waitsOn,
-		"done context fails and leaves nothing":             doneContext,
-		"Unlock with a done context still unlocks":          unlockDone,
-		"Do gives the lock back whatever happens":           doGivesBack,
-		"Check fails a transaction once the lock is lost":   checkFails,
-		"Close ends waits and leases":                       closeEnds,
+		"deleted node ends the lease":                     nodeDeleted,
+		"expired session ends the lease":                  sessionExpired,
+		"waiter whose session expires waits in the next":  waitsInNextSession,
+		"done context fails and leaves nothing":           doneContext,
+		"Unlock with a done context still unlocks":        unlockDone,
+		"Do releases the lock however it ends":            doReleases,
+		"Check fails a transaction once the lock is lost": checkFails,
+		"Close ends waits and leases":                     clientCloses,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, ways, scenario) })
 	}
@@ -155,14 +156,15 @@ func tryBusy(t *testing.T, srv *recipestest.Server, newLocker NewLocker, locked 
 	Unlock(t, l)
 }
 
-// toldWhenDeleted deletes the node of a holder, who must be told.
-func toldWhenDeleted(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
+// nodeDeleted deletes the node of a holder.
+func nodeDeleted(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	path := srv.Root(t) + "/broken"
 	operator := newLocker(srv.Client(t), path)
 	m := newLocker(srv.Client(t), path)
 	l := Must(t, m.Lock)
 	ctx, cancel := l.Context(t.Context())
 	defer cancel()
+
 	node := Await(t, 1, operator.Contenders)[0]
 	require.NoError(t, operator.Break(t.Context(), node))
 	<-l.Done()
@@ -183,6 +185,7 @@ func pushedBack(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	wait.Go(func() error {
 		return newLocker(srv.Client(t), path).Do(t.Context(), func(context.Context, Lease) error { return nil })
 	})
+
 	pushed := Await(t, 2, m.Contenders)[1]
 	between := make(chan Lease, 1)
 	wait.Go(func() error {
@@ -190,21 +193,23 @@ func pushedBack(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 		between <- l
 		return err
 	})
+
 	Await(t, 3, m.Contenders)
 	require.NoError(t, m.Break(t.Context(), pushed))
 	require.Eventually(t, func() bool {
 		line, err := m.Contenders(t.Context())
 		return err == nil && len(line) == 3 && line[0] == held.Node() && line[2] != pushed
-	}, Patience, time.Millisecond)
+	}, Limit, time.Millisecond)
+
 	Unlock(t, held)
 	l := <-between
 	require.NotNil(t, l)
-	require.Len(t, Await(t, 2, m.Contenders), 2, "the one that was pushed back has not come before")
+	require.Len(t, Await(t, 2, m.Contenders), 2, "the waiter that was pushed back has not overtaken")
 	Unlock(t, l)
 	require.NoError(t, wait.Wait())
 }
 
-func toldWhenExpired(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
+func sessionExpired(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	c, path := srv.Client(t), srv.Root(t)+"/expired"
 	m := newLocker(c, path)
 	old := Session(t, c)
@@ -215,13 +220,14 @@ func toldWhenExpired(t *testing.T, srv *recipestest.Server, newLocker NewLocker)
 		require.ErrorIs(t, l.Err(), protocol.ErrLost)
 		return errors.New("interrupted")
 	})
+
 	require.ErrorContains(t, err, "interrupted")
 	require.ErrorIs(t, err, protocol.ErrLost)
 	require.ErrorIs(t, old.Err(), protocol.ErrLost)
 	Unlock(t, Must(t, m.Lock)) // in the next session
 }
 
-func waitsOn(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
+func waitsInNextSession(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	path := srv.Root(t) + "/on"
 	held := Must(t, newLocker(srv.Client(t), path).Block)
 	link := srv.Link(t)
@@ -237,6 +243,7 @@ func waitsOn(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 		}
 		return l.Unlock(t.Context())
 	})
+
 	<-asleep
 	srv.ExpireSession(old.ID())
 	<-old.Done()
@@ -244,7 +251,7 @@ func waitsOn(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	require.NoError(t, wait.Wait())
 }
 
-// doneContext has a context end before Lock and while it waits: it must fail, and leave nothing.
+// doneContext ends the context of Lock before the call, and while it waits.
 func doneContext(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	path := srv.Root(t) + "/done"
 	m := newLocker(srv.Client(t), path)
@@ -271,17 +278,19 @@ func unlockDone(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	if err := l.Unlock(dead); err != nil {
 		require.ErrorIs(t, err, context.Canceled)
 	}
+
 	require.ErrorIs(t, l.Err(), protocol.ErrReleased)
 	require.NoError(t, l.Unlock(t.Context()), "waits for the same deletion")
 	Await(t, 0, m.Contenders)
 	require.NoError(t, m.Do(t.Context(), func(context.Context, Lease) error { return nil }))
 }
 
-func doGivesBack(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
+func doReleases(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	m := newLocker(srv.Client(t), srv.Root(t)+"/do")
 	require.PanicsWithValue(t, "oops", func() {
 		m.Do(t.Context(), func(context.Context, Lease) error { panic("oops") })
 	})
+
 	Await(t, 0, m.Contenders)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -290,6 +299,7 @@ func doGivesBack(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 		require.NoError(t, l.Err(), "a done ctx is not a lost lock")
 		return ctx.Err()
 	})
+
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, protocol.ErrLost)
 	Await(t, 0, m.Contenders)
@@ -307,13 +317,12 @@ func checkFails(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	Unlock(t, l)
 	_, err = conn.Multi(l.Check(), &zk.SetDataRequest{Path: root + "/data", Data: []byte("late"), Version: -1})
 	require.ErrorIs(t, err, zk.ErrNoNode)
-	data, _, err := conn.Get(root + "/data")
-	require.NoError(t, err)
+	data, _ := Get(t, c, root+"/data")
 	require.Equal(t, "new", string(data))
 }
 
-func strangers(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
-	c, path := srv.Client(t), srv.Root(t)+"/strangers"
+func foreignNodes(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
+	c, path := srv.Client(t), srv.Root(t)+"/foreign"
 	s := Session(t, c)
 	_, err := s.EnsurePath(t.Context(), path)
 	require.NoError(t, err)
@@ -323,6 +332,7 @@ func strangers(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 		_, err := s.Conn().Create(path+"/"+name, nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 	}
+
 	m := newLocker(c, path)
 	l := Must(t, m.Lock)
 	require.Equal(t, []string{l.Node()}, Await(t, 1, m.Contenders))
@@ -330,27 +340,28 @@ func strangers(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	Unlock(t, l)
 }
 
-func parentVanishes(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
+func parentsDeleted(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	c, root := srv.Client(t), srv.Root(t)
 	path := root + "/deep/down/here"
 	m := newLocker(c, path)
 	var last int64
 	for range 3 {
 		l := Must(t, m.Lock)
-		require.True(t, strings.HasSuffix(l.Node(), "0000000000"), "the sequence began anew")
+		require.True(t, strings.HasSuffix(l.Node(), "0000000000"), "the sequence starts again")
 		require.Greater(t, l.Token(), last, "the token did not")
 		last = l.Token()
 		Unlock(t, l)
 		for p := path; p != root; p = p[:strings.LastIndexByte(p, '/')] {
 			err := Session(t, c).Conn().Delete(p, -1)
-			if !errors.Is(err, zk.ErrNoNode) { // the server may have been faster: these are containers
+			if !errors.Is(err, zk.ErrNoNode) { // the server may have deleted it: these are containers
 				require.NoError(t, err)
 			}
 		}
 	}
 }
 
-// lasting makes a path that no server removes for being empty, as it may a container at any moment.
+// lasting creates a path that no server deletes. A container may be deleted at any moment while it
+// is empty.
 func lasting(t *testing.T, s *protocol.Session, path string) string {
 	_, err := s.EnsurePath(t.Context(), path[:strings.LastIndexByte(path, '/')])
 	require.NoError(t, err)
@@ -359,25 +370,24 @@ func lasting(t *testing.T, s *protocol.Session, path string) string {
 	return path
 }
 
-// foreignData gives the line's node data, which must stay.
+// foreignData writes data to the line's node, which must stay.
 func foreignData(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	c := srv.Client(t)
 	path := lasting(t, Session(t, c), srv.Root(t)+"/data")
 	conn := Session(t, c).Conn()
 	m := newLocker(c, path)
 	Unlock(t, Must(t, m.Lock))
-	Unlock(t, Must(t, m.Lock)) // by now the short way is open
-	_, err := conn.Set(path, []byte("somebody's"), -1)
+	Unlock(t, Must(t, m.Lock)) // by now the fast path is open
+	_, err := conn.Set(path, []byte("foreign"), -1)
 	require.NoError(t, err)
 	for range 4 {
 		Unlock(t, Must(t, m.Lock))
-		data, _, err := conn.Get(path)
-		require.NoError(t, err)
-		require.Equal(t, "somebody's", string(data))
+		data, _ := Get(t, c, path)
+		require.Equal(t, "foreign", string(data))
 	}
 }
 
-func closeEnds(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
+func clientCloses(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	path := srv.Root(t) + "/close"
 	holder, link := srv.Client(t), srv.Link(t)
 	waiter := link.Client(t)
@@ -389,6 +399,7 @@ func closeEnds(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 		_, err := m.Lock(t.Context())
 		failed <- err
 	}()
+
 	<-asleep
 	Close(t, waiter)
 	require.ErrorIs(t, <-failed, protocol.ErrClosed)
@@ -406,21 +417,24 @@ func twoRoundTrips(t *testing.T, srv *recipestest.Server, newLocker NewLocker) {
 	link := srv.Link(t)
 	c := link.Client(t)
 	m := newLocker(c, lasting(t, Session(t, c), srv.Root(t)+"/cost"))
-	for range 3 { // until the short way is known to be open
+	for range 3 { // until the fast path is known to be open
 		Unlock(t, Must(t, m.Lock))
 	}
+
 	Measure(t, func() error {
 		const cycles = 20
 		before := []int{link.Count(recipestest.OpMulti), link.Count(recipestest.OpDelete), link.Count(recipestest.OpAny)}
 		for range cycles {
 			Unlock(t, Must(t, m.Lock))
 		}
-		// A slow machine may let the node be watched, or the session be confirmed, in between.
+
+		// On a slow machine, the node may be watched or the session confirmed in between.
 		others := link.Count(recipestest.OpGetData) + link.Count(recipestest.OpSync)
 		multis, deletes := link.Count(recipestest.OpMulti)-before[0], link.Count(recipestest.OpDelete)-before[1]
 		if all := link.Count(recipestest.OpAny) - before[2]; multis != cycles || deletes != cycles || all > 2*cycles+others {
 			return fmt.Errorf("%d cycles cost %d requests: %d multis, %d deletes", cycles, all, multis, deletes)
 		}
+
 		return nil
 	})
 }

@@ -14,7 +14,7 @@ import (
 var everything = flag.Bool("ensemble", false, "run all of the recipes' tests on an ensemble, which takes some minutes")
 
 // suites are the tests of each recipe that run the common suite. On an ensemble the clients of a
-// test are spread over the members, and one member may not see yet what another has answered.
+// test are spread over the members. One member may not know yet what another has answered.
 var suites = map[string]string{
 	"lock":     "TestMutexIsAFairLock|TestSimpleIsALock",
 	"rwlock":   "TestReadingAndWritingAreFairLocks",

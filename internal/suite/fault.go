@@ -8,7 +8,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A Fault is done to a client whose link and session these are, before one of its packets passes.
+// A Fault is done to a client before one of its packets passes. link and session are the client's.
 type Fault struct {
 	Name string
 	Do   func(srv *recipestest.Server, link *recipestest.Link, session int64)
@@ -22,7 +22,7 @@ var QuickFaults = []Fault{
 	{"expiry", func(srv *recipestest.Server, _ *recipestest.Link, session int64) { Expire(srv, session) }},
 }
 
-// Expire ends a session, unless it has ended by itself, as it may on a machine that stood still.
+// Expire ends a session. It may have ended by itself, if the machine stood still.
 func Expire(srv *recipestest.Server, session int64) {
 	if e := srv.Embedded(); e != nil {
 		e.ExpireSession(session)
@@ -50,17 +50,19 @@ func SlowFaults(timeout time.Duration) []Fault {
 			})
 		}
 	}
+
 	return all
 }
 
-// At is [recipestest.Link.At] for do that others must not overtake: met disarms the trigger, waits for do to end if it
-// has begun, and tells whether it has.
+// At is [recipestest.Link.At] for a do that must be over before the test goes on. met disarms the
+// trigger, waits until do has ended if it has begun, and reports whether it has.
 func At(link *recipestest.Link, step int, do func()) (met func() bool) {
 	done := make(chan struct{})
 	stop := link.At(step, func() {
 		defer close(done)
 		do()
 	})
+
 	return func() bool {
 		if stop() {
 			return false
@@ -70,7 +72,8 @@ func At(link *recipestest.Link, step int, do func()) (met func() bool) {
 	}
 }
 
-// Sweep calls meet with one step after the other, until it reports that it was over before that step came.
+// Sweep calls meet with the steps 1, 2, 3 and so on, until meet reports that its work was over
+// before that step came.
 func Sweep(t *testing.T, meet func(step int) (met bool)) {
 	t.Helper()
 	const most = 300
@@ -79,5 +82,6 @@ func Sweep(t *testing.T, meet func(step int) (met bool)) {
 			return
 		}
 	}
+
 	t.Fatalf("no end after %d steps", most)
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// Peer makes contenders for the lock at a path in one process of another language, in which verb takes the lock.
+// Peer returns a function that makes contenders in one process of another language. verb acquires
+// the lock at path there.
 func Peer(p *interop.Peer) func(verb, path string) (lock, unlock func(context.Context) error) {
 	var handles atomic.Int32
 	return func(verb, path string) (lock, unlock func(context.Context) error) {
@@ -25,61 +26,69 @@ func Peer(p *interop.Peer) func(verb, path string) (lock, unlock func(context.Co
 				return err
 			}
 		}
+
 		return do(verb, handle, path), do("unlock", handle)
 	}
 }
 
-// An Arrival is a contender of some library for one lock. Lock blocks until it has the lock, Shared or for itself.
-type Arrival struct {
+// A Contender asks for one lock with some library. Lock blocks until it holds the lock, shared or
+// exclusive.
+type Contender struct {
 	Lock, Unlock func(context.Context) error
 	Shared       bool
 }
 
-// TakeTurns has the contenders come to the lock at path, one after the other, and demands that those who do not share
-// it are alone, and that nobody gets it before somebody leaves but those who can share it with the first. It returns
-// the order in which they were granted it.
-func TakeTurns(t *testing.T, srv *recipestest.Server, path string, arrivals []Arrival) (order []int) {
+// AcquireInOrder makes contenders ask for the lock at path, one after the other. It fails t if an
+// exclusive holder is not alone, or if a contender acquires the lock before the first release,
+// except for those that can share it with the first contender. It returns the order of the grants.
+func AcquireInOrder(t *testing.T, srv *recipestest.Server, path string, contenders []Contender) (order []int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(len(arrivals)+1)*2*Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(len(contenders)+1)*2*Limit)
 	defer cancel()
-	watcher := Session(t, srv.Client(t)).Conn()
-	granted := make(chan int, len(arrivals))
-	begin := make(chan struct{})
+
+	watcher := srv.Client(t)
+	granted := make(chan int, len(contenders))
+	begin := make(chan struct{}) // to release
+
 	var readers, writers atomic.Int32
 	var wait Group
-	first := 1 // how many may hold it before anybody has left
-	for arrivals[0].Shared && first < len(arrivals) && arrivals[first].Shared {
+	first := 1 // how many may hold the lock before the first release
+	for contenders[0].Shared && first < len(contenders) && contenders[first].Shared {
 		first++
 	}
-	for i, a := range arrivals {
+
+	for i, c := range contenders {
 		holders := &writers
-		if a.Shared {
+		if c.Shared {
 			holders = &readers
 		}
 		wait.Go(func() error {
-			if err := a.Lock(ctx); err != nil {
+			if err := c.Lock(ctx); err != nil {
 				return fmt.Errorf("contender %d: %w", i, err)
 			}
+
 			holders.Add(1)
 			granted <- i
 			if w, r := writers.Load(), readers.Load(); w > 1 || w == 1 && r > 0 {
 				return fmt.Errorf("contender %d: %d writers and %d readers hold the lock", i, w, r)
 			}
+
 			select {
 			case <-begin:
 			case <-ctx.Done():
 			}
+
 			holders.Add(-1)
-			return a.Unlock(ctx)
+			return c.Unlock(ctx)
 		})
 		require.Eventually(t, func() bool {
-			children, _, err := watcher.Children(path)
-			return err == nil && len(children) == i+1
-		}, 2*Patience, 5*time.Millisecond)
-		if i < first { // some look at the line late, and must not find in it who came after them
-			require.Eventually(t, func() bool { return len(granted) > i }, Patience, time.Millisecond)
+			return len(Children(t, watcher, path)) == i+1
+		}, 2*Limit, 5*time.Millisecond)
+		if i < first { // a library may list the line late, and must not find later contenders in it
+			require.Eventually(t, func() bool { return len(granted) > i }, Limit, time.Millisecond)
 		}
 	}
+
 	require.Len(t, granted, first, "holders of a lock that was not released yet")
 	close(begin)
 	require.NoError(t, wait.Wait())
@@ -87,5 +96,6 @@ func TakeTurns(t *testing.T, srv *recipestest.Server, path string, arrivals []Ar
 	for i := range granted {
 		order = append(order, i)
 	}
+
 	return order
 }

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// Pause skips the test: no process can be made to stand still here.
+// Pause skips the test: on this system no process can be stopped.
 func Pause(t testing.TB, _ *os.Process) {
-	t.Skip("no process can be made to stand still on this system")
+	t.Skip("no process can be stopped on this system")
 }
 
-// Resume does nothing, as no process stands still.
+// Resume does nothing, as no process is stopped.
 func Resume(testing.TB, *os.Process) {}

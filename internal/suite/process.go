@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Process is the test binary run once more, to be somebody else's process.
+// A Process is another process of a test: the test binary, run once more.
 type Process struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -20,9 +20,10 @@ type Process struct {
 	over  bool
 }
 
-// StartProcess runs the test binary with config, as JSON, in an environment variable, by which its TestMain tells that
-// it is to be such a process. line gets what it prints, line by line, on a goroutine of the process. It is to end when
-// its standard input does, and is killed at the end of t at the latest.
+// StartProcess runs the test binary with config, as JSON, in the environment variable env. TestMain
+// looks for that variable and does the work of the process instead of running tests. line is called
+// with each line that the process prints, on a goroutine of its own. The process should end when
+// its standard input does. It is killed at the end of t at the latest.
 func StartProcess(t *testing.T, env string, config any, line func([]byte)) *Process {
 	t.Helper()
 	text, err := json.Marshal(config)
@@ -40,6 +41,7 @@ func StartProcess(t *testing.T, env string, config any, line func([]byte)) *Proc
 			line(lines.Bytes())
 		}
 	})
+
 	t.Cleanup(p.Kill)
 	return p
 }
@@ -50,11 +52,12 @@ func (p *Process) Kill() {
 		p.over = true
 		p.cmd.Process.Kill()
 		p.wait.Wait()
-		p.cmd.Wait() // says that it was killed
+		p.cmd.Wait() // returns that it was killed
 	}
 }
 
-// End has the process end by itself, and demands that it ends well.
+// End closes the standard input of the process and waits until it has ended. It fails t if the
+// process ends with an error.
 func (p *Process) End(t *testing.T) {
 	t.Helper()
 	p.over = true
@@ -63,7 +66,7 @@ func (p *Process) End(t *testing.T) {
 	require.NoError(t, p.cmd.Wait())
 }
 
-// UntilStdinEnds calls stop once the standard input has ended, which it does when the parent dies, too.
+// UntilStdinEnds calls stop once the standard input has ended, as it does when the parent dies.
 func UntilStdinEnds(stop func()) {
 	go func() {
 		io.Copy(io.Discard, os.Stdin)

@@ -7,8 +7,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A Stage is a server in memory and some clients, each with a network of its own. It belongs into a bubble of
-// testing/synctest.
+// A Stage is a server in memory and some clients, each with a network of its own. Use it in a
+// bubble of testing/synctest.
 type Stage struct {
 	*recipestest.Server
 	Links   []*recipestest.Link
@@ -18,16 +18,17 @@ type Stage struct {
 // NewStage makes a stage for n clients.
 func NewStage(t *testing.T, n int) *Stage {
 	t.Helper()
-	s := &Stage{Server: recipestest.Start(t, recipestest.InMemory())}
+	s := &Stage{Server: recipestest.Start(t, recipestest.WithInMemory())}
 	for range n {
 		link := s.Link(t)
 		s.Links = append(s.Links, link)
 		s.Clients = append(s.Clients, link.Client(t))
 	}
+
 	return s
 }
 
-// Calm ends what has befallen the networks.
+// Calm ends the faults of the networks.
 func (s *Stage) Calm() {
 	for _, l := range s.Links {
 		l.Heal()

@@ -1,10 +1,10 @@
-// Package suite is what every recipe has to pass, on the embedded server, on one that lags and on a
-// real one. Recipes import it in their tests. The tests of the package itself run the suite on an
-// ensemble of three; with
+// Package suite has the tests that every recipe must pass, on the embedded server, on one that lags
+// and on a real one. Recipes import it in their tests. The tests of the package itself run the
+// suite on an ensemble of three. With
 //
 //	go test ./internal/suite -ensemble
 //
-// they run all tests of all recipes there.
+// they run all tests of all recipes on that ensemble.
 package suite
 
 import (
@@ -23,31 +23,34 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// Patience bounds what must happen in the end. Nothing depends on how soon it does.
-const Patience = 30 * time.Second
+// Limit is how long anything that must happen may take. No result depends on how soon it happens.
+const Limit = 30 * time.Second
 
-// lag is how far behind their leader servers are that lag: much longer than what the embedded server needs for anything
-// else, and short enough to be waited for at each request.
+// lag is by how much the followers of the lagging server lag: much more than any request takes, and
+// little enough to wait for at each request.
 const lag = 6 * time.Millisecond
 
-// Each runs a test on the embedded server, on one whose clients are spread over followers that lag, and on a real one.
+// Each runs a test on the embedded server, on one whose clients are spread over followers that lag,
+// and on a real one.
 func Each(t *testing.T, test func(*testing.T, *recipestest.Server)) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
 		test(t, recipestest.Start(t))
 	})
+
 	t.Run("lagging", func(t *testing.T) {
 		t.Parallel()
 		test(t, recipestest.Start(t, recipestest.Lagging(lag)))
 	})
+
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
 		test(t, ensemble.Real(t))
 	})
 }
 
-// Session is the client's current session.
+// Session returns the client's current session.
 func Session(t testing.TB, c *protocol.Client) *protocol.Session {
 	t.Helper()
 	s, err := c.Session(t.Context())
@@ -55,13 +58,14 @@ func Session(t testing.TB, c *protocol.Client) *protocol.Session {
 	return s
 }
 
-// CatchUp has the client's server see what others have been answered before: in an ensemble it may lag behind theirs.
+// CatchUp syncs the client's server with the leader. In an ensemble it may not know yet what the
+// servers of other clients have answered.
 func CatchUp(t testing.TB, c *protocol.Client) {
 	t.Helper()
 	require.NoError(t, Session(t, c).Sync(t.Context(), "/"))
 }
 
-// Close closes clients, none of which may fail to end its session.
+// Close closes clients, and fails t if one of them cannot end its session.
 func Close(t *testing.T, clients ...*protocol.Client) {
 	t.Helper()
 	for _, c := range clients {
@@ -69,11 +73,11 @@ func Close(t *testing.T, clients ...*protocol.Client) {
 	}
 }
 
-// closeTime is all the time that a client takes to close.
+// closeTime is how long a client takes to close at most.
 const closeTime = 2 * time.Second
 
-// TryClose closes a client and tells whether that has failed to end its session. That the servers had not answered when the
-// client's time was over does not count, unless time is virtual: there they always have.
+// TryClose closes a client, and returns an error if that has not ended its session. It ignores that
+// the servers did not answer in time, except in virtual time, where they always do.
 func TryClose(c *protocol.Client) error {
 	began := time.Now()
 	err := c.Close()
@@ -83,11 +87,13 @@ func TryClose(c *protocol.Client) error {
 	return err
 }
 
-// virtual tells whether the caller is in a bubble of testing/synctest, where time begins with the year 2000.
+// virtual reports whether the caller is in a bubble of testing/synctest, where time begins with the
+// year 2000.
 func virtual() bool { return time.Now().Year() < 2020 }
 
-// Measure calls cost, which says what was too much, until it finds nothing, a few times at most. Where answers are slow
-// the session is confirmed meanwhile, or something is asked again, now and then; what is not needed is there every time.
+// Measure calls cost until it returns nil, a few times at most. cost returns an error if there were
+// too many requests. When answers are slow, the session may be confirmed meanwhile, or a request
+// repeated. A request that is superfluous is there every time.
 func Measure(t *testing.T, cost func() error) {
 	t.Helper()
 	const attempts = 5
@@ -97,7 +103,7 @@ func Measure(t *testing.T, cost func() error) {
 			return
 		}
 	}
-	require.NoError(t, err, "every time")
+	require.NoError(t, err, "in %d attempts", attempts)
 }
 
 // A Group waits for goroutines and joins their errors. Its zero value is ready for use.
@@ -124,8 +130,8 @@ func (g *Group) Wait() error {
 	return errors.Join(g.errs...)
 }
 
-// Main runs the tests of a package, and fails if they leave goroutines behind. Those that are about to end get the time
-// that they need: closed connections linger on a busy machine.
+// Main runs the tests of a package, and fails if they leave goroutines behind. Goroutines that are
+// about to end get time to do so: closed connections linger on a busy machine.
 func Main(m *testing.M) {
 	status := m.Run()
 	if status == 0 {
@@ -140,5 +146,6 @@ func Main(m *testing.M) {
 			status = 1
 		}
 	}
+
 	os.Exit(status)
 }

@@ -36,12 +36,12 @@ func Bubble(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, recipestest.Start(t, recipestest.InMemory()))
+		test(t, recipestest.Start(t, recipestest.WithInMemory()))
 	})
 }
 
 // Lasting returns a context that ends only if the test hangs.
-func Lasting(t testing.TB) context.Context { return Within(t, Patience) }
+func Lasting(t testing.TB) context.Context { return Within(t, Limit) }
 
 // Within returns a context that ends after d, or with the test.
 func Within(t testing.TB, d time.Duration) context.Context {
@@ -57,7 +57,7 @@ func Wait[T any](t testing.TB, signal <-chan T) T {
 	select {
 	case v := <-signal:
 		return v
-	case <-time.After(Patience):
+	case <-time.After(Limit):
 		require.FailNow(t, "no signal")
 		panic("unreachable")
 	}
@@ -73,7 +73,7 @@ func Later[T any](f func() T) <-chan T {
 // Soon waits for a condition that no signal tells of.
 func Soon(t testing.TB, condition func() bool, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(Patience); !condition(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(Limit); !condition(); time.Sleep(5 * time.Millisecond) {
 		require.True(t, time.Now().Before(deadline), what)
 	}
 }

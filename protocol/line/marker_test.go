@@ -124,7 +124,7 @@ func (q *queue) disband(t *testing.T) {
 		select {
 		case g := <-w.grant:
 			require.Nil(t, g, "still ahead was the holder")
-		case <-time.After(suite.Patience):
+		case <-time.After(suite.Limit):
 			require.Fail(t, "asleep")
 		}
 	}
@@ -364,7 +364,7 @@ func TestWhoIsNextLooksWhereTheOneAheadHasVanished(t *testing.T) {
 	for ahead := 1; ahead <= 2; ahead++ {
 		for step, met := 1, true; met; step++ {
 			synctest.Test(t, func(t *testing.T) {
-				srv := recipestest.Start(t, recipestest.InMemory())
+				srv := recipestest.Start(t, recipestest.WithInMemory())
 				q := newQueue(t, srv, 2)
 				link := srv.Link(t)
 				c := link.Client(t)
@@ -662,7 +662,7 @@ func TestWhoIsPassedOverIsNotNext(t *testing.T) {
 	t.Parallel()
 	for step := 1; step <= 3; step++ {
 		synctest.Test(t, func(t *testing.T) {
-			q := newQueue(t, recipestest.Start(t, recipestest.InMemory()), 4)
+			q := newQueue(t, recipestest.Start(t, recipestest.WithInMemory()), 4)
 			over, chosen := q.waiters[2], q.waiters[3]
 			held := make(chan struct{})
 			stop := over.link.At(step, func() { <-held })
@@ -685,7 +685,7 @@ func TestWhoLeavesWhileItIsPassedOver(t *testing.T) {
 	for leaves := range 3 {
 		for step, met := 1, true; met; step++ {
 			synctest.Test(t, func(t *testing.T) {
-				srv := recipestest.Start(t, recipestest.InMemory())
+				srv := recipestest.Start(t, recipestest.WithInMemory())
 				q := &queue{srv: srv, path: srv.Root(t) + "/line", operator: srv.Client(t)}
 				q.conn = suite.Session(t, q.operator).Conn()
 				link := srv.Link(t)

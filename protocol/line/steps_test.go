@@ -111,7 +111,7 @@ func TestNothingIsLeftBehindAtWhateverStepACallEnds(t *testing.T) {
 				over := false
 				for step := 1; !over; step++ {
 					synctest.Test(t, func(t *testing.T) {
-						srv := recipestest.Start(t, recipestest.InMemory())
+						srv := recipestest.Start(t, recipestest.WithInMemory())
 						path, link, other := srv.Root(t)+"/line", srv.Link(t), srv.Client(t)
 						c := link.Client(t, impatient(0))
 						s := suite.Session(t, c)
@@ -162,7 +162,7 @@ func TestNothingIsLeftBehindAtWhateverStepACallEnds(t *testing.T) {
 						what := fmt.Sprintf("step %d: %v", step, suite.Wait(t, result))
 						over = stop()
 
-						time.Sleep(suite.Patience / 2)
+						time.Sleep(suite.Limit / 2)
 						require.NoError(t, s.Err(), what)
 						if g != nil && g.err() == nil {
 							require.NoError(t, g.release(suite.Lasting(t)), what)

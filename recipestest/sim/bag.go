@@ -10,9 +10,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// Bag is the history of things that are put in somewhere and come out once: a queue without its order. Things are told
-// apart by their text, so no two should have the same. Errors that wrap protocol.ErrUncertain or protocol.ErrLost leave
-// open what has happened; after other ones nothing has.
+// Bag is the history of things that are put in and come out once: a queue without its order. Things
+// are told apart by their names, which should be unique. After an error that wraps
+// protocol.ErrUncertain or protocol.ErrLost the outcome is unknown. After any other error nothing
+// has happened.
 type Bag struct {
 	what   string
 	mu     sync.Mutex // protects things
@@ -25,35 +26,36 @@ type thing struct {
 	seen          bool
 }
 
-// Bag begins a history, which is checked in the end: whatever was put in has to have come out once by
-// then, and [Bag.Out] should be called for what is left in [World.Finally].
+// Bag begins a history, which is checked in the end. Everything that was put in must have come out
+// once by then. So [World.Finally] should empty the queue and call [Bag.Out].
 func (w *World) Bag(what string) *Bag {
 	b := &Bag{what: what, things: make(map[string]*thing)}
 	w.Check(b.check)
 	return b
 }
 
-// Put notes that things were put in, together, or not.
+// Put notes that things were put in together, or that this failed with err.
 func (b *Bag) Put(err error, names ...string) {
 	b.each(names, func(t *thing) {
 		t.put = t.put || err == nil
-		t.maybePut = t.maybePut || unclear(err)
+		t.maybePut = t.maybePut || unknown(err)
 	})
 }
 
-// Out notes that things have come out for good: they were taken, acknowledged, or found in the end; or not.
+// Out notes that things have come out for good, or that this failed with err. They were taken,
+// acknowledged, or found in the end.
 func (b *Bag) Out(err error, names ...string) {
 	b.each(names, func(t *thing) {
 		switch {
 		case err == nil:
 			t.out++
-		case unclear(err):
+		case unknown(err):
 			t.maybeOut++
 		}
 	})
 }
 
-// Seen notes that things were there, and may come back: they were reserved, or looked at.
+// Seen notes that things were there and may come back. They were reserved, or looked at.
 func (b *Bag) Seen(names ...string) {
 	b.each(names, func(t *thing) { t.seen = true })
 }
@@ -61,6 +63,7 @@ func (b *Bag) Seen(names ...string) {
 func (b *Bag) each(names []string, note func(*thing)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for _, name := range names {
 		if b.things[name] == nil {
 			b.things[name] = &thing{}
@@ -69,13 +72,15 @@ func (b *Bag) each(names []string, note func(*thing)) {
 	}
 }
 
-func unclear(err error) bool {
+// unknown reports whether err leaves the outcome of a call unknown.
+func unknown(err error) bool {
 	return errors.Is(err, protocol.ErrUncertain) || errors.Is(err, protocol.ErrLost)
 }
 
 func (b *Bag) check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for _, name := range slices.Sorted(maps.Keys(b.things)) {
 		t := b.things[name]
 		switch {
@@ -87,5 +92,6 @@ func (b *Bag) check() error {
 			return fmt.Errorf("%s: %s has vanished", b.what, name)
 		}
 	}
+
 	return nil
 }

@@ -33,9 +33,11 @@ func TestSimBarrier(t *testing.T) {
 						return err
 					}
 				}
+
 				return nil
 			})
 		}
+
 		w.Finally("the barrier is removed and passed", func(ctx context.Context) error {
 			b := barrier.New(clients[0].Client, w.Path)
 			return errors.Join(b.Remove(ctx), b.Wait(ctx))

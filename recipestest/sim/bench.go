@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// A bench is the testing.TB of one world. What fails there does not fail the test yet.
+// A bench is the testing.TB of one world. Its failures do not fail the test yet.
 type bench struct {
-	testing.TB // the bubble's, for what is not below
+	testing.TB // the bubble's, for all other methods
 	ctx        context.Context
 	cancel     context.CancelFunc
 
@@ -41,7 +41,7 @@ func (b *bench) err() error {
 	return errors.Join(b.errs...)
 }
 
-// cleanUp calls what was given to Cleanup, the last first.
+// cleanUp calls the functions that were given to Cleanup, last added first.
 func (b *bench) cleanUp() {
 	b.cancel()
 	for {
@@ -80,7 +80,8 @@ func (b *bench) Errorf(f string, a ...any) {
 	b.fail(fmt.Errorf(f, a...))
 }
 
-// FailNow ends the goroutine that calls it, like that of testing.T, which may be any of the world's.
+// FailNow ends the goroutine that calls it. Other than with testing.T, that may be any goroutine of
+// the world.
 func (b *bench) FailNow() {
 	if !b.Failed() {
 		b.Fail()
@@ -98,7 +99,8 @@ func (b *bench) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// BubbleLooksForGoroutines tells package recipestest that goroutines which stay keep the bubble from ending.
+// BubbleLooksForGoroutines keeps package recipestest from looking for goroutines that are left:
+// they keep the bubble from ending, which fails the world.
 func (b *bench) BubbleLooksForGoroutines() {}
 
 func line(args []any) string { return strings.TrimSuffix(fmt.Sprintln(args...), "\n") }

@@ -18,9 +18,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+	"github.com/zkrecipes/zkrecipes/recipestest/internal/checked"
 )
 
-// A Client is a process with one client, and a network of its own.
+// A Client is a process with one ZooKeeper client, and a network of its own.
 type Client struct {
 	*protocol.Client
 	Name string
@@ -30,22 +31,22 @@ type Client struct {
 	world    *World
 	latency  time.Duration
 	working  atomic.Int64
-	follower *embedded.Follower // the server that it is connected to for the most part
+	follower *embedded.Follower // the server that it is mostly connected to
 
-	mu      sync.Mutex // protects what follows
-	until   time.Time  // it stands still until then
-	ran     chan struct{}
-	session int64 // the last that was granted
-	resume  []byte
+	mu      sync.Mutex    // protects what follows
+	until   time.Time     // the process stands still until then
+	ran     chan struct{} // closed when it runs on; nil while it runs
+	session int64         // the last session that was granted
+	resume  []byte        // a handshake that resumes it
 	ports   []*port
 	servers *rand.Rand    // draws which server is dialed
 	next    func()        // moves the link for the next dial, instead of a draw
-	disarm  []func() bool // what is yet to befall it
-	calmed  bool          // nothing is
+	disarm  []func() bool // disarms the faults that were not set off yet
+	calmed  bool          // there are no more faults
 }
 
-// watchRoot sets a watch that never fires. So the first session has watches to set again after each reconnect, whatever
-// it is doing.
+// watchRoot sets a watch that never fires. So the first session always has a watch to set again
+// after it has connected again.
 func (c *Client) watchRoot() {
 	s, err := c.Session(c.world.over)
 	if err == nil {
@@ -56,9 +57,8 @@ func (c *Client) watchRoot() {
 	}
 }
 
-// Go runs work, as part of this client, on a goroutine of its own. Its ctx ends only when
-// the world has waited for it in vain, which is a failure by then. An error that it
-// returns is one, too.
+// Go runs work, as part of this client, on a goroutine of its own. The world fails if work returns
+// an error, or does not return in time. Only then its ctx ends.
 func (c *Client) Go(work func(ctx context.Context) error) {
 	w := c.world
 	c.working.Add(1)
@@ -74,10 +74,11 @@ func (c *Client) Go(work func(ctx context.Context) error) {
 // Upto draws a duration from [Client.Rand].
 func (c *Client) Upto(most time.Duration) time.Duration { return upto(c.Rand, most) }
 
-// Spell draws how long something lasts from [Client.Rand]: often a part of a session timeout, sometimes longer than any session.
+// Spell draws from [Client.Rand] how long something lasts: often a part of a session timeout,
+// sometimes longer than any session.
 func (c *Client) Spell() time.Duration { return c.world.spell(c.Rand) }
 
-// Sleep blocks for d, or until ctx ends, and then until the process does not stand still.
+// Sleep blocks for d, or until ctx ends, and then for as long as the process stands still.
 func (c *Client) Sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -106,16 +107,18 @@ func (c *Client) Note(format string, args ...any) {
 	c.world.record.note(c.world.Now(), c.Name, fmt.Sprintf(format, args...))
 }
 
-// standStill has the process do so for d. Longer ones go on.
+// standStill makes the process stand still for d, or for longer if it does so already.
 func (c *Client) standStill(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	until := time.Now().Add(d)
 	if c.ran == nil {
 		c.ran = make(chan struct{})
 	} else if until.Before(c.until) {
 		return
 	}
+
 	c.until = until
 	time.AfterFunc(d, func() { c.runOnAt(until) })
 }
@@ -150,14 +153,16 @@ func (c *Client) sessionID() int64 {
 	return c.session
 }
 
-// Dial is a zk.Dialer over the client's network, for clients of another kind in the same process. What their handshakes
-// claim to have seen is not checked.
+// Dial is a zk.Dialer over the client's network, for other ZooKeeper clients in the same process.
+// Their sessions may go back in time, see [recipestest.Link.Client].
 func (c *Client) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	return c.dial(c.Link.Dial, network, address, timeout)
 }
 
-func (c *Client) dialStrict(network, address string, timeout time.Duration) (net.Conn, error) {
-	return c.dial(c.Link.DialStrict, network, address, timeout)
+func (c *Client) dialChecked(network, address string, timeout time.Duration) (net.Conn, error) {
+	return c.dial(func(network, address string, timeout time.Duration) (net.Conn, error) {
+		return checked.Dial(c.Link, network, address, timeout)
+	}, network, address, timeout)
 }
 
 func (c *Client) dial(through zk.Dialer, network, address string, timeout time.Duration) (net.Conn, error) {
@@ -168,32 +173,35 @@ func (c *Client) dial(through zk.Dialer, network, address string, timeout time.D
 	if err != nil {
 		return nil, err
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	p := &port{Conn: inner, client: c, late: c.servers.IntN(2) == 0}
 	c.ports = append(c.ports, p)
 	return p, nil
 }
 
-// cutTwice resets the client's connections in the midst of whatever it does, and again soon after it is back. Each time
-// that is at one of its packets, see aim. The first time the client goes on at the leader. The second time it goes on
-// at its follower, which lags behind what the client has seen meanwhile.
+// cutTwice resets the client's connections at one of its packets, and again soon after the client
+// has connected again. After the first cut the client goes on at the leader. After the second cut
+// it goes on at its follower, which lags behind what the client has seen meanwhile.
 func (c *Client) cutTwice(f Fault) (done string) {
 	r := rand.New(rand.NewPCG(uint64(f.pick), 0))
 	first, second := drawAim(r, now, madeNode), drawAim(r, now, madeNode, setWatches, setWatches)
 
-	// Mostly by so little that the follower knows what the client saw before the first cut. Or it turns the client
-	// away until it has caught up.
+	// The lag is mostly so small that the follower knows what the client saw before the first cut.
+	// Otherwise the follower refuses the client until it has caught up.
 	behind := upto(r, c.world.Timeout>>r.IntN(12))
 
-	// Calls that were cut off pause before they go on. Only if they then have to wait for the connection do their
-	// requests come before those that set watches again.
+	// Calls that were cut off pause before they go on. Their requests come before those that set
+	// watches again only if the calls then wait for the connection.
 	away := upto(r, c.world.Timeout>>r.IntN(6))
 	moveTo := func(next *embedded.Follower) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.next = func() { c.Link.Move(next) }
 	}
+
 	c.at(first, func() {
 		c.follower.Lag(behind)
 		c.at(second, func() {
@@ -202,21 +210,23 @@ func (c *Client) cutTwice(f Fault) (done string) {
 			moveTo(c.follower)
 			c.Link.Heal()
 		})
+
 		c.Link.Cut()
 		time.AfterFunc(away, func() {
 			moveTo(nil)
 			c.Link.Heal()
 		})
 	})
+
 	return fmt.Sprintf("%v for %v, and then %v, %v behind",
 		first, away.Round(time.Microsecond), second, behind.Round(time.Microsecond))
 }
 
-// An aim is one of a client's next packets, counted from a moment.
+// An aim is one of the next packets of a client, counted from a moment.
 type aim struct {
 	packet int
 	from   moment
-	read   bool // everything before that packet is read by the client first; otherwise the last answers may be lost
+	read   bool // the client reads everything before that packet; otherwise its last answers may be lost
 }
 
 type moment string
@@ -243,7 +253,7 @@ func (a aim) String() string {
 	return s
 }
 
-// count returns how often the moment has come, which is seen with the next packet.
+// count returns how often the moment has come. An increase is noticed with the next packet.
 func (m moment) count(l *recipestest.Link) int {
 	if m == setWatches {
 		return l.Count(recipestest.OpSetWatches)
@@ -251,7 +261,7 @@ func (m moment) count(l *recipestest.Link) int {
 	return l.Count(recipestest.OpCreate) + l.Count(recipestest.OpMulti)
 }
 
-// at calls do at one of the next packets, unless the world is calm before.
+// at calls do at the packet of a, unless the faults of the world are over before.
 func (c *Client) at(a aim, do func()) {
 	step, strike := a.packet, do
 	if a.from != now {
@@ -264,14 +274,16 @@ func (c *Client) at(a aim, do func()) {
 		}
 	} else if a.read {
 		strike = func() {
-			time.Sleep(time.Nanosecond) // until all goroutines have nothing left to do
+			time.Sleep(time.Nanosecond) // virtual: all goroutines run until they block
 			if !c.isCalm() {
 				do()
 			}
 		}
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if !c.calmed {
 		c.disarm = append(c.disarm, c.Link.At(step, strike))
 	}
@@ -283,7 +295,7 @@ func (c *Client) isCalm() bool {
 	return c.calmed
 }
 
-// calm has nothing befall the client any more.
+// calm ends all faults of the client, and disarms those that were not set off yet.
 func (c *Client) calm() {
 	c.mu.Lock()
 	disarm := c.disarm
@@ -292,6 +304,7 @@ func (c *Client) calm() {
 	for _, stop := range disarm {
 		stop()
 	}
+
 	c.Link.Heal()
 	c.Link.Delay(c.latency)
 	c.follower.Lag(0)
@@ -299,15 +312,17 @@ func (c *Client) calm() {
 	c.runOn()
 }
 
-// move draws the server that is dialed next: one in four times it is the leader.
+// move draws the server that is dialed next. One in four times it is the leader.
 func (c *Client) move() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.next != nil {
 		c.next()
 		c.next = nil
 		return
 	}
+
 	if c.servers.IntN(4) == 0 {
 		c.Link.Move(nil)
 	} else {
@@ -315,7 +330,8 @@ func (c *Client) move() {
 	}
 }
 
-// hangUp closes what is open still: zk.Conn forgets a connection over which it hears that its session has expired.
+// hangUp closes the connections that are still open. zk.Conn leaves a connection open over which it
+// learns that its session has expired.
 func (c *Client) hangUp() {
 	c.mu.Lock()
 	ports := slices.Clone(c.ports)
@@ -325,18 +341,18 @@ func (c *Client) hangUp() {
 	}
 }
 
-// A port is a connection of a process that may stand still, and holds back then what is written. Writing and closing
-// never block, and neither do they on the connections of a Link.
+// A port is a connection of a process that may stand still. It then holds back what is written.
+// Writing and closing never block, as with the connections of a Link.
 type port struct {
 	net.Conn
 	client *Client
-	heard  []byte // the answer to the handshake, as far as it was read
-	deaf   bool   // nothing more to hear
-	late   bool   // calls that wait for the connection come first, see SetReadDeadline
+	answer []byte // to the handshake, as far as it was read
+	known  bool   // the answer was read completely
+	late   bool   // watches are set again after the requests of waiting calls, see SetReadDeadline
 
 	mu      sync.Mutex // protects what follows
 	waiting bool       // for the process to run on
-	out     []byte     // what is to be written then
+	out     []byte     // to be written then
 	closed  bool
 	err     error
 }
@@ -344,20 +360,21 @@ type port struct {
 func (p *port) Read(b []byte) (int, error) {
 	n, err := p.Conn.Read(b)
 	p.client.Awake()
-	if !p.deaf && n > 0 {
-		p.heard = append(p.heard, b[:n]...)
-		p.deaf = p.client.greeted(p.heard)
+	if !p.known && n > 0 {
+		p.answer = append(p.answer, b[:n]...)
+		p.known = p.client.connected(p.answer)
 	}
 	return n, err
 }
 
-// SetReadDeadline is called by zk.Conn when it has read the head of the answer to its handshake. Package protocol, which
-// has seen all of it, lets calls go on then that wait for the connection. On a busy machine they may overtake zk.Conn,
-// which has yet to set its watches again. Without this they hardly ever would.
+// SetReadDeadline is called by zk.Conn when it has read the head of the answer to its handshake.
+// Package protocol has seen the whole answer by then, and lets calls go on that wait for the
+// connection. On a busy machine their requests may overtake those with which zk.Conn sets its
+// watches again. Yielding here makes that happen in the simulation, too.
 func (p *port) SetReadDeadline(t time.Time) error {
-	if p.late && p.deaf {
+	if p.late && p.known {
 		p.late = false
-		for range 50 { // not Sleep, which would wait for those that wait for the lock held here
+		for range 50 { // not Sleep: zk.Conn holds a lock here, so time would stand still
 			runtime.Gosched()
 		}
 	}
@@ -367,6 +384,7 @@ func (p *port) SetReadDeadline(t time.Time) error {
 func (p *port) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	switch {
 	case p.err != nil:
 		return 0, p.err
@@ -376,23 +394,27 @@ func (p *port) Write(b []byte) (int, error) {
 		p.out = append(p.out, b...)
 		return len(b), nil
 	}
+
 	return p.Conn.Write(b)
 }
 
 func (p *port) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.closed {
 		return net.ErrClosed
 	}
+
 	p.closed = true
 	if p.waits() {
 		return nil
 	}
+
 	return p.Conn.Close()
 }
 
-// waits reports whether the process stands still, and sees to it that what is left until it runs on is done then. p.mu is held.
+// waits reports whether the process stands still. If so, runOn will do what was left. p.mu is held.
 func (p *port) waits() bool {
 	if !p.waiting && p.client.standsStill() {
 		p.waiting = true
@@ -405,20 +427,21 @@ func (p *port) runOn() {
 	p.client.Awake()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.waiting = false
 	if len(p.out) > 0 {
 		_, p.err = p.Conn.Write(p.out)
 		p.out = nil
 	}
+
 	if p.closed {
 		p.Conn.Close()
 	}
 }
 
-var errSecond = errors.New("the session has no connection to double")
+var errSecond = errors.New("no session to resume")
 
-// resumeAgain takes the session over to a second connection, as a handshake does that was on its way for long, and
-// holds that for d.
+// resumeAgain moves the session to a second connection for d, as a delayed handshake would.
 func (c *Client) resumeAgain(ctx context.Context, d time.Duration) error {
 	c.mu.Lock()
 	resume := c.resume
@@ -426,10 +449,12 @@ func (c *Client) resumeAgain(ctx context.Context, d time.Duration) error {
 	if resume == nil {
 		return errSecond
 	}
+
 	second, err := c.world.Server.Dial("tcp", "", time.Second)
 	if err != nil {
 		return err
 	}
+
 	go io.Copy(io.Discard, second)
 	time.AfterFunc(d, func() { second.Close() })
 	_, err = second.Write(resume)

@@ -1,10 +1,9 @@
-// Package sim finds the schedules of faults under which code on top of
-// ZooKeeper goes wrong.
+// Package sim searches for schedules of faults under which code on top of ZooKeeper goes wrong.
 //
-// A simulation is some clients that do what they do in production, over the
-// real client library, against an embedded server, in virtual time: a minute
-// passes in some milliseconds. A seed draws what befalls them, and what they
-// do as far as they ask it. Histories of what they saw are checked afterwards:
+// In a simulation some clients do what they do in production, with the real client library, against
+// an embedded server, in virtual time: a minute passes in milliseconds. A seed draws the faults,
+// and what the clients do as far as they ask it. The histories that they record are checked
+// afterwards:
 //
 //	func TestSimReports(t *testing.T) {
 //		sim.Run(t, func(w *sim.World) {
@@ -25,76 +24,96 @@
 //		})
 //	}
 //
-// [Run] plays one seed after the other for some seconds, and stops at the first
-// that fails. It then prints what befell whom and when, and which part of that is enough, the command that plays
-// this seed again, and the file with a timeline to look at. [Find] returns
-// the failure instead, for a test that a check would notice a certain bug.
+// [Run] plays seeds one after the other for some seconds, and stops at the first that fails. It
+// prints the faults, the part of them that suffices, the command that replays the seed, and the
+// name of a file with a timeline. [Find] returns the failure instead, for a test which shows that a
+// certain bug would be found.
 //
-//	go test ./... -run Sim                         five seconds for each simulation, one with -short;
-//	                                               the seeds are 1, 2, 3 and so on
-//	go test ./pkg -run Sim -sim.for=1h -timeout=0  an hour for all of a package together, with other
-//	                                               seeds each time; without -timeout they stop in
-//	                                               time for its ten minutes
+//	go test ./... -run Sim                         five seconds for each simulation, or one
+//	                                               with -short; the seeds are 1, 2, 3 and so on
+//	go test ./pkg -run Sim -sim.for=1h -timeout=0  an hour for all of a package together, with
+//	                                               random seeds; without -timeout=0 they stop
+//	                                               before the ten minutes of go test are over
 //	go test ./pkg -run Sim -sim.seed=42            that seed, again and again
-//	go test ./pkg -run Sim -sim.out=dir            where timelines are written; by default to the
-//	                                               directory of -artifacts, or that for temporary files
+//	go test ./pkg -run Sim -sim.out=dir            write timelines to dir; the default is the
+//	                                               directory of -artifacts, or a temporary one
 //
-// The packages come first, as the go command takes for packages only what comes before flags that it does not know.
+// The packages come first. The go command takes for packages only what comes before flags that it
+// does not know.
 //
 // # What is checked
 //
-// In each world, besides its histories: that no session of a client goes back in time, as
-// [recipestest.Link.DialStrict] has it; that every client's work ends, without an error; that
-// [World.Finally] succeeds once the networks are whole; and that no ephemeral
-// node, no watch and no goroutine is left behind then.
+// Each world checks its histories. It also checks
+//   - that no session of a client goes back in time, see [recipestest.Link.Client];
+//   - that the work of every client ends without an error;
+//   - that [World.Finally] succeeds once the networks are whole;
+//   - that no ephemeral node, no watch and no goroutine is left then.
 //
 // # What is simulated
 //
-// See [Kind]: networks that break so that one side or both notice or nobody
-// does, lost replies, latency, a connection that takes over a session a second
-// time, sessions that end by force, servers that restart, lose their leader, or lag behind it,
-// operators, and processes that stand still.
+// The faults are listed at [Kind]. Networks break so that one side, both or neither notices.
+// Replies are lost, and latency grows. A second connection takes a session over. Sessions are ended
+// by force. Servers restart, lose their leader, or lag behind it. Operators delete nodes, and
+// processes stand still.
 //
-// A process that stands still is one whose packets do: those it sends leave
-// when it runs on, those it is sent are read then, and dialing takes as long. Its
-// goroutines cannot be held, so its timers run on; which is why a simulation
-// must not look at its leases meanwhile. [Client.Sleep], [Client.Awake] and all
-// methods of histories see to that by waiting until it runs on. What
-// happens between a look at a lease and an act that follows without any of these
-// is not interrupted: put [Client.Awake] there to have it so, as a real
-// process could stand still at that point, too.
+// A process stands still when its packets do. Packets that it sends leave when it runs on, packets
+// sent to it are read then, and dialing takes as long. Its goroutines cannot be held and its timers
+// run on, so a simulation must not look at its leases meanwhile. [Client.Sleep], [Client.Awake] and
+// all methods of histories wait until the process runs on. Code between a look at a lease and the
+// act that follows is not interrupted otherwise. Put [Client.Awake] there, as a real process could
+// stand still at that point, too.
 //
-// There is one leader, and a follower for each client, which it dials three times out of four, and the leader otherwise. A
-// follower that lags shows its client what was, and answers writes and syncs as much later as it lags behind; the
-// client may move between it and the leader meanwhile, and is turned away where less is known than it has seen.
-// [CutTwice] has that happen at the moments that matter: while a client sets its watches, and right after it has made a
-// node. What
-// else a follower does, and what not, is told by [embedded.Follower]: above all, it tells its leader at once of the
-// sessions that are alive.
+// There is one leader, and one follower for each client. A client dials its follower three times
+// out of four, and the leader otherwise. A follower that lags shows its client an older state, and
+// answers writes and syncs later by its lag. The client may move between follower and leader
+// meanwhile. A server that knows less than the client has seen refuses it. [embedded.Follower] says
+// what followers do not do; above all, a follower tells its leader at once which sessions are
+// alive.
 //
-// A server that has lost its leader answers pings, and nothing else: reads are
-// not answered from a stale view. Clocks are all the same one, and
-// run at the same rate. Within one client goroutines race as the scheduler has
-// it, and packets are neither doubled nor reordered.
+// A server that has lost its leader answers pings and nothing else. It does not answer reads from
+// an old state. All clocks are the same one, and run at the same rate. The goroutines of one client
+// race as the scheduler lets them. Packets are neither doubled nor reordered.
 //
-// In a bubble time stands still while a goroutine waits for a sync.Mutex or a sync.Once, or for
-// something outside of it. Who sleeps while holding a mutex that somebody else wants is stuck there, for good;
-// after a minute of that the seed is printed.
+// In a bubble, time stands still while a goroutine waits for a sync.Mutex or a sync.Once, or for
+// something outside the bubble. A goroutine that sleeps while it holds a mutex that another
+// goroutine waits for is stuck for good. After a minute of that the seed is printed.
+//
+// # What is drawn
+//
+// Faults that come at any time rarely meet the few packets at which code is vulnerable, so draws
+// have a shape:
+//   - A seed draws up to eight faults, in the first six session timeouts. Half of the seeds use only
+//     one to three kinds of them: a few kinds alone get further than all together.
+//   - A fault lasts for up to a twentieth, a half, one or three session timeouts, each as likely as
+//     the others. So some are over before any client notices, and others outlast every session.
+//   - A follower lags by up to a session timeout, with small lags more likely: then requests are
+//     answered while their client still waits.
+//   - [CutTwice] is aimed, and drawn three times as often as other kinds, earlier than they are. It
+//     cuts the connection of a client at one of its packets, and again soon after the client has
+//     connected again. The first cut falls on one of the next packets, or on one after the client
+//     has created a node. The second cut may also fall on one after the client has set its watches
+//     again. In half of the draws the client has read everything before that packet; in the others
+//     its last answers may be lost. The client goes on at the leader after the first cut, and at its
+//     lagging follower after the second. Such a session must remember what it has seen, and which
+//     watches were set again.
+//   - In half of its connections a client sends the requests of waiting calls before it sets its
+//     watches again, as happens on a busy machine.
 //
 // # Replay
 //
-// A seed decides on all faults and their times to the nanosecond, on latencies,
-// on the pace of retries, and on everything that is drawn from [World.Rand] and [Client.Rand]. It does
-// not decide on the order of goroutines that can run at the same instant, which is rarely one between
-// two clients, as no two have the same latency; nor on the pauses between attempts to connect
-// again, which package protocol draws for itself. Seven of ten replays were the same to the nanosecond.
-// Hence -sim.seed plays a seed until it fails, or the time is over.
+// A seed decides all faults and their times to the nanosecond, latencies, the pauses between
+// retries, and everything that is drawn from [World.Rand] and [Client.Rand]. It does not decide the
+// order of goroutines that can run at the same instant. That is rarely an order between two
+// clients, as no two have the same latency. Nor does it decide the pauses between attempts to
+// connect again, which package protocol draws itself. Seven of ten replays were the same to the
+// nanosecond. Hence -sim.seed plays a seed until it fails, or the time is over.
 //
 // # Cost
 //
-// A schedule takes some milliseconds. Most of that is zk.Conn clearing its buffers, four
-// megabytes for a client and one and a half for each time that it connects again; then the scheduler. While
-// simulations run, the garbage collector is told to come at most when the heap has grown elevenfold.
-// With GOMAXPROCS=1 a schedule costs a quarter less than with 2, so a long search is best one such process for each core.
-// Simulations run in parallel with each other, so a test must not call t.Parallel itself.
+// A schedule takes some milliseconds. Most of that is zk.Conn clearing its buffers: four megabytes
+// for a client, and one and a half for each time that it connects again. Next is the scheduler.
+// While simulations run, the garbage collector starts only when the heap has grown elevenfold. With
+// GOMAXPROCS=1 a schedule costs a quarter less than with 2, so a long search is best run as one
+// such process for each core. Simulations run in parallel with each other, so a test must not call
+// t.Parallel itself.
 package sim

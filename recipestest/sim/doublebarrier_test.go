@@ -17,7 +17,7 @@ func TestSimDoubleBarrier(t *testing.T) {
 		n := 2 + w.Rand.IntN(2)
 		rounds := w.Rounds("the barrier", n)
 		clients := w.Clients(n + w.Rand.IntN(2))
-		w.Watches = len(clients) // on a gate whose members have died: it stays until somebody comes
+		w.Watches = len(clients) // on a gate whose members have died: it stays until another member comes
 		for _, c := range clients {
 			b := doublebarrier.New(c.Client, w.Path, n, doublebarrier.WithWaiting())
 			c.Go(func(ctx context.Context) error {
@@ -30,16 +30,19 @@ func TestSimDoubleBarrier(t *testing.T) {
 				return nil
 			})
 		}
+
 		w.Finally("a round comes about", func(ctx context.Context) error {
 			errs := make(chan error, n)
 			for _, c := range clients[:n] {
 				b := doublebarrier.New(c.Client, w.Path, n, doublebarrier.WithWaiting())
 				go func() { errs <- b.Do(ctx, func(context.Context) error { return nil }) }()
 			}
+
 			var all error
 			for range n {
 				all = errors.Join(all, <-errs)
 			}
+
 			return all
 		})
 	})
@@ -48,14 +51,16 @@ func TestSimDoubleBarrier(t *testing.T) {
 func visit(ctx context.Context, w *sim.World, c *sim.Client, b *doublebarrier.Barrier, rounds *sim.Rounds) error {
 	wait, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
 	defer cancel()
+
 	called := time.Now()
 	e, err := b.Enter(wait)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, protocol.ErrLost), errors.Is(err, protocol.ErrUncertain):
 		return nil
 	case err != nil:
-		return fmt.Errorf("enter, with a ctx that says %v: %w", wait.Err(), err)
+		return fmt.Errorf("enter, with ctx error %v: %w", wait.Err(), err)
 	}
+
 	v := rounds.Enter(c, called, e, e.Members())
 	v.Keep(c.Spell())
 	return v.Leave(e.Leave(ctx))

@@ -13,8 +13,8 @@ import (
 
 func TestSimElection(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
-		// The observer's, for the line's node to be created, if that happens just before it is set: it stays until that
-		// node goes.
+		// The observer watches for the creation of the line's node. If the node is created just
+		// before that, the watch stays until the node is deleted.
 		w.Watches = 1
 		led := w.Exclusive("the leadership")
 		clients := w.Clients(2 + w.Rand.IntN(3))
@@ -22,6 +22,7 @@ func TestSimElection(t *testing.T) {
 			e := election.New(c.Client, w.Path)
 			c.Go(func(ctx context.Context) error { return campaign(ctx, w, c, e, led) })
 		}
+
 		observer := election.New(clients[0].Client, w.Path)
 		ctx, cancel := context.WithCancel(context.Background())
 		observed := make(chan error, 1)
@@ -29,21 +30,26 @@ func TestSimElection(t *testing.T) {
 		go func() {
 			observed <- observe(ctx, observer, &seen)
 		}()
+
 		w.Cleanup(cancel)
-		w.Finally("somebody leads, and is observed", func(ctx context.Context) error {
+		w.Finally("a leader is elected and observed", func(ctx context.Context) error {
 			defer cancel()
+
 			t, err := election.New(clients[1].Client, w.Path).Campaign(ctx, []byte("last"))
 			if err != nil {
 				return err
 			}
+
 			time.Sleep(10 * w.Timeout)
 			cancel()
 			if err := <-observed; err != nil {
 				return err
 			}
+
 			if seen.Token != t.Token() {
-				return fmt.Errorf("the observer saw leader %d last, and it is %d", seen.Token, t.Token())
+				return fmt.Errorf("the observer saw leader %d last, but it is %d", seen.Token, t.Token())
 			}
+
 			return t.Resign(ctx)
 		})
 	})
@@ -61,26 +67,31 @@ func campaign(ctx context.Context, w *sim.World, c *sim.Client, e *election.Elec
 		if err := t.Proclaim(ctx, []byte("ready")); err != nil && t.Err() == nil {
 			return err
 		}
+
 		turn.Keep(c.Spell())
 		if c.Rand.IntN(4) == 0 {
 			if line, err := e.Candidates(ctx); err == nil && len(line) > 1 && turn.Holds() {
 				t.ResignTo(ctx, line[len(line)-1].Node)
 			}
 		}
+
 		err := turn.End(t.Resign(context.WithoutCancel(ctx)))
 		called = time.Now()
 		if terms--; terms == 0 {
 			return errors.Join(err, errLeft)
 		}
+
 		return err
 	})
+
 	if errors.Is(err, errLeft) {
 		return nil
 	}
+
 	return err
 }
 
-// observe tells whether leaders come in order until ctx ends, and who was the last.
+// observe returns an error unless leaders come in order until ctx ends. It sets last.
 func observe(ctx context.Context, e *election.Election, last *election.Leader) error {
 	newest := int64(0)
 	for l, err := range e.Observe(ctx) {
@@ -90,9 +101,10 @@ func observe(ctx context.Context, e *election.Election, last *election.Leader) e
 		case err != nil:
 			return err
 		case !l.Vacant() && l.Token < newest:
-			return fmt.Errorf("an observer was told of leader %d after %d", l.Token, newest)
+			return fmt.Errorf("an observer saw leader %d after %d", l.Token, newest)
 		}
 		*last, newest = l, max(newest, l.Token)
 	}
+
 	return errors.New("an observation has ended")
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
-// Three workers take turns. Whatever befalls them, two never work at the same time, and none is stuck in the end.
+// Three workers take turns. Under all faults there is one worker at a time, and none is stuck in
+// the end.
 func ExampleRun() {
 	_ = func(t *testing.T) { // TestSimWorkers
 		sim.Run(t, func(w *sim.World) {
@@ -25,7 +26,7 @@ func ExampleRun() {
 						}
 						turn := working.Begin(c, called, lease)
 						for range 10 {
-							if !turn.Holds() { // and stop, as the worker does
+							if !turn.Holds() { // lost: the worker stops
 								break
 							}
 							c.Sleep(ctx, c.Upto(w.Timeout/10))
@@ -34,9 +35,10 @@ func ExampleRun() {
 							return err
 						}
 					}
+
 					return nil
 				})
 			}
-		}, sim.Without(sim.Deletion)) // nobody may delete nodes of theirs
+		}, sim.WithoutFaults(sim.Deletion)) // no operator deletes their nodes
 	}
 }

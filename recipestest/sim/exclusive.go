@@ -7,7 +7,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Exclusive is the history of something that one has at a time, with tokens that increase: a lock, or a leadership.
+// Exclusive is the history of something that has one holder at a time and increasing tokens: a
+// lock, or leadership.
 type Exclusive struct{ turns }
 
 // Exclusive begins a history, which is checked in the end.
@@ -17,43 +18,49 @@ func (w *World) Exclusive(what string) *Exclusive {
 	return e
 }
 
-// Begin notes that c was granted g by a call that was made at called, and that it takes notice of that.
+// Begin notes that c was granted g by a call made at called. It blocks while the process of c
+// stands still.
 func (e *Exclusive) Begin(c *Client, called time.Time, g Grant) *Turn {
 	return e.begin(c, called, g, true)
 }
 
-// check looks for an order of all that happened, each thing within its time, in which one at a time holds, and tokens
-// increase.
+// check looks for an order of all grants and their ends, each within its time, in which there is
+// one holder at a time and tokens increase.
 func (e *Exclusive) check() error {
-	all, err := e.settled()
+	all, err := e.final()
 	if err != nil {
 		return err
 	}
+
 	var ops []porcupine.Operation
 	add := func(t *Turn, granted bool, from, to time.Time) {
 		ops = append(ops, porcupine.Operation{
 			Input: move{granted, t.token}, Call: from.UnixNano(), Return: to.UnixNano(), ClientId: len(ops),
 		})
 	}
+
 	for _, t := range all {
 		add(t, true, t.called, t.begun)
 		add(t, false, later(t.called, t.held), t.over)
 	}
+
 	if porcupine.CheckOperations(oneAtATime, ops) {
 		return nil
 	}
+
 	for _, a := range all {
 		for _, b := range all {
 			switch {
 			case a == b || !a.certain():
 			case b.begun.Before(a.held) && !b.begun.Before(a.begun):
-				return fmt.Errorf("two hold %s: %s; %s", e.what, a, b)
+				return fmt.Errorf("%s has two holders: %s; %s", e.what, a, b)
 			case a.begun.Before(b.called) && a.token >= b.token:
 				return fmt.Errorf("%s has tokens that do not increase: %s; %s", e.what, a, b)
 			}
 		}
 	}
-	return fmt.Errorf("%s has no history of one holder at a time: %v", e.what, all)
+
+	return fmt.Errorf("%s has no order with one holder at a time: %v", e.what, all)
 }
 
 // A move is a grant, or the end of one.

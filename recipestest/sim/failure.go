@@ -12,10 +12,10 @@ import (
 type Failure struct {
 	Seed     uint64
 	Err      error   // what went wrong
-	Faults   []Fault // what had befallen whom before
-	Enough   []Fault // those of them without which nothing goes wrong, as far as a few replays tell
-	Plays    int     // how many schedules were played until this was found
-	Timeline string  // a file to look at, or the reason why there is none
+	Faults   []Fault // all faults that had happened
+	Enough   []Fault // the faults that suffice, as far as a few replays show
+	Plays    int     // how many schedules were played, this one included
+	Timeline string  // the name of a file to look at, or the reason why there is none
 
 	test   string
 	record *record
@@ -31,15 +31,18 @@ func newFailure(test string, seed uint64, w *World, err error) *Failure {
 	for _, c := range w.clients {
 		f.lanes = append(f.lanes, c.Name)
 	}
+
 	w.bench.mu.Lock()
 	defer w.bench.mu.Unlock()
+
 	f.log = w.bench.log
 	return f
 }
 
-// shrink finds out which faults are enough, by leaving out one after the other. fails plays the seed without some.
+// shrink finds out which faults suffice by leaving out one after the other. fails plays the seed
+// without those to skip.
 func (f *Failure) shrink(fails func(skip []int) bool) {
-	const tries, most = 3, 10 * time.Second // the first try for each is made in any case
+	const tries, most = 3, 10 * time.Second // each fault is left out at least once
 	var skip []int
 	began := time.Now()
 	for _, fault := range f.Faults {
@@ -56,10 +59,10 @@ func (f *Failure) shrink(fails func(skip []int) bool) {
 	}
 }
 
-// String tells everything.
+// String returns a report of several lines.
 func (f *Failure) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d fails, the %d. that was played:\n\n%v\n\nWhat befell whom:\n\n", f.Seed, f.Plays, f.Err)
+	fmt.Fprintf(&b, "seed %d fails, after %d schedules:\n\n%v\n\nFaults:\n\n", f.Seed, f.Plays, f.Err)
 	for _, fault := range f.Faults {
 		mark := " "
 		if len(f.Enough) < len(f.Faults) && slices.Contains(f.Enough, fault) {
@@ -67,36 +70,41 @@ func (f *Failure) String() string {
 		}
 		fmt.Fprintf(&b, "%s %s\n", mark, fault)
 	}
+
 	switch {
 	case len(f.Faults) == 0:
-		b.WriteString("  nothing\n")
+		b.WriteString("  none\n")
 	case len(f.Enough) == 0:
-		b.WriteString("\nIt goes wrong without any of that, too.\n")
+		b.WriteString("\nIt fails without faults, too.\n")
 	case len(f.Enough) < len(f.Faults):
-		b.WriteString("\nWhat is marked * is enough.\n")
+		b.WriteString("\nThose marked * suffice.\n")
 	}
+
 	for _, l := range f.log {
 		fmt.Fprintf(&b, "\n%s", l)
 	}
+
 	fmt.Fprintf(&b, "\nreplay:   %s\ntimeline: %s\n", replay(f.test, f.Seed), f.Timeline)
 	return b.String()
 }
 
-// Unwrap is Err.
+// Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Error is String.
+// Error returns what String does.
 func (f *Failure) Error() string { return f.String() }
 
-// replay is the command that plays a seed of a test again.
+// replay returns the command that plays a seed of a test again.
 func replay(test string, seed uint64) string {
 	pkg := "."
 	if info, ok := debug.ReadBuildInfo(); ok {
 		pkg = strings.TrimSuffix(info.Path, ".test")
 	}
+
 	var pattern []string
 	for name := range strings.SplitSeq(test, "/") {
 		pattern = append(pattern, "^"+name+"$")
 	}
+
 	return fmt.Sprintf("go test %s -run '%s' -sim.seed=%d", pkg, strings.Join(pattern, "/"), seed)
 }

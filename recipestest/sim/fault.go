@@ -16,58 +16,64 @@ import (
 // A Kind is a kind of fault.
 type Kind string
 
-// What can befall a client.
+// The faults of one client.
 const (
 	Cut          Kind = "cut"           // its connections are reset, and new ones refused
-	Stall        Kind = "stall"         // nothing passes, and nobody notices
+	Stall        Kind = "stall"         // nothing passes, and neither side notices
 	LostRequests Kind = "lost requests" // nothing passes towards the server
 	LostReplies  Kind = "lost replies"  // nothing passes towards the client
-	LoseReply    Kind = "lose a reply"  // one or two requests are executed, and their answers are lost with the connection
+	LoseReply    Kind = "lose a reply"  // the answers to one or two executed requests are lost with the connection
 	Slow         Kind = "slow network"  // latency of up to a quarter of a session timeout
 	Resume       Kind = "second resume" // another connection takes the session over for some time
 	Expiry       Kind = "expiry"        // the server ends the session by force
 	Pause        Kind = "pause"         // the process stands still
-	Isolation    Kind = "no leader"     // its server answers pings and nothing else, having lost its leader
+	Isolation    Kind = "no leader"     // its server has lost its leader: it answers pings and nothing else
 	Lag          Kind = "lag"           // its follower lags behind the leader, by up to a session timeout
-	CutTwice     Kind = "cut twice"     // see cutTwice: aimed at the moments after it has connected again
-	Deletion     Kind = "operator"      // an ephemeral node below World.Path, of whomever, is deleted
+
+	// CutTwice cuts its connection at one of its packets, and again soon after it has connected
+	// again. It goes on at the leader first, and then at its follower, which lags. Most draws aim
+	// at the moments after it has created a node or has set its watches again.
+	CutTwice Kind = "cut twice"
 )
 
-// What can befall the server.
+// The faults of the server.
 const (
-	Drop    Kind = "drop all connections"
-	Restart Kind = "restart" // connections are refused meanwhile; sessions are kept, as all servers of an ensemble restart
-	Reap    Kind = "reap"    // containers that are empty, and have not always been so, are deleted
+	Drop     Kind = "drop all connections"
+	Restart  Kind = "restart"  // of the whole ensemble: connections are refused, sessions are kept
+	Reap     Kind = "reap"     // containers that have become empty are deleted
+	Deletion Kind = "operator" // an ephemeral node below World.Path, of any client, is deleted
 )
 
-var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Lag, CutTwice, Deletion}
+var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Lag, CutTwice}
 
-// A kind that stands more than once is drawn more often.
-var allKinds = append(slices.Clone(clientKinds), Drop, Restart, Reap, CutTwice, CutTwice)
+// allKinds are the kinds to draw from. A kind that is listed more than once is drawn more often.
+var allKinds = append(slices.Clone(clientKinds), Deletion, Drop, Restart, Reap, CutTwice, CutTwice)
 
-// lasting are the kinds that take a time, which matters.
+// lasting are the kinds for which Fault.Lasts matters.
 var lasting = []Kind{Cut, Stall, LostRequests, LostReplies, Slow, Resume, Pause, Isolation, Lag, CutTwice, Restart}
 
-// A Fault is something that befalls a client, or the server.
+// A Fault happens to one client, or to the server.
 type Fault struct {
 	At     time.Duration // since the world began
 	Kind   Kind
 	Client int // the first is 1; 0 for the server
 	Lasts  time.Duration
-	pick   int
+	pick   int    // a random number for choices within the fault
 	index  int    // in the schedule
-	done   string // what came of it
+	done   string // what it did
 }
 
-// String tells the fault in one line.
+// String describes the fault in one line.
 func (f Fault) String() string {
 	s := fmt.Sprintf("%9.6fs  %-9s  %s", f.At.Seconds(), f.victim(), f.Kind)
 	if slices.Contains(lasting, f.Kind) {
 		s += fmt.Sprintf(" for %v", f.Lasts.Round(time.Microsecond))
 	}
+
 	if f.done != "" {
 		s += ": " + f.done
 	}
+
 	return s
 }
 
@@ -78,17 +84,19 @@ func (f Fault) victim() string {
 	return fmt.Sprintf("client %d", f.Client)
 }
 
-// draw draws the schedule of faults, which does not depend on what the simulation has drawn.
+// draw draws the schedule of faults. It does not depend on what the simulation has drawn.
 func (w *World) draw(o options) []Fault {
 	if len(o.kinds) == 0 {
 		return nil
 	}
+
 	r := w.random(1)
 	kinds := slices.Clone(o.kinds)
 	if r.IntN(2) == 0 { // a few kinds alone get further than all of them together
 		r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 		kinds = kinds[:min(len(kinds), 1+r.IntN(3))]
 	}
+
 	var all []Fault
 	for range r.IntN(9) {
 		f := Fault{
@@ -98,10 +106,10 @@ func (w *World) draw(o options) []Fault {
 			pick:  r.IntN(1 << 20),
 		}
 		if f.Kind == CutTwice {
-			f.At = w.Now() + (f.At-w.Now())/4 // it waits for its moment, and most work is done early
+			f.At = w.Now() + (f.At-w.Now())/4 // it waits for a packet, and most work is done early
 		}
 		victim := r.IntN(1 << 20)
-		if slices.Contains(clientKinds, f.Kind) && f.Kind != Deletion {
+		if slices.Contains(clientKinds, f.Kind) {
 			if len(w.clients) == 0 {
 				continue
 			}
@@ -109,10 +117,12 @@ func (w *World) draw(o options) []Fault {
 		}
 		all = append(all, f)
 	}
+
 	slices.SortFunc(all, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	for i := range all {
 		all[i].index = i
 	}
+
 	return slices.DeleteFunc(all, func(f Fault) bool { return slices.Contains(o.skip, f.index) })
 }
 
@@ -121,8 +131,8 @@ func (w *World) spell(r *rand.Rand) time.Duration {
 	return upto(r, most[r.IntN(len(most))])
 }
 
-// befall has the faults happen, until all are over or ctx ends.
-func (w *World) befall(ctx context.Context, all []Fault) {
+// strikeAll makes each fault begin at its time. It returns when all are over, or ctx ends.
+func (w *World) strikeAll(ctx context.Context, all []Fault) {
 	end := w.Now()
 	for i := range all {
 		f := &all[i]
@@ -134,14 +144,16 @@ func (w *World) befall(ctx context.Context, all []Fault) {
 		w.record.fault(*f)
 		end = max(end, w.Now(), w.Now()+f.Lasts)
 	}
+
 	sleep(ctx, end-w.Now())
 }
 
-// strike has one fault begin.
+// strike makes one fault begin. It returns what the fault did, if that is not clear from its kind.
 func (w *World) strike(ctx context.Context, f Fault) (done string) {
 	if f.Client == 0 {
 		return w.strikeServer(ctx, f)
 	}
+
 	c := w.clients[f.Client-1]
 	switch f.Kind {
 	case Cut:
@@ -159,7 +171,7 @@ func (w *World) strike(ctx context.Context, f Fault) (done string) {
 		time.AfterFunc(f.Lasts, func() { c.Link.Delay(c.latency) })
 		return ""
 	case Lag:
-		// Mostly by so little that requests are answered while they are waited for.
+		// The lag is mostly so small that calls are answered before they end.
 		part := float64(f.pick) / (1 << 20)
 		behind := time.Duration(part * part * float64(w.Timeout))
 		c.follower.Lag(behind)
@@ -178,7 +190,7 @@ func (w *World) strike(ctx context.Context, f Fault) (done string) {
 	case Expiry:
 		id := c.sessionID()
 		if !w.Server.Embedded().ExpireSession(id) {
-			return "it had none"
+			return "no session"
 		}
 		w.forced.session(id)
 		return fmt.Sprintf("session %#x", id)
@@ -186,6 +198,7 @@ func (w *World) strike(ctx context.Context, f Fault) (done string) {
 		c.standStill(f.Lasts)
 		return ""
 	}
+
 	time.AfterFunc(f.Lasts, c.Link.Heal)
 	return ""
 }
@@ -203,6 +216,7 @@ func (w *World) strikeServer(ctx context.Context, f Fault) (done string) {
 	case Deletion:
 		return w.deleteOne(ctx, f.pick)
 	}
+
 	return ""
 }
 
@@ -210,19 +224,23 @@ func (w *World) strikeServer(ctx context.Context, f Fault) (done string) {
 func (w *World) deleteOne(ctx context.Context, pick int) (done string) {
 	ctx, cancel := context.WithTimeout(ctx, w.Timeout/4)
 	defer cancel()
+
 	nodes, stats, err := w.ephemerals(ctx, w.Path)
 	if err != nil || len(nodes) == 0 {
-		return "finds no node"
+		return "no node to delete"
 	}
+
 	s, err := w.Operator().Session(ctx)
 	if err != nil {
 		return err.Error()
 	}
+
 	i := pick % len(nodes)
 	w.forced.node(nodes[i], stats[i].Czxid)
 	if err := s.Conn().Delete(nodes[i], -1); err != nil && err != zk.ErrNoNode {
 		return err.Error()
 	}
+
 	return "deletes " + nodes[i]
 }
 

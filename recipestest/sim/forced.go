@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// forced has what was taken from its holder by force, and when: of that a holder hears only afterwards. Its zero value
-// is ready for use.
+// forced records which sessions and nodes were ended by force, and when. Their holders learn of
+// that only afterwards. Its zero value is ready for use.
 type forced struct {
 	mu       sync.Mutex // protects what follows
 	sessions map[int64]time.Time
@@ -37,18 +37,21 @@ func first[K comparable](m *map[K]time.Time, key K) {
 	}
 }
 
-// since tells when a turn may have been over first, if that was by force.
+// since returns the earliest time at which a turn may have been ended by force, if there is one.
 func (f *forced) since(t *Turn) (at time.Time, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	taken := f.tokens[t.token]
 	if t.shared {
-		taken = time.Time{} // of the round: its other nodes are not what the turn stands on
+		taken = time.Time{} // the token belongs to the round, and not to the node of this turn
 	}
+
 	for _, candidate := range []time.Time{f.sessions[t.session], f.names[t.node], taken} {
 		if !candidate.IsZero() && (at.IsZero() || candidate.Before(at)) {
 			at = candidate
 		}
 	}
+
 	return at, !at.IsZero()
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
-// rereads simulates clients that make nodes, and look again and again whether they are there, in the same session.
+// rereads simulates clients that create nodes, and look for them again and again in the same
+// session.
 func rereads(connect func(*sim.World, *sim.Client) *protocol.Client) func(*sim.World) {
 	return func(w *sim.World) {
 		for _, c := range w.Clients(2) {
@@ -29,6 +30,7 @@ func rereads(connect func(*sim.World, *sim.Client) *protocol.Client) func(*sim.W
 						return err
 					}
 				}
+
 				return nil
 			})
 		}
@@ -37,40 +39,46 @@ func rereads(connect func(*sim.World, *sim.Client) *protocol.Client) func(*sim.W
 
 func reread(ctx context.Context, w *sim.World, c *sim.Client, s *protocol.Session, node string) error {
 	if _, err := s.EnsurePath(ctx, w.Path); err != nil {
-		return nil // it happens, and so it does below
+		return nil // a fault, as below
 	}
+
 	if _, err := s.Conn().Create(node, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		return nil
 	}
+
 	for range 4 {
 		c.Sleep(ctx, c.Upto(w.Timeout/10))
 		if there, _, err := s.Conn().Exists(node); err == nil && !there {
-			return fmt.Errorf("%s has made %s, and does not find it", c.Name, node)
+			return fmt.Errorf("%s has created %s, and does not find it", c.Name, node)
 		}
 	}
+
 	return nil
 }
 
-// A session that forgets what it has seen is found by what it reads then, as the link does not look at its handshakes.
+// A session that forgets what it has seen is found by what it reads then. The link does not check
+// its handshakes.
 func TestSimFindsSessionsThatForgetWhatTheyHaveSeen(t *testing.T) {
 	t.Run("forgetful", func(t *testing.T) {
-		f := sim.Find(t, rereads(forgetful), sim.Seeds(200), sim.Faults(sim.CutTwice))
+		f := sim.Find(t, rereads(forgetful), sim.WithSeeds(200), sim.WithFaults(sim.CutTwice))
 		require.NotNil(t, f)
 		require.ErrorContains(t, f.Err, "does not find it")
 		t.Log(f)
 	})
+
 	t.Run("ours", func(t *testing.T) {
 		ours := func(_ *sim.World, c *sim.Client) *protocol.Client { return c.Client }
-		sim.Run(t, rereads(ours), sim.Seeds(200))
+		sim.Run(t, rereads(ours), sim.WithSeeds(200))
 	})
 }
 
-// forgetful connects another client of the same process, each of whose handshakes claims that it has seen nothing.
+// forgetful connects another client of the same process. Its handshakes name no zxid.
 func forgetful(w *sim.World, c *sim.Client) *protocol.Client {
 	forgetting := func(network, address string, timeout time.Duration) (net.Conn, error) {
 		conn, err := c.Dial(network, address, timeout)
-		return &amnesiac{Conn: conn}, err
+		return &forgetfulConn{Conn: conn}, err
 	}
+
 	client, err := protocol.Connect(w.Context(), w.Server.ConnectString(),
 		protocol.WithDialer(forgetting), protocol.WithSessionTimeout(w.Timeout))
 	require.NoError(w, err)
@@ -78,17 +86,17 @@ func forgetful(w *sim.World, c *sim.Client) *protocol.Client {
 	return client
 }
 
-// An amnesiac is a connection whose handshake names no zxid.
-type amnesiac struct {
+// A forgetfulConn is a connection whose handshake names no zxid.
+type forgetfulConn struct {
 	net.Conn
-	greeted bool
+	handshaken bool
 }
 
-func (a *amnesiac) Write(b []byte) (int, error) {
-	if !a.greeted {
-		const zxid = 4 + 4 // behind the length and the protocol version
+func (c *forgetfulConn) Write(b []byte) (int, error) {
+	if !c.handshaken {
+		const zxid = 4 + 4 // after the length and the protocol version
 		clear(b[zxid : zxid+8])
-		a.greeted = true
+		c.handshaken = true
 	}
-	return a.Conn.Write(b)
+	return c.Conn.Write(b)
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Gate is the history of something that is set and removed, and that is waited at while it is set: a barrier.
+// Gate is the history of something that is set and removed, and at which clients wait while it is
+// set: a barrier.
 type Gate struct {
 	world *World
 	what  string
@@ -23,13 +24,16 @@ func (w *World) Gate(what string) *Gate {
 	return g
 }
 
-// Set does set, which sets the gate, and returns its error; after one the gate may be set from then on.
+// Set calls set, which sets the gate, and returns its error. After an error the gate may be set at
+// any later time.
 func (g *Gate) Set(c *Client, set func() error) error { return g.do(c, "set", set) }
 
-// Remove does remove, which removes the gate, and returns its error; after one it may be removed at any time.
+// Remove calls remove, which removes the gate, and returns its error. After an error the gate may
+// be removed at any later time.
 func (g *Gate) Remove(c *Client, remove func() error) error { return g.do(c, "remove", remove) }
 
-// Wait does wait, which may succeed only if the gate is not set at some moment meanwhile, and returns its error.
+// Wait calls wait and returns its error. wait may succeed only if the gate is not set at some
+// moment meanwhile.
 func (g *Gate) Wait(c *Client, wait func() error) error { return g.do(c, "wait", wait) }
 
 func (g *Gate) do(c *Client, what string, do func() error) error {
@@ -44,25 +48,31 @@ func (g *Gate) do(c *Client, what string, do func() error) error {
 		}
 		returned = 1 << 62 // it may still happen
 	}
+
 	g.world.record.span(c.Name, what, called, g.world.Now(), err != nil)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	g.ops = append(g.ops, porcupine.Operation{
 		ClientId: len(g.ops), Input: step{what: what}, Output: c.Name, Call: int64(called), Return: int64(returned),
 	})
+
 	return err
 }
 
 func (g *Gate) check() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	if porcupine.CheckOperations(openOrNot, g.ops) {
 		return nil
 	}
-	err := fmt.Errorf("%s has no history in which who has passed found it open", g.what)
+
+	err := fmt.Errorf("%s was passed while it was set", g.what)
 	for _, o := range g.ops {
 		err = fmt.Errorf("%w\n%v to %v: %s of %s", err, time.Duration(o.Call), time.Duration(o.Return), o.Input.(step).what, o.Output)
 	}
+
 	return err
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
-// enroll simulates clients that want some nodes of theirs in a directory, each once. After a lost answer they look whether
-// it is there, on a server that may not have heard of it unless they sync first.
+// enroll simulates clients that create some nodes in a directory, each once. After a lost answer
+// they look for the node, on a server that may not know it yet unless they sync first.
 func enroll(syncs bool) func(*sim.World) {
 	return func(w *sim.World) {
 		var wanted []string
@@ -36,20 +36,24 @@ func enroll(syncs bool) func(*sim.World) {
 				return nil
 			})
 		}
+
 		w.Finally("each is there once", func(ctx context.Context) error {
 			s, err := w.Operator().Session(ctx)
 			if err != nil {
 				return err
 			}
+
 			names, _, err := s.Conn().Children(w.Path)
 			if err != nil {
 				return err
 			}
+
 			for _, prefix := range wanted {
 				if n := count(names, prefix); n != 1 {
 					return fmt.Errorf("%s is there %d times", prefix, n)
 				}
 			}
+
 			return nil
 		})
 	}
@@ -60,18 +64,22 @@ func enrollOnce(ctx context.Context, w *sim.World, c *sim.Client, prefix string,
 	if err != nil {
 		return err
 	}
+
 	if syncs {
 		if _, err := s.Conn().Sync(w.Path); err != nil {
 			return err
 		}
 	}
+
 	names, _, err := s.Conn().Children(w.Path)
 	if err == zk.ErrNoNode {
 		_, err = s.EnsurePath(ctx, w.Path)
 	}
+
 	if err != nil || count(names, prefix) > 0 {
 		return err
 	}
+
 	_, err = s.Conn().Create(w.Path+"/"+prefix, nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	return err
 }
@@ -85,10 +93,11 @@ func count(names []string, prefix string) (n int) {
 	return n
 }
 
-// report simulates one client that writes numbers and says so elsewhere, and others that have heard of it and read.
+// report simulates one client that writes numbers and announces them elsewhere, and others that
+// then read.
 func report(syncs bool) func(*sim.World) {
 	return func(w *sim.World) {
-		var said atomic.Int64
+		var announced atomic.Int64
 		clients := w.Clients(3)
 		clients[0].Go(func(ctx context.Context) error {
 			for n := int64(1); n <= 20; n++ {
@@ -98,17 +107,19 @@ func report(syncs bool) func(*sim.World) {
 						continue
 					}
 					if _, err := s.Conn().Set(w.Path, strconv.AppendInt(nil, n, 10), -1); err == nil {
-						said.Store(n)
+						announced.Store(n)
 					}
 				}
 			}
+
 			return nil
 		})
+
 		for _, c := range clients[1:] {
 			c.Go(func(ctx context.Context) error {
 				for range 40 {
 					c.Sleep(ctx, w.Timeout/8)
-					if err := read(ctx, w, c, said.Load(), syncs); err != nil {
+					if err := read(ctx, w, c, announced.Load(), syncs); err != nil {
 						return err
 					}
 				}
@@ -118,53 +129,57 @@ func report(syncs bool) func(*sim.World) {
 	}
 }
 
-func read(ctx context.Context, w *sim.World, c *sim.Client, said int64, syncs bool) error {
+func read(ctx context.Context, w *sim.World, c *sim.Client, announced int64, syncs bool) error {
 	s, err := c.Session(ctx)
 	if err != nil {
 		return err
 	}
+
 	if syncs {
 		if _, err := s.Conn().Sync(w.Path); err != nil {
-			return nil // it happens
+			return nil // a fault
 		}
 	}
+
 	data, _, err := s.Conn().Get(w.Path)
 	switch {
-	case errors.Is(err, zk.ErrNoNode) && said > 0:
+	case errors.Is(err, zk.ErrNoNode) && announced > 0:
 	case err != nil:
 		return nil
 	}
-	if n, _ := strconv.ParseInt(string(data), 10, 64); n < said {
-		return fmt.Errorf("it reads %d, and was told of %d", n, said)
+
+	if n, _ := strconv.ParseInt(string(data), 10, 64); n < announced {
+		return fmt.Errorf("it reads %d after %d was announced", n, announced)
 	}
+
 	return nil
 }
 
-func TestSimFindsWhoDoesNotSync(t *testing.T) {
+func TestSimFindsClientsThatDoNotSync(t *testing.T) {
 	for name, test := range map[string]struct {
 		simulate func(syncs bool) func(*sim.World)
 		want     string
 	}{
-		"looking for a node of one's own":  {enroll, "is there 2 times"},
-		"reading what others have told of": {report, "and was told of"},
+		"looking for its own node":   {enroll, "is there 2 times"},
+		"reading what was announced": {report, "was announced"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := sim.Find(t, test.simulate(false), sim.Seeds(1000), sim.Faults(sim.Lag, sim.Cut, sim.Drop))
+			f := sim.Find(t, test.simulate(false), sim.WithSeeds(1000), sim.WithFaults(sim.Lag, sim.Cut, sim.Drop))
 			require.NotNil(t, f)
 			require.ErrorContains(t, f.Err, test.want)
 			require.Contains(t, kinds(f), sim.Lag)
 			t.Log(f)
 		})
 		t.Run(name+" without lag", func(t *testing.T) {
-			require.Nil(t, sim.Find(t, test.simulate(false), sim.Seeds(200), sim.Without(sim.Lag, sim.CutTwice)))
+			require.Nil(t, sim.Find(t, test.simulate(false), sim.WithSeeds(200), sim.WithoutFaults(sim.Lag, sim.CutTwice)))
 		})
 		t.Run(name+" after a sync", func(t *testing.T) {
-			sim.Run(t, test.simulate(true), sim.Seeds(200))
+			sim.Run(t, test.simulate(true), sim.WithSeeds(200))
 		})
 	}
 }
 
-// kinds are those of the faults that are enough.
+// kinds returns the kinds of the faults that suffice.
 func kinds(f *sim.Failure) (all []sim.Kind) {
 	for _, fault := range f.Enough {
 		all = append(all, fault.Kind)

@@ -26,19 +26,20 @@ func TestSimSimple(t *testing.T) {
 	sim.Run(t, contend(func(c *protocol.Client, path string) locker { return lock.NewSimple(c, path) }))
 }
 
-// Goroutines of some clients share a lock and take turns.
-func TestSimTurns(t *testing.T) {
+// The goroutines of each client share a local queue.
+func TestSimLocalQueue(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		held := w.Exclusive("the lock")
 		clients := w.Clients(1 + w.Rand.IntN(3))
 		for _, c := range clients {
 			m := lock.New(c.Client, w.Path, lock.WithLocalQueue())
 			for range 1 + c.Rand.IntN(4) {
-				begins, patience, holds := c.Upto(w.Timeout), c.Upto(6*w.Timeout), c.Upto(w.Timeout/2)
+				begins, waits, holds := c.Upto(w.Timeout), c.Upto(6*w.Timeout), c.Upto(w.Timeout/2)
 				c.Go(func(ctx context.Context) error {
 					c.Sleep(ctx, begins)
-					wait, cancel := context.WithTimeout(ctx, patience)
+					wait, cancel := context.WithTimeout(ctx, waits)
 					defer cancel()
+
 					called := time.Now()
 					l, err := m.Lock(wait)
 					if errors.Is(err, context.DeadlineExceeded) {
@@ -46,6 +47,7 @@ func TestSimTurns(t *testing.T) {
 					} else if err != nil {
 						return err
 					}
+
 					turn := held.Begin(c, called, l)
 					turn.Keep(holds)
 					return turn.End(l.Unlock(ctx))
@@ -58,7 +60,7 @@ func TestSimTurns(t *testing.T) {
 	})
 }
 
-// contend has some clients take a lock again and again.
+// contend simulates clients that take a lock again and again.
 func contend(newLock func(*protocol.Client, string) locker) func(*sim.World) {
 	return func(w *sim.World) {
 		held := w.Exclusive("the lock")
@@ -75,7 +77,8 @@ func contend(newLock func(*protocol.Client, string) locker) func(*sim.World) {
 				return nil
 			})
 		}
-		w.Finally("the lock is had", func(ctx context.Context) error {
+
+		w.Finally("the lock is free", func(ctx context.Context) error {
 			l, err := newLock(clients[0].Client, w.Path).Lock(ctx)
 			if err != nil {
 				return err
@@ -90,16 +93,20 @@ func take(ctx context.Context, w *sim.World, c *sim.Client, m locker, held *sim.
 	if c.Rand.IntN(5) == 0 {
 		acquire = m.TryLock
 	}
+
 	wait, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
 	defer cancel()
+
 	called := time.Now()
 	l, err := acquire(wait)
 	if errors.Is(err, lock.ErrLocked) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
+
 	turn := held.Begin(c, called, l)
 	turn.Keep(c.Spell())
 	return turn.End(l.Unlock(ctx))

@@ -16,7 +16,7 @@ func TestSimQueue(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		bag := w.Bag("the queue")
 		clients := w.Clients(2 + w.Rand.IntN(3))
-		w.Watches = 2 * len(clients) // who consumes goes on to look at the queue
+		w.Watches = 2 * len(clients) // consumers go on watching the queue
 		for _, c := range clients {
 			u := &queueUser{Client: c, queue: queue.New(c.Client, w.Path), bag: bag}
 			c.Go(func(ctx context.Context) error {
@@ -29,14 +29,16 @@ func TestSimQueue(t *testing.T) {
 						return err
 					}
 				}
+
 				return nil
 			})
 		}
+
 		w.Finally("the queue is emptied", func(ctx context.Context) error { return drain(ctx, w, queue.New(clients[0].Client, w.Path), bag) })
 	})
 }
 
-// Consumers race for a queue that is long enough for them to take turns.
+// Consumers race for a queue that is long enough for tickets.
 func TestSimQueueRace(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		bag := w.Bag("the queue")
@@ -47,9 +49,11 @@ func TestSimQueueRace(t *testing.T) {
 			bag.Put(nil, item)
 			items = append(items, []byte(item))
 		}
+
 		if _, err := producer.OfferAll(context.Background(), items); err != nil {
 			w.Fatal(err)
 		}
+
 		clients := w.Clients(2 + w.Rand.IntN(3))
 		w.Watches = 2 * (1 + len(clients))
 		for _, c := range clients {
@@ -67,9 +71,11 @@ func TestSimQueueRace(t *testing.T) {
 						return err
 					}
 				}
+
 				return nil
 			})
 		}
+
 		w.Finally("the queue is emptied", func(ctx context.Context) error { return drain(ctx, w, producer, bag) })
 	})
 }
@@ -86,7 +92,7 @@ func (u *queueUser) item() string {
 	return fmt.Sprintf("%s's %d", u.Name, u.made)
 }
 
-// harmless leaves out what may happen to any call.
+// harmless returns err, or nil for errors that any call may return.
 func harmless(err error) error {
 	for _, ok := range []error{queue.ErrEmpty, context.DeadlineExceeded, protocol.ErrUncertain, protocol.ErrLost} {
 		if errors.Is(err, ok) {
@@ -130,11 +136,13 @@ func (u *queueUser) out(data [][]byte, err error) error {
 	if errors.As(err, &unsure) {
 		data = unsure.Data
 	}
+
 	if err == nil || unsure != nil {
 		for _, d := range data {
 			u.bag.Out(err, string(d))
 		}
 	}
+
 	u.Note("takes %s: %v", data, err)
 	return harmless(err)
 }
@@ -144,19 +152,21 @@ func (u *queueUser) reserve(ctx context.Context) error {
 	if err != nil {
 		return harmless(err)
 	}
+
 	item := string(it.Data())
 	u.bag.Seen(item)
 	u.Sleep(ctx, u.Spell())
 	if u.Rand.IntN(3) == 0 {
 		return harmless(it.Nack(context.WithoutCancel(ctx)))
 	}
+
 	err = it.Ack(context.WithoutCancel(ctx))
 	u.bag.Out(err, item)
 	u.Note("acknowledges %s: %v", item, err)
 	return harmless(err)
 }
 
-// drain takes what is left, when nobody else does any more.
+// drain takes what is left when all other consumers have stopped.
 func drain(ctx context.Context, w *sim.World, q *queue.Queue, bag *sim.Bag) error {
 	for {
 		data, err := q.Poll(ctx)
@@ -170,7 +180,7 @@ func drain(ctx context.Context, w *sim.World, q *queue.Queue, bag *sim.Bag) erro
 		if n, err := q.Len(ctx); err != nil || n == 0 {
 			return err
 		}
-		select { // somebody's reservation is being given back
+		select { // a reservation is being released
 		case <-time.After(w.Timeout / 8):
 		case <-ctx.Done():
 			return ctx.Err()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A record has what a timeline shows. Its zero value is ready for use.
+// A record collects what a timeline shows. Its zero value is ready for use.
 type record struct {
 	mu     sync.Mutex // protects what follows
 	faults []Fault

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Rounds is the history of something that n enter together, and leave together, round after round: a double barrier.
+// Rounds is the history of something that n members enter together and leave together, round after
+// round: a double barrier.
 type Rounds struct {
 	turns
 	n      int
@@ -18,7 +19,7 @@ type Rounds struct {
 type Visit struct {
 	*Turn
 	members []string
-	left    time.Time // when it was told that all have left
+	left    time.Time // when the member learned that all have left
 }
 
 // Rounds begins a history, which is checked in the end.
@@ -28,8 +29,8 @@ func (w *World) Rounds(what string, n int) *Rounds {
 	return r
 }
 
-// Enter notes that c has entered together with these members, by a call that was made at called. A
-// Node method of g tells which of them it is.
+// Enter notes that c has entered together with members, by a call made at called. If g has a Node
+// method, that is the member which c is.
 func (r *Rounds) Enter(c *Client, called time.Time, g Grant, members []string) *Visit {
 	v := &Visit{Turn: r.begin(c, called, g, false), members: members}
 	v.shared = true
@@ -39,29 +40,30 @@ func (r *Rounds) Enter(c *Client, called time.Time, g Grant, members []string) *
 	return v
 }
 
-// Leave is [Turn.End]; without an error the member was told that all have left.
+// Leave is [Turn.End]. If err is nil, the member has learned that all members have left.
 func (v *Visit) Leave(err error) error {
-	told := err == nil
+	learned := err == nil
 	err = v.End(err)
-	if told {
+	if learned {
 		v.left = v.over
 	}
 	return err
 }
 
-// check tells whether members of a round agree about who they are, rounds do not overlap, and nobody was told that all
-// have left while one of them was inside.
+// check returns an error unless all members of a round name the same members, rounds do not
+// overlap, and no member learned that all had left while one of them was inside.
 func (r *Rounds) check() error {
 	for _, v := range r.visits {
 		if err := r.excuse(v.Turn); err != nil {
 			return err
 		}
 	}
+
 	rounds := make(map[string]string) // by member
 	for i, a := range r.visits {
 		key := strings.Join(a.members, " ")
 		if len(a.members) != r.n || a.node != "" && !slices.Contains(a.members, a.node) {
-			return fmt.Errorf("%s: %s, as %s, is in with %s, where %d should be", r.what, a, a.node, key, r.n)
+			return fmt.Errorf("%s: %s, as %s, is in a round with %s, which should have %d members", r.what, a, a.node, key, r.n)
 		}
 		for _, m := range a.members {
 			if other, ok := rounds[m]; ok && other != key {
@@ -75,6 +77,7 @@ func (r *Rounds) check() error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -82,14 +85,16 @@ func (r *Rounds) compare(a, b *Visit) error {
 	together := slices.Equal(a.members, b.members)
 	switch {
 	case together && a.node != "" && a.node == b.node:
-		return fmt.Errorf("%s: two are %s: %s; %s", r.what, a.node, a, b)
+		return fmt.Errorf("%s: two members are %s: %s; %s", r.what, a.node, a, b)
 	case together && (early(a, b) || early(b, a)):
-		return fmt.Errorf("%s: one has left before the other: %s, until %v; %s, until %v", r.what, a, a.left.Sub(r.world.began), b, b.left.Sub(r.world.began))
+		return fmt.Errorf("%s: a member has left before the other: %s, until %v; %s, until %v",
+			r.what, a, a.left.Sub(r.world.began), b, b.left.Sub(r.world.began))
 	case !together && a.certain() && b.certain() && !a.begun.After(b.held) && !b.begun.After(a.held):
 		return fmt.Errorf("%s: two rounds overlap: %s; %s", r.what, a, b)
 	}
+
 	return nil
 }
 
-// early tells whether a was told that all have left while b was inside.
+// early reports whether a learned that all have left while b was inside.
 func early(a, b *Visit) bool { return !a.left.IsZero() && b.certain() && a.left.Before(b.held) }

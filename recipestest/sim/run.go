@@ -24,61 +24,95 @@ var (
 const (
 	defaultFor = 5 * time.Second
 	shortFor   = time.Second
-	// A schedule that takes so long, on the wall, does not end any more.
-	wallPatience = time.Minute
+	// After this time on the wall clock a schedule is taken to be stuck.
+	wallLimit = time.Minute
 )
 
-// An Option shapes a simulation.
-type Option func(*options)
+// An Option shapes a simulation. [Run] and [Find] fail their test if an option is invalid.
+type Option func(*options) error
 
 type options struct {
 	kinds []Kind
 	seeds int
 	seed  uint64
-	skip  []int // by index
+	skip  []int // the indices of faults to leave out
 }
 
-// Faults has only faults of these kinds happen, and none if there are no kinds.
-func Faults(kinds ...Kind) Option { return func(o *options) { o.kinds = kinds } }
-
-// Without has no faults of these kinds happen.
-func Without(kinds ...Kind) Option {
-	return func(o *options) {
-		o.kinds = slices.DeleteFunc(slices.Clone(o.kinds), func(k Kind) bool { return slices.Contains(kinds, k) })
+// WithFaults draws only faults of these kinds. Without any kind there are no faults.
+func WithFaults(kinds ...Kind) Option {
+	return func(o *options) error {
+		o.kinds = kinds
+		return checkKinds(kinds)
 	}
 }
 
-// Seeds has n schedules played, however long that takes, instead of as many as there is time for. Of the flags only
-// -sim.seed counts then, which plays that seed n times.
-func Seeds(n int) Option { return func(o *options) { o.seeds = n } }
+// WithoutFaults draws no faults of these kinds.
+func WithoutFaults(kinds ...Kind) Option {
+	return func(o *options) error {
+		o.kinds = slices.DeleteFunc(slices.Clone(o.kinds), func(k Kind) bool { return slices.Contains(kinds, k) })
+		return checkKinds(kinds)
+	}
+}
 
-// Seed has this seed played, once, and no other: it has failed before, and must not again.
-func Seed(seed uint64) Option { return func(o *options) { o.seed, o.seeds = seed, 1 } }
+func checkKinds(kinds []Kind) error {
+	for _, k := range kinds {
+		if !slices.Contains(allKinds, k) {
+			return fmt.Errorf("no fault is of the kind %q", k)
+		}
+	}
+	return nil
+}
 
-func newOptions(opts []Option) options {
+// WithSeeds plays n schedules, at least one, instead of as many as there is time for. Of the flags
+// only -sim.seed then has an effect: it plays that seed n times.
+func WithSeeds(n int) Option {
+	return func(o *options) error {
+		if n < 1 {
+			return fmt.Errorf("the number of seeds must be at least 1, got %d", n)
+		}
+		o.seeds = n
+		return nil
+	}
+}
+
+// WithSeed plays this seed once, and no other: a seed that has failed before and must not fail
+// again.
+func WithSeed(seed uint64) Option {
+	return func(o *options) error {
+		o.seed, o.seeds = seed, 1
+		return nil
+	}
+}
+
+func newOptions(t testing.TB, opts []Option) options {
+	t.Helper()
 	o := options{kinds: allKinds}
 	for _, opt := range opts {
-		opt(&o)
+		if err := opt(&o); err != nil {
+			t.Fatalf("sim: %v", err)
+		}
 	}
+
 	return o
 }
 
-// Run plays one seed after the other, each in a world of its own, and fails t
-// with the first one that goes wrong. It calls t.Parallel. simulate sets a world
-// up: see [World]. It is called in a bubble of testing/synctest, and what it starts belongs to that.
+// Run plays seeds one after the other, each in a world of its own, and fails t with the first that
+// goes wrong. It calls t.Parallel. simulate sets a world up: see [World]. It is called in a bubble
+// of testing/synctest, so the goroutines that it starts belong to the bubble.
 func Run(t *testing.T, simulate func(w *World), opts ...Option) {
 	t.Helper()
-	if f := find(t, simulate, newOptions(opts)); f != nil {
+	if f := find(t, simulate, newOptions(t, opts)); f != nil {
 		t.Fatal(f)
 	}
 }
 
-// Find is Run, but returns the first failure, or nil if there is none. It is for simulations of what is known to be
-// wrong: that it is found shows that the checks bite. Use [Seeds] with it, lest a slow machine find nothing.
-// What is stuck for good in the world that failed stays so, and is no failure of t.
+// Find is Run, but returns the first failure, or nil if there is none. It is for simulations of
+// code that is known to be wrong, which show that the checks find it. Use [WithSeeds] with it, as a
+// slow machine plays few seeds otherwise. Goroutines that are stuck in the world that failed stay
+// so, and do not fail t.
 func Find(t *testing.T, simulate func(w *World), opts ...Option) *Failure {
 	t.Helper()
-	return find(t, simulate, newOptions(opts))
+	return find(t, simulate, newOptions(t, opts))
 }
 
 func find(t *testing.T, simulate func(w *World), o options) *Failure {
@@ -93,6 +127,7 @@ func find(t *testing.T, simulate func(w *World), o options) *Failure {
 		}
 		return time.Since(began) >= budget
 	}
+
 	for ; plays == 0 || !enough(); plays++ {
 		if f := playSeed(t, seed, simulate, o); f != nil {
 			f.Plays = plays + 1
@@ -107,13 +142,14 @@ func find(t *testing.T, simulate func(w *World), o options) *Failure {
 			seed++
 		}
 	}
+
 	took := time.Since(began)
 	t.Logf("%d schedules in %v, which is %.0f a second", plays, took.Round(time.Millisecond), float64(plays)/took.Seconds())
 	return nil
 }
 
-// firstSeed is where a run begins: always at the same place, so that a test that fails does so because of a change; but
-// somewhere else each time if -sim.for asks for a search.
+// firstSeed returns the first seed of a run. It is always the same, so that a test that fails does
+// so because of a change. With -sim.for, which asks for a search, it is random.
 func firstSeed() uint64 {
 	if *flagFor == 0 {
 		return 1
@@ -121,41 +157,45 @@ func firstSeed() uint64 {
 	return uint64(rand.Uint32()) + 1
 }
 
-// playSeed plays one schedule in a bubble of its own. It returns what went wrong, or nil.
+// playSeed plays one schedule in a bubble of its own. It returns the failure, or nil.
 func playSeed(t *testing.T, seed uint64, simulate func(*World), o options) (f *Failure) {
 	var w *World
-	late := time.AfterFunc(wallPatience, func() {
-		fmt.Fprintf(os.Stderr, "sim: seed %d has not ended for %v: %s\n", seed, wallPatience, replay(t.Name(), seed))
+	late := time.AfterFunc(wallLimit, func() {
+		fmt.Fprintf(os.Stderr, "sim: seed %d has not ended for %v: %s\n", seed, wallLimit, replay(t.Name(), seed))
 	})
+
 	defer late.Stop()
 	defer func() {
 		if r := recover(); r != nil { // the bubble cannot end
-			w.bench.fail(fmt.Errorf("something is left: %v", r))
+			w.bench.fail(fmt.Errorf("goroutines are left: %v", r))
 		}
 		if err := w.bench.err(); err != nil {
 			f = newFailure(t.Name(), seed, w, err)
 		}
 	}()
+
 	synctest.Test(t, func(t *testing.T) {
 		w = newWorld(t, seed)
 		w.play(simulate, o)
 	})
+
 	return nil
 }
 
-// running are the simulations that are waiting or under way.
+// running counts the simulations that wait or run.
 var running struct {
 	sync.Mutex
 	all       int
-	timed     int // how many of them share the time, those included that are over
+	timed     int // how many share the time, including those that are over
 	gcPercent int // as it was before
 }
 
-// zk.Conn allocates megabytes for each connection; clearing them and giving them back is most of what a schedule costs.
+// gcPercent is used while simulations run. zk.Conn allocates megabytes for each connection, and
+// most of the cost of a schedule is to clear and to free them.
 const gcPercent = 1000
 
-// share returns how long a simulation may take, if it is timed. It blocks until all simulations that are run together are
-// known, which is what t.Parallel does.
+// share returns how long a simulation may take, if it is timed. It calls t.Parallel, which blocks
+// until all simulations that run together are known.
 func share(t *testing.T, timed bool) (budget time.Duration, done func()) {
 	running.Lock()
 	if running.all++; running.all == 1 {
@@ -164,13 +204,16 @@ func share(t *testing.T, timed bool) (budget time.Duration, done func()) {
 			debug.SetGCPercent(running.gcPercent)
 		}
 	}
+
 	if timed {
 		running.timed++
 	}
+
 	running.Unlock()
 	t.Parallel()
 	running.Lock()
 	defer running.Unlock()
+
 	return budgetOf(t, max(1, running.timed)), func() {
 		running.Lock()
 		defer running.Unlock()
@@ -181,23 +224,26 @@ func share(t *testing.T, timed bool) (budget time.Duration, done func()) {
 	}
 }
 
-// budgetOf is how long one of n simulations may take.
+// budgetOf returns how long one of n simulations may take.
 func budgetOf(t *testing.T, n int) time.Duration {
 	budget := defaultFor
 	if testing.Short() {
 		budget = shortFor
 	}
+
 	part := func(of time.Duration) time.Duration { return of / time.Duration(n) * time.Duration(min(n, parallel())) }
 	if *flagFor > 0 {
 		budget = part(*flagFor)
 	}
+
 	if end, ok := t.Deadline(); ok { // which -timeout sets
 		budget = min(budget, part(time.Until(end)*9/10))
 	}
+
 	return budget
 }
 
-// parallel is how many tests run at the same time.
+// parallel returns how many tests run at the same time.
 func parallel() int {
 	if f := flag.Lookup("test.parallel"); f != nil {
 		if n, err := strconv.Atoi(f.Value.String()); err == nil && n > 0 {

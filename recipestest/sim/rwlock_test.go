@@ -27,7 +27,8 @@ func TestSimRWMutex(t *testing.T) {
 				return nil
 			})
 		}
-		w.Finally("the lock is had", func(ctx context.Context) error {
+
+		w.Finally("the lock is free", func(ctx context.Context) error {
 			l, err := rwlock.New(clients[0].Client, w.Path).Lock(ctx)
 			if err != nil {
 				return err
@@ -41,24 +42,29 @@ func readOrWrite(ctx context.Context, w *sim.World, c *sim.Client, m *rwlock.RWM
 	verbs := []func(context.Context) (*rwlock.Lease, error){m.RLock, m.RLock, m.Lock, m.TryRLock, m.TryLock}
 	wait, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
 	defer cancel()
+
 	called := time.Now()
 	l, err := verbs[c.Rand.IntN(len(verbs))](wait)
 	if errors.Is(err, rwlock.ErrLocked) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
+
 	turn := held.Begin(c, called, l, l.Exclusive())
 	turn.Keep(c.Spell())
 	if !l.Exclusive() || c.Rand.IntN(2) == 0 {
 		return turn.End(l.Unlock(ctx))
 	}
+
 	called = time.Now()
 	reading, err := l.Downgrade(ctx)
 	if err = turn.End(err); err != nil || reading == nil {
 		return err
 	}
+
 	turn = held.Begin(c, called, reading, false)
 	turn.Keep(c.Spell())
 	return turn.End(reading.Unlock(ctx))

@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
-// A store is what the replicas of a service write to. It is elsewhere, and has its own network, which is sound.
+// A store is what the replicas of a service write to. Its network is sound.
 type store struct {
 	fenced bool
 	mu     sync.Mutex // protects what follows
@@ -22,36 +22,40 @@ type store struct {
 	orders []int64    // the tokens of all writes
 }
 
-var errFenced = errors.New("somebody leads since")
+var errFenced = errors.New("a later leader has written")
 
 func (s *store) write(token int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.fenced && token < s.token {
 		return errFenced
 	}
+
 	s.token = token
 	s.orders = append(s.orders, token)
 	return nil
 }
 
-// check tells whether a leader has written after its successor.
+// check returns an error if a leader has written after its successor.
 func (s *store) check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for i, token := range s.orders {
 		if i > 0 && token < s.orders[i-1] {
 			return fmt.Errorf("leader %d has written after leader %d", token, s.orders[i-1])
 		}
 	}
+
 	return nil
 }
 
-// A replica counts up while it leads. What it has to do takes its time.
+// A replica writes again and again while it leads.
 type replica struct {
 	client   *sim.Client
 	store    *store
-	outlives bool // the bug: it does not stop when its term is over
+	outlives bool // the bug: it goes on when its term is over
 }
 
 func (r *replica) lead(ctx context.Context, t *election.Term) error {
@@ -63,13 +67,14 @@ func (r *replica) lead(ctx context.Context, t *election.Term) error {
 		if !r.outlives && t.Err() != nil {
 			return nil
 		}
-		r.client.Awake() // it may stand still before what comes now
+		r.client.Awake() // the process may stand still before the write
 		err := r.store.write(t.Token())
 		r.client.Note("writes with token %d: %v", t.Token(), err)
 		if err != nil {
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -90,9 +95,11 @@ func service(fenced, outlives bool) func(*sim.World) {
 					}
 					return err
 				})
+
 				if errors.Is(err, errLeft) {
 					return nil
 				}
+
 				return err
 			})
 		}
@@ -104,7 +111,7 @@ func TestSimServiceThatFencesItsWrites(t *testing.T) {
 }
 
 func TestSimFindsALeaderThatWorksOn(t *testing.T) {
-	f := sim.Find(t, service(false, true), sim.Seeds(1000))
+	f := sim.Find(t, service(false, true), sim.WithSeeds(1000))
 	require.NotNil(t, f)
 	require.ErrorContains(t, f.Err, "has written after leader")
 	require.FileExists(t, f.Timeline)

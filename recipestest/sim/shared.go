@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Shared is the history of something that one has alone, or several have together: a lock for readers and writers.
+// Shared is the history of something that has either one exclusive holder or several shared ones: a
+// lock for readers and writers.
 type Shared struct{ turns }
 
 // Shared begins a history, which is checked in the end.
@@ -15,18 +16,20 @@ func (w *World) Shared(what string) *Shared {
 	return s
 }
 
-// Begin is [Exclusive.Begin] for one who has it alone, or together with others.
-func (s *Shared) Begin(c *Client, called time.Time, g Grant, alone bool) *Turn {
-	return s.begin(c, called, g, alone)
+// Begin is [Exclusive.Begin] for a holder that is exclusive or shared.
+func (s *Shared) Begin(c *Client, called time.Time, g Grant, exclusive bool) *Turn {
+	return s.begin(c, called, g, exclusive)
 }
 
-// check tells whether who was to be alone was, and those who exclude each other came in the order of their tokens. Who
-// goes on together with others after having been alone keeps its token.
+// check returns an error unless exclusive holders were alone, and holders that exclude each other
+// came in the order of their tokens. A holder that was exclusive and goes on as a shared one keeps
+// its token.
 func (s *Shared) check() error {
-	all, err := s.settled()
+	all, err := s.final()
 	if err != nil {
 		return err
 	}
+
 	for i, a := range all {
 		for _, b := range all[:i] {
 			if b.begun.Before(a.begun) {
@@ -42,5 +45,6 @@ func (s *Shared) check() error {
 			}
 		}
 	}
+
 	return nil
 }

@@ -16,44 +16,46 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
-// A card is a grant that is never lost, unless it says so.
-type card struct {
+// A fakeGrant is lost only if it has an error.
+type fakeGrant struct {
 	token int64
 	err   error
 }
 
-func (c card) Token() int64          { return c.token }
-func (c card) Err() error            { return c.err }
-func (c card) Done() <-chan struct{} { return nil }
+func (g fakeGrant) Token() int64          { return g.token }
+func (g fakeGrant) Err() error            { return g.err }
+func (g fakeGrant) Done() <-chan struct{} { return nil }
 
-// hold begins a turn that lasts for so many tenths of a second, after a pause of so many.
+// hold begins a turn after pause tenths of a second. The turn lasts for lasts tenths.
 func hold(begin func(*sim.Client, time.Time, sim.Grant) *sim.Turn, c *sim.Client, token int64, pause, lasts int) {
 	const tenth = 100 * time.Millisecond
 	c.Go(func(ctx context.Context) error {
 		called := time.Now()
 		c.Sleep(ctx, time.Duration(pause)*tenth)
-		turn := begin(c, called, card{token: token})
+		turn := begin(c, called, fakeGrant{token: token})
 		turn.Keep(time.Duration(lasts) * tenth)
 		return turn.End(nil)
 	})
 }
 
-func TestWorldsThatAreWrong(t *testing.T) {
-	alone := func(s *sim.Shared) func(*sim.Client, time.Time, sim.Grant) *sim.Turn {
+func TestChecksFindEachKindOfError(t *testing.T) {
+	exclusive := func(s *sim.Shared) func(*sim.Client, time.Time, sim.Grant) *sim.Turn {
 		return func(c *sim.Client, called time.Time, g sim.Grant) *sim.Turn { return s.Begin(c, called, g, true) }
 	}
-	together := func(s *sim.Shared) func(*sim.Client, time.Time, sim.Grant) *sim.Turn {
+
+	shared := func(s *sim.Shared) func(*sim.Client, time.Time, sim.Grant) *sim.Turn {
 		return func(c *sim.Client, called time.Time, g sim.Grant) *sim.Turn { return s.Begin(c, called, g, false) }
 	}
+
 	uncertain := protocol.ErrUncertain
 	for want, simulate := range map[string]func(*sim.World){
 		"": func(w *sim.World) {
 			e, s, c := w.Exclusive("it"), w.Shared("that"), w.Clients(3)
 			hold(e.Begin, c[0], 1, 1, 5)
 			hold(e.Begin, c[1], 2, 7, 5)
-			hold(alone(s), c[0], 1, 1, 5)
-			hold(together(s), c[1], 2, 7, 5)
-			hold(together(s), c[2], 3, 8, 5)
+			hold(exclusive(s), c[0], 1, 1, 5)
+			hold(shared(s), c[1], 2, 7, 5)
+			hold(shared(s), c[2], 3, 8, 5)
 			b := w.Bag("bag")
 			b.Put(nil, "a", "b", "c")
 			b.Put(uncertain, "d")
@@ -62,7 +64,7 @@ func TestWorldsThatAreWrong(t *testing.T) {
 			b.Out(nil, "a", "b")
 			b.Out(uncertain, "c")
 		},
-		"two hold it": func(w *sim.World) {
+		"it has two holders": func(w *sim.World) {
 			e, c := w.Exclusive("it"), w.Clients(2)
 			hold(e.Begin, c[0], 1, 1, 5)
 			hold(e.Begin, c[1], 2, 3, 5)
@@ -71,7 +73,7 @@ func TestWorldsThatAreWrong(t *testing.T) {
 			e, c := w.Exclusive("it"), w.Clients(1)
 			c[0].Go(func(ctx context.Context) error {
 				for _, token := range []int64{2, 1} {
-					turn := e.Begin(c[0], time.Now(), card{token: token})
+					turn := e.Begin(c[0], time.Now(), fakeGrant{token: token})
 					turn.Keep(time.Second)
 					turn.End(nil)
 				}
@@ -80,13 +82,13 @@ func TestWorldsThatAreWrong(t *testing.T) {
 		},
 		"is not held alone": func(w *sim.World) {
 			s, c := w.Shared("it"), w.Clients(2)
-			hold(together(s), c[0], 1, 1, 5)
-			hold(alone(s), c[1], 2, 3, 5)
+			hold(shared(s), c[0], 1, 1, 5)
+			hold(exclusive(s), c[1], 2, 3, 5)
 		},
 		"is not granted in order": func(w *sim.World) {
 			s, c := w.Shared("it"), w.Clients(2)
-			hold(together(s), c[0], 2, 1, 5)
-			hold(alone(s), c[1], 1, 7, 5)
+			hold(shared(s), c[0], 2, 1, 5)
+			hold(exclusive(s), c[1], 1, 7, 5)
 		},
 		"b has vanished": func(w *sim.World) {
 			b := w.Bag("bag")
@@ -104,7 +106,7 @@ func TestWorldsThatAreWrong(t *testing.T) {
 			b.Put(errors.New("no"), "a")
 			b.Seen("a")
 		},
-		"who has passed found it open": func(w *sim.World) {
+		"gate was passed while it was set": func(w *sim.World) {
 			g, c := w.Gate("gate"), w.Clients(1)[0]
 			c.Go(func(context.Context) error {
 				g.Set(c, func() error { return nil })
@@ -112,11 +114,11 @@ func TestWorldsThatAreWrong(t *testing.T) {
 				return g.Wait(c, func() error { return nil })
 			})
 		},
-		"one has left before the other": func(w *sim.World) {
+		"a member has left before the other": func(w *sim.World) {
 			r, members := w.Rounds("it", 2), []string{"a", "b"}
 			for i, c := range w.Clients(2) {
 				c.Go(func(ctx context.Context) error {
-					v := r.Enter(c, time.Now(), card{token: 1}, members)
+					v := r.Enter(c, time.Now(), fakeGrant{token: 1}, members)
 					v.Keep(time.Duration(1+i) * time.Second)
 					return v.Leave(nil)
 				})
@@ -126,7 +128,7 @@ func TestWorldsThatAreWrong(t *testing.T) {
 			r := w.Rounds("it", 1)
 			for _, c := range w.Clients(2) {
 				c.Go(func(ctx context.Context) error {
-					v := r.Enter(c, time.Now(), card{token: 1}, []string{c.Name})
+					v := r.Enter(c, time.Now(), fakeGrant{token: 1}, []string{c.Name})
 					v.Keep(time.Second)
 					return v.Leave(nil)
 				})
@@ -141,7 +143,7 @@ func TestWorldsThatAreWrong(t *testing.T) {
 		"client 1 panics: oops": func(w *sim.World) {
 			w.Clients(1)[0].Go(func(context.Context) error { panic("oops") })
 		},
-		"something is left: deadlock": func(w *sim.World) {
+		"goroutines are left: deadlock": func(w *sim.World) {
 			go func() { select {} }()
 		},
 		"1 watches are left": func(w *sim.World) {
@@ -163,7 +165,7 @@ func TestWorldsThatAreWrong(t *testing.T) {
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
-			f := sim.Find(t, simulate, sim.Faults(), sim.Seeds(1))
+			f := sim.Find(t, simulate, sim.WithFaults(), sim.WithSeeds(1))
 			if want == "" {
 				require.Nil(t, f)
 				return
@@ -174,22 +176,24 @@ func TestWorldsThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestFailureTellsHowToSeeItAgain(t *testing.T) {
+func TestFailureSaysHowToReplayIt(t *testing.T) {
 	simulate := func(w *sim.World) {
 		held := w.Exclusive("it")
 		for i, c := range w.Clients(2) {
 			hold(held.Begin, c, int64(i+1), 10+i, 500)
 		}
 	}
-	f := sim.Find(t, simulate, sim.Seed(42), sim.Faults(sim.Stall, sim.Pause))
+
+	f := sim.Find(t, simulate, sim.WithSeed(42), sim.WithFaults(sim.Stall, sim.Pause))
 	require.NotNil(t, f)
-	require.Contains(t, f.String(), "go test github.com/zkrecipes/zkrecipes/recipestest/sim -run '^TestFailureTellsHowToSeeItAgain$' -sim.seed=42\n")
+	require.Contains(t, f.String(), "go test github.com/zkrecipes/zkrecipes/recipestest/sim -run '^TestFailureSaysHowToReplayIt$' -sim.seed=42\n")
 	require.NotEmpty(t, f.Faults)
 	require.Empty(t, f.Enough)
-	require.Contains(t, f.String(), "without any of that")
+	require.Contains(t, f.String(), "fails without faults")
 	for _, fault := range f.Faults {
 		require.Contains(t, f.String(), fault.String())
 	}
+
 	page, err := os.ReadFile(f.Timeline)
 	require.NoError(t, err)
 	require.Contains(t, string(page), "<svg")
@@ -210,11 +214,14 @@ func TestSeedDecidesWhatHappens(t *testing.T) {
 							return nil
 						})
 					}
+
 					w.Check(func() error { return errors.New("enough") })
-				}, sim.Seed(7), sim.Without(sim.Expiry, sim.Deletion)) // whose outcome has names in it
+				}, sim.WithSeed(7), sim.WithoutFaults(sim.Expiry, sim.Deletion)) // their results have names in them
+
 				plays[i] = f.Faults
 			})
 		}
+
 		t.Cleanup(func() { // the two are parallel
 			require.NotEmpty(t, plays[0])
 			require.Equal(t, plays[0], plays[1])
@@ -223,10 +230,11 @@ func TestSeedDecidesWhatHappens(t *testing.T) {
 	})
 }
 
-// A client of go-zookeeper whose server has lost its leader does not notice that its session is over.
+// A client of go-zookeeper at a server that has lost its leader does not notice that its session is
+// over.
 func TestIsolatedServerAnswersPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.InMemory())
+		srv := recipestest.Start(t, recipestest.WithInMemory())
 		link := srv.Link(t)
 		const timeout = 2 * time.Second
 		conn, _, err := zk.Connect([]string{srv.ConnectString()}, timeout, zk.WithDialer(link.Dial), zk.WithLogger(silence{}))
@@ -246,7 +254,7 @@ func TestIsolatedServerAnswersPings(t *testing.T) {
 	})
 }
 
-// idle simulates clients that do nothing but to look at the clock.
+// idle simulates clients that only look at the clock.
 func idle(check func(c *sim.Client, longest time.Duration) error) func(*sim.World) {
 	return func(w *sim.World) {
 		for _, c := range w.Clients(2) {
@@ -268,26 +276,28 @@ func idle(check func(c *sim.Client, longest time.Duration) error) func(*sim.Worl
 	}
 }
 
-func TestOnlyPausesHaveAProcessStandStill(t *testing.T) {
+func TestOnlyPausesStopAProcess(t *testing.T) {
 	sound := idle(func(*sim.Client, time.Duration) error { return nil })
 	t.Run("pause", func(t *testing.T) {
-		f := sim.Find(t, sound, sim.Faults(sim.Pause), sim.Seeds(20))
+		f := sim.Find(t, sound, sim.WithFaults(sim.Pause), sim.WithSeeds(20))
 		require.NotNil(t, f)
 		require.ErrorContains(t, f.Err, "it stood still")
 		require.Len(t, f.Enough, 1)
 	})
+
 	t.Run("others", func(t *testing.T) {
-		require.Nil(t, sim.Find(t, sound, sim.Without(sim.Pause), sim.Seeds(20)))
+		require.Nil(t, sim.Find(t, sound, sim.WithoutFaults(sim.Pause), sim.WithSeeds(20)))
 	})
 }
 
-func TestSecondResumeTakesTheSessionAway(t *testing.T) {
+func TestSecondResumeTakesTheSessionOver(t *testing.T) {
 	f := sim.Find(t, idle(func(c *sim.Client, _ time.Duration) error {
 		if c.Link.Count(recipestest.OpConnect) > 1 {
 			return errors.New("it came back")
 		}
 		return nil
-	}), sim.Faults(sim.Resume), sim.Seeds(20))
+	}), sim.WithFaults(sim.Resume), sim.WithSeeds(20))
+
 	require.NotNil(t, f)
 	require.ErrorContains(t, f.Err, "it came back")
 }

@@ -21,20 +21,23 @@ func (f *Failure) draw(t *testing.T) {
 		f.Timeline = filepath.Join(dir, name)
 		err = os.WriteFile(f.Timeline, []byte(f.html()), 0o644)
 	}
+
 	if err != nil {
 		f.Timeline = err.Error()
 	}
 }
 
-// directory is where timelines are written.
+// directory returns where timelines are written.
 func directory(t testing.TB) (string, error) {
 	if *flagOut != "" {
 		return *flagOut, os.MkdirAll(*flagOut, 0o755)
 	}
+
 	keeps := flag.Lookup("test.artifacts") // since Go 1.26; without it that directory is temporary
 	if a, ok := t.(interface{ ArtifactDir() string }); ok && keeps != nil && keeps.Value.String() == "true" {
 		return a.ArtifactDir(), nil
 	}
+
 	dir := filepath.Join(os.TempDir(), "sim")
 	return dir, os.MkdirAll(dir, 0o755)
 }
@@ -56,19 +59,20 @@ svg { font: 11px sans-serif; background: #fff; border: 1px solid #ddd }
 </style>
 `
 
-// html is a page with a lane for the server and for each client. Time goes from left to right. Point at something to
-// read what it is.
+// html returns a page with a lane for the server and for each client. Time goes from left to right.
 func (f *Failure) html() string {
 	f.record.mu.Lock()
 	defer f.record.mu.Unlock()
+
 	var b, svg strings.Builder
 	title := html.EscapeString(fmt.Sprintf("%s, seed %d", f.test, f.Seed))
 	fmt.Fprintf(&b, style, title)
-	fmt.Fprintf(&b, "<h1>%s</h1><p>Green was held until it was given back, orange until it was lost or failed. Red is a fault. Point at something to read more.</p>\n", title)
+	fmt.Fprintf(&b, "<h1>%s</h1><p>Green was held until its release, orange until it was lost or failed. Red is a fault. Point at anything to read more.</p>\n", title)
 	total := f.end()
 	x := func(at time.Duration) float64 {
 		return margin + float64(at)/float64(total)*(width-margin-10)
 	}
+
 	y := 24
 	for _, lane := range f.lanes {
 		rows := f.lane(&svg, lane, x, y)
@@ -76,26 +80,30 @@ func (f *Failure) html() string {
 		y += rows*(bar+2) + gap
 		svg.WriteString(fmt.Sprintf(`<line class="lane" x1="0" x2="%d" y1="%d" y2="%d"/>`+"\n", width, y-gap/2, y-gap/2))
 	}
+
 	for at, step := time.Duration(0), tick(total); at <= total; at += step {
 		fmt.Fprintf(&svg, `<line class="tick" x1="%[1]f" x2="%[1]f" y1="16" y2="%[2]d"/><text x="%[1]f" y="8">%[3]v</text>`+"\n", x(at), y, at)
 	}
+
 	fmt.Fprintf(&b, `<svg width="%d" height="%d">%s</svg><pre>%s</pre>`+"\n", width, y, svg.String(), html.EscapeString(f.String()))
 	return b.String()
 }
 
-// end is when the last thing on the timeline was over.
+// end returns the end of the last thing on the timeline.
 func (f *Failure) end() time.Duration {
 	end := time.Millisecond
 	for _, s := range f.record.spans {
 		end = max(end, s.to)
 	}
+
 	for _, fault := range f.record.faults {
 		end = max(end, fault.At)
 	}
+
 	return end
 }
 
-// tick is the time between two marks.
+// tick returns the time between two marks.
 func tick(total time.Duration) time.Duration {
 	for _, step := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Second} {
 		if total/step <= 30 {
@@ -126,6 +134,7 @@ func (f *Failure) lane(svg *strings.Builder, lane string, x func(time.Duration) 
 		shapes += fmt.Sprintf(`<rect class="%s" x="%f" y="%d" width="%f" height="%d"><title>%s, %v to %v</title></rect><text x="%f" y="%d">%s</text>`+"\n",
 			class, x(s.from), top, max(2, x(s.to)-x(s.from)), bar, text, s.from, s.to, x(s.from)+3, top+bar/2, text)
 	}
+
 	rows := max(1, len(ends))
 	for _, fault := range f.record.faults {
 		if fault.victim() != lane {
@@ -139,11 +148,13 @@ func (f *Failure) lane(svg *strings.Builder, lane string, x func(time.Duration) 
 		fmt.Fprintf(svg, `<g><title>%s</title><rect class="fault" x="%f" y="%d" width="%f" height="%d"/><line class="strike" x1="%[2]f" x2="%[2]f" y1="%[3]d" y2="%[6]d"/><text x="%[2]f" y="%[7]d" fill="#d33">%[8]s</text></g>`+"\n",
 			title, x(fault.At), y-4, min(max(3, x(end)-x(fault.At)), width-x(fault.At)), rows*(bar+2)+4, y+rows*(bar+2), y-6, fault.Kind)
 	}
+
 	svg.WriteString(shapes)
 	for _, n := range f.record.notes {
 		if n.lane == lane {
 			fmt.Fprintf(svg, `<circle class="note" cx="%f" cy="%d" r="4"><title>%v: %s</title></circle>`+"\n", x(n.at), y+bar/2, n.at, html.EscapeString(n.text))
 		}
 	}
+
 	return rows
 }

@@ -10,22 +10,21 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A Grant is what is held: a lease of a lock, a term of an election, anything
-// that its holder can ask whether it has it still. A Node method, if it has one,
-// should return the name of its node.
+// A Grant is what is held, like the lease of a lock or the term of an election. Its holder can ask
+// whether it is still held. A Node method, if there is one, should return the name of its node.
 type Grant interface {
 	Token() int64
 	Err() error
 	Done() <-chan struct{}
 }
 
-// A Turn is one client's holding of something, as far as it can be told. It belongs to one goroutine.
+// A Turn is the time during which one client holds something, as far as it is known. It belongs to
+// one goroutine.
 //
-// Something is held for certain at a moment at which its holder has asked
-// whether it is, and was told so. It was certainly not held before it was asked for,
-// nor after its holder was told that it is over. What was taken by force, that is,
-// by a deleted node or an expired session, need not be held from then on, but
-// its holder has to be told within two session timeouts.
+// A grant is held for certain at a moment when its holder asks and hears that it is. It is
+// certainly not held before the call that asked for it, nor after its holder has learned of its
+// end. A grant that was ended by force, by a deleted node or an expired session, need not be held
+// from then on. But its holder must learn of that within two session timeouts.
 type Turn struct {
 	client    *Client
 	grant     Grant
@@ -33,11 +32,11 @@ type Turn struct {
 	session   int64
 	node      string
 	exclusive bool
-	shared    bool      // its token is that of others, too
-	called    time.Time // it was granted after that
-	begun     time.Time // and before that
-	held      time.Time // the last moment at which it was held for certain; never before begun but if it is the zero time
-	over      time.Time // it was over by then
+	shared    bool      // other turns have the same token
+	called    time.Time // the grant came after this
+	begun     time.Time // and before this
+	held      time.Time // when it was last held for certain: not before begun, or the zero time
+	over      time.Time // the grant had ended by then
 	lost      bool
 }
 
@@ -49,16 +48,18 @@ type turns struct {
 	all   []*Turn
 }
 
-// begin notes a grant. The holder takes notice of it when its process runs.
+// begin notes a grant, once the process of its holder runs.
 func (ts *turns) begin(c *Client, called time.Time, g Grant, exclusive bool) *Turn {
 	c.Awake()
 	t := &Turn{
 		client: c, grant: g, token: g.Token(), session: c.sessionID(), exclusive: exclusive,
 		called: called, begun: time.Now(),
 	}
+
 	if n, ok := g.(interface{ Node() string }); ok {
 		t.node = path.Base(n.Node())
 	}
+
 	ts.mu.Lock()
 	ts.all = append(ts.all, t)
 	ts.mu.Unlock()
@@ -66,7 +67,8 @@ func (ts *turns) begin(c *Client, called time.Time, g Grant, exclusive bool) *Tu
 	return t
 }
 
-// Holds asks whether the grant is held, when the process runs, and notes that it is.
+// Holds reports whether the grant is held, and notes that. It blocks while the process stands
+// still.
 func (t *Turn) Holds() bool {
 	t.client.Awake()
 	if t.grant.Err() != nil {
@@ -76,7 +78,7 @@ func (t *Turn) Holds() bool {
 	return true
 }
 
-// Keep blocks for d, or less if the grant is lost. Meanwhile it asks again and again.
+// Keep blocks for d, or until the grant is lost. Meanwhile it calls Holds again and again.
 func (t *Turn) Keep(d time.Duration) {
 	end := time.Now().Add(d)
 	step := t.client.world.Timeout / 64
@@ -95,7 +97,7 @@ func (t *Turn) Keep(d time.Duration) {
 	}
 }
 
-// End notes that the turn is over, and how giving it back went. It returns err, unless that
+// End notes that the turn is over; err is what the release returned. It returns err, or nil if err
 // says that the grant was lost before, which is no failure.
 func (t *Turn) End(err error) error {
 	t.client.Awake()
@@ -106,30 +108,36 @@ func (t *Turn) End(err error) error {
 	if t.lost {
 		return nil
 	}
+
 	return err
 }
 
-// excuse takes off what the turn was held for though it was taken by force, or fails if that cannot be excused.
+// excuse shortens a turn that was ended by force to the time before that. It fails if the holder
+// learned of it too late.
 func (ts *turns) excuse(t *Turn) error {
 	w := ts.world
 	at, ok := w.forced.since(t)
 	if !ok || !at.Before(t.held) {
 		return nil
 	}
+
 	if late := t.held.Sub(at); late > 2*w.Timeout {
-		return fmt.Errorf("%s: %s was not told for %v that it had lost it", ts.what, t, late)
+		return fmt.Errorf("%s: %s learned only after %v that it had lost it", ts.what, t, late)
 	}
+
 	t.held = at
 	if at.Before(t.begun) {
 		t.held = time.Time{}
 	}
+
 	return nil
 }
 
-// settled are the turns as they count.
-func (ts *turns) settled() ([]*Turn, error) {
+// final returns the turns as they count, when all of them are over.
+func (ts *turns) final() ([]*Turn, error) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
+
 	for _, t := range ts.all {
 		if t.over.IsZero() {
 			t.over = time.Now()
@@ -138,10 +146,11 @@ func (ts *turns) settled() ([]*Turn, error) {
 			return nil, err
 		}
 	}
+
 	return ts.all, nil
 }
 
-// certain tells whether the turn was held for certain at some time.
+// certain reports whether the grant was held for certain at some time.
 func (t *Turn) certain() bool { return !t.held.IsZero() }
 
 func (t *Turn) String() string {

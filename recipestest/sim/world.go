@@ -20,23 +20,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// Once nothing befalls anybody any more, everything ends within so many session timeouts.
-const patience = 100
+// endLimit is how many session timeouts all work may take to end once there are no more faults.
+const endLimit = 100
 
-// A World is one server, its clients, and what one seed does to them. It is a
-// [testing.TB]: what fails or is logged there belongs to this seed, Cleanup functions run when it is
-// over, and Fatal ends the goroutine that calls it.
+// A World is one server, its clients, and the faults of one seed. It is a [testing.TB]: failures
+// and logs belong to this seed, Cleanup functions run when it is over, and Fatal ends the goroutine
+// that calls it.
 //
-// The simulation sets it up and returns. Then clients work and faults happen,
-// until all work is done. Networks and processes are made whole again, [World.Finally] runs,
-// histories are checked, and so is what is left behind.
+// The simulation sets the world up and returns. Then clients work and faults happen, until all work
+// is done. All faults are ended, [World.Finally] runs, histories are checked, and so is what is
+// left behind.
 type World struct {
 	*bench
 	Server  *recipestest.Server
 	Path    string        // for the simulation to use
-	Timeout time.Duration // of sessions; of the order of what everything in this world takes
-	Rand    *rand.Rand    // for the simulation itself; goroutines that run at the same time have their client's
-	Watches int           // so many may be left on the server in the end; 0 unless the simulation sets it
+	Timeout time.Duration // of sessions; the scale of all times in this world
+	Rand    *rand.Rand    // for the function that sets the world up; goroutines use Client.Rand
+	Watches int           // how many may be left on the server in the end
 
 	seed    uint64
 	began   time.Time
@@ -45,7 +45,7 @@ type World struct {
 	finally []step
 	checks  []func() error
 	work    sync.WaitGroup
-	over    context.Context // ends when work has taken too long
+	over    context.Context // done when work has taken too long
 	giveUp  context.CancelFunc
 	record  record
 	forced  forced
@@ -75,10 +75,11 @@ func (w *World) start() {
 		MinSessionTimeout: w.Timeout,
 		MaxSessionTimeout: w.Timeout,
 	}))
+
 	w.Path = w.Server.Root(w) + "/sim"
 }
 
-// random makes a stream of numbers of its own.
+// random returns one of the seed's independent streams of numbers.
 func (w *World) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, stream)) }
 
 // Upto draws a duration from [World.Rand].
@@ -88,8 +89,8 @@ func upto(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(max(int64(most), 1)))
 }
 
-// Clients connects n clients, each a process of its own with a network of its
-// own, which faults befall. It may be called once, by the simulation.
+// Clients connects n clients. Each is a process with a network of its own, and has faults. It may
+// be called once, by the function that sets the world up.
 func (w *World) Clients(n int, opts ...protocol.ConnectOption) []*Client {
 	for i := range n {
 		c := &Client{Name: fmt.Sprintf("client %d", i+1), Rand: w.random(uint64(i) + 100), world: w}
@@ -98,18 +99,20 @@ func (w *World) Clients(n int, opts ...protocol.ConnectOption) []*Client {
 		w.Cleanup(c.hangUp)
 		c.latency = 100*time.Microsecond + upto(c.Rand, 2*time.Millisecond)
 		own := []protocol.ConnectOption{
-			protocol.WithSessionTimeout(w.Timeout), protocol.WithDialer(c.dialStrict), w.paced(c.Rand.Uint64()),
+			protocol.WithSessionTimeout(w.Timeout), protocol.WithDialer(c.dialChecked), w.paced(c.Rand.Uint64()),
 		}
 		c.Client = c.Link.Client(w, append(own, opts...)...)
 		c.watchRoot()
 		c.Link.Delay(c.latency)
 		w.clients = append(w.clients, c)
 	}
+
 	return w.clients
 }
 
-// Operator is a client whose process and network are always sound. Only faults of the server befall it. The first call, which
-// connects it, belongs into the simulation itself, or into [World.Finally].
+// Operator returns a client whose process and network are always sound. Only faults of the server
+// reach it. The first call connects it. Make that in the function that sets the world up, or in
+// [World.Finally].
 func (w *World) Operator() *protocol.Client {
 	if w.sound == nil {
 		w.sound = w.Server.Client(w, protocol.WithSessionTimeout(w.Timeout), w.paced(w.random(2).Uint64()))
@@ -117,7 +120,7 @@ func (w *World) Operator() *protocol.Client {
 	return w.sound
 }
 
-// paced has retries take the seed's time rather than chance's.
+// paced is a back-off whose pauses the seed decides.
 func (w *World) paced(seed uint64) protocol.Option {
 	var mu sync.Mutex
 	pace := rand.New(rand.NewPCG(seed, 0))
@@ -138,37 +141,40 @@ func (d *doubling) NextBackOff() time.Duration {
 	return now
 }
 
-// Finally has f called when all work is done, and the networks have been whole and every
-// process has run for two session timeouts: now everything must be possible. The world fails with f's error, which it
-// has a hundred session timeouts to return.
+// Finally calls f when all work is done, and there have been no faults for two session timeouts:
+// everything must be possible then. The world fails with f's error. ctx ends after a hundred
+// session timeouts. what completes the failure text "in the end, …".
 func (w *World) Finally(what string, f func(ctx context.Context) error) {
 	w.finally = append(w.finally, step{what, f})
 }
 
-// Check has f called in the end; the world fails with its error.
+// Check calls f in the end. The world fails with its error.
 func (w *World) Check(f func() error) { w.checks = append(w.checks, f) }
 
-// Now is the time since the world began.
+// Now returns the time since the world began.
 func (w *World) Now() time.Duration { return time.Since(w.began) }
 
-// play lets everything happen. It returns when all of it has.
+// play runs the world from its beginning to its end.
 func (w *World) play(simulate func(*World), o options) {
 	defer w.bench.cleanUp()
 	var main sync.WaitGroup
-	main.Go(func() { // which Fatal may end
+	main.Go(func() { // a goroutine that Fatal may end
 		defer w.recovered("the simulation")
 		w.start()
 		simulate(w)
 	})
+
 	main.Wait()
 	if w.Server == nil {
 		return
 	}
+
 	done := make(chan struct{})
 	go func() {
 		w.work.Wait()
 		close(done)
 	}()
+
 	quiet, stop := context.WithCancel(w.over)
 	var faults sync.WaitGroup
 	if !w.Failed() {
@@ -176,8 +182,9 @@ func (w *World) play(simulate func(*World), o options) {
 		if slices.ContainsFunc(all, func(f Fault) bool { return f.Kind == Deletion }) {
 			w.Operator() // while it can connect
 		}
-		faults.Go(func() { w.befall(quiet, all) })
+		faults.Go(func() { w.strikeAll(quiet, all) })
 	}
+
 	w.await(done, &faults)
 	stop()
 	faults.Wait()
@@ -186,40 +193,45 @@ func (w *World) play(simulate func(*World), o options) {
 		main.Go(w.conclude)
 		main.Wait()
 	}
+
 	w.giveUp()
 	select {
 	case <-done:
-	case <-time.After(patience * w.Timeout): // the bubble will tell
+	case <-time.After(endLimit * w.Timeout): // the bubble will report what is left
 	}
 }
 
-// await waits until all work is done, or has taken too long.
+// await blocks until all work is done, or has taken too long.
 func (w *World) await(done <-chan struct{}, faults *sync.WaitGroup) {
 	calm := make(chan struct{})
 	go func() {
 		faults.Wait()
 		close(calm)
 	}()
+
 	select {
 	case <-done:
 		return
 	case <-calm:
 	}
+
 	w.calm()
 	select {
 	case <-done:
 		return
-	case <-time.After(patience * w.Timeout):
+	case <-time.After(endLimit * w.Timeout):
 	}
+
 	for _, c := range w.clients {
 		if n := c.working.Load(); n > 0 {
-			w.bench.fail(fmt.Errorf("%s is stuck: the last fault was over %v ago", c.Name, patience*w.Timeout))
+			w.bench.fail(fmt.Errorf("%s is stuck: all faults were over %v ago", c.Name, endLimit*w.Timeout))
 		}
 	}
+
 	w.giveUp()
 }
 
-// calm makes everything whole.
+// calm ends all faults.
 func (w *World) calm() {
 	if err := w.Server.Embedded().Resume(); err != nil {
 		w.bench.fail(err)
@@ -231,27 +243,31 @@ func (w *World) calm() {
 
 func (w *World) conclude() {
 	defer w.recovered("the conclusion")
-	ctx, cancel := context.WithTimeout(w.over, patience*w.Timeout)
+	ctx, cancel := context.WithTimeout(w.over, endLimit*w.Timeout)
 	defer cancel()
+
 	if len(w.finally) > 0 {
-		time.Sleep(2 * w.Timeout) // or a session could yet be lost to what has befallen it
+		time.Sleep(2 * w.Timeout) // a session could still be lost to an earlier fault
 	}
+
 	for _, s := range w.finally {
 		if err := s.do(ctx); err != nil {
 			w.bench.fail(fmt.Errorf("in the end, %s: %w", s.what, err))
 		}
 	}
+
 	for _, check := range w.checks {
 		if err := check(); err != nil {
 			w.bench.fail(err)
 		}
 	}
+
 	if !w.Failed() {
 		w.checkWatches()
 	}
 }
 
-// checkWatches has the world fail if watches stay on the server.
+// checkWatches fails the world if watches are left on the server.
 func (w *World) checkWatches() {
 	var left int
 	for deadline := time.Now().Add(2 * w.Timeout); ; {
@@ -266,7 +282,7 @@ func (w *World) checkWatches() {
 			w.bench.fail(fmt.Errorf("watches cannot be counted: %w: %q", err, answer))
 			return
 		}
-		if left <= w.Watches+len(w.clients) { // see watchRoot
+		if left <= w.Watches+len(w.clients) { // those of watchRoot
 			return
 		}
 		if time.Now().After(deadline) {
@@ -274,28 +290,32 @@ func (w *World) checkWatches() {
 		}
 		time.Sleep(w.Timeout / 20)
 	}
+
 	w.bench.fail(fmt.Errorf("%d watches are left", left))
 }
 
-func (w *World) recovered(who string) {
+func (w *World) recovered(what string) {
 	if r := recover(); r != nil {
-		w.bench.fail(fmt.Errorf("%s panics: %v\n%s", who, r, debug.Stack()))
+		w.bench.fail(fmt.Errorf("%s panics: %v\n%s", what, r, debug.Stack()))
 	}
 }
 
-// ephemerals are the ephemeral nodes below a path.
+// ephemerals returns the ephemeral nodes below a path.
 func (w *World) ephemerals(ctx context.Context, path string) (nodes []string, stats []*zk.Stat, err error) {
 	s, err := w.Operator().Session(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	names, stat, err := s.Conn().Children(path)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if stat.EphemeralOwner != 0 {
 		return []string{path}, []*zk.Stat{stat}, nil
 	}
+
 	for _, name := range names {
 		below, ss, err := w.ephemerals(ctx, path+"/"+name)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -303,5 +323,6 @@ func (w *World) ephemerals(ctx context.Context, path string) (nodes []string, st
 		}
 		nodes, stats = append(nodes, below...), append(stats, ss...)
 	}
+
 	return nodes, stats, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
-// zkLease makes what zk.Lock gives look like a lease. Who holds it holds it, as far as it is told.
+// zkLease makes the lock of go-zookeeper look like a lease. Its holder never learns of a loss.
 type zkLease struct {
 	conn  *zk.Conn
 	token int64
@@ -22,7 +22,7 @@ func (l zkLease) Token() int64          { return l.token }
 func (l zkLease) Done() <-chan struct{} { return nil }
 func (l zkLease) Err() error            { return nil }
 
-func TestSimFindsTheLockOfGoZookeeperWanting(t *testing.T) {
+func TestSimFindsBugsOfTheLockOfGoZookeeper(t *testing.T) {
 	for name, faults := range map[string][]sim.Kind{
 		"all":          nil,
 		"stall":        {sim.Stall},
@@ -31,9 +31,9 @@ func TestSimFindsTheLockOfGoZookeeperWanting(t *testing.T) {
 		"lose a reply": {sim.LoseReply},
 	} {
 		t.Run(name, func(t *testing.T) {
-			opts := []sim.Option{sim.Seeds(3000)}
+			opts := []sim.Option{sim.WithSeeds(3000)}
 			if faults != nil {
-				opts = append(opts, sim.Faults(faults...))
+				opts = append(opts, sim.WithFaults(faults...))
 			}
 			f := sim.Find(t, contendForZKLock, opts...)
 			require.NotNil(t, f)
@@ -42,38 +42,41 @@ func TestSimFindsTheLockOfGoZookeeperWanting(t *testing.T) {
 	}
 }
 
-func TestSimLeavesTheLockOfGoZookeeperAloneWithoutFaults(t *testing.T) {
-	sim.Run(t, contendForZKLock, sim.Faults(), sim.Seeds(20))
+func TestLockOfGoZookeeperWorksWithoutFaults(t *testing.T) {
+	sim.Run(t, contendForZKLock, sim.WithFaults(), sim.WithSeeds(20))
 }
 
-// contendForZKLock is contend for those who know no contexts, and no leases.
+// contendForZKLock is contend for a lock without contexts and leases.
 func contendForZKLock(w *sim.World) {
 	held := w.Exclusive("the lock")
-	var tokens atomic.Int64 // the order of grants; only one at a time may hold the lock, and count
+	var tokens atomic.Int64 // the order of grants, counted by the holder
 	for _, c := range w.Clients(3) {
 		c.Go(func(ctx context.Context) error {
 			conn, _, err := zk.Connect([]string{w.Server.ConnectString()}, w.Timeout, zk.WithDialer(c.Dial), zk.WithLogger(silence{}))
 			if err != nil {
 				return err
 			}
-			stop := context.AfterFunc(ctx, conn.Close) // or it would wait for ever
+
+			stop := context.AfterFunc(ctx, conn.Close) // otherwise it would wait for ever
 			defer func() {
 				if stop() {
 					conn.Close()
 				}
 			}()
+
 			l := zk.NewLock(conn, w.Path, zk.WorldACL(zk.PermAll))
 			for range 1 + c.Rand.IntN(4) {
 				c.Sleep(ctx, c.Upto(w.Timeout/2))
 				called := time.Now()
 				if err := l.Lock(); err != nil {
-					continue // a network that breaks may be a reason to fail
+					continue // a broken network may make it fail
 				}
 				turn := held.Begin(c, called, zkLease{conn, tokens.Add(1)})
 				turn.Keep(c.Spell())
 				turn.End(nil)
 				l.Unlock()
 			}
+
 			return nil
 		})
 	}

@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// How long one answer may take.
-const answerPatience = 10 * time.Second
+// answerTimeout is how long one answer may take.
+const answerTimeout = 10 * time.Second
 
-// How long the end of a session may take that its client may have taken back, before we look whether it is over.
-const endPatience = 2 * time.Second
+// closeTimeout is how long the answer to a close may take before we look whether the session is
+// over. The client may have taken the session back meanwhile.
+const closeTimeout = 2 * time.Second
 
 var (
 	errNoNode  = serverError(-101)
@@ -26,29 +27,28 @@ type serverError int32
 
 func (e serverError) Error() string { return fmt.Sprintf("server error %d", int32(e)) }
 
-// A wire is a session without a client: no goroutine, no pings, no reconnect.
-// It looks after a test from outside, also where no client could be started.
-type wire struct {
-	conn     net.Conn
-	chroot   string
-	xid      int32
-	patience time.Duration // for an answer
+// A rawSession is a session without a client: it has no goroutine, no pings and no reconnect. The
+// kit uses it to inspect the server at the end of a test, when no client could be started.
+type rawSession struct {
+	conn    net.Conn
+	chroot  string
+	xid     int32
+	timeout time.Duration // for an answer
 }
 
-// connect opens a session of our own with the first server that accepts it,
-// trying for patience.
-func (s *Server) connect(patience time.Duration) (*wire, error) {
-	return s.resume(0, make([]byte, 16), patience)
+// connect opens a session of our own with the first server that accepts it. It tries for timeout.
+func (s *Server) connect(timeout time.Duration) (*rawSession, error) {
+	return s.resume(0, make([]byte, 16), timeout)
 }
 
-// resume is connect for a session that exists. It fails with errExpired if it does not.
-func (s *Server) resume(id int64, password []byte, patience time.Duration) (*wire, error) {
-	deadline := time.Now().Add(patience)
+// resume is connect for an existing session. It fails with errExpired if the session is over.
+func (s *Server) resume(id int64, password []byte, timeout time.Duration) (*rawSession, error) {
+	deadline := time.Now().Add(timeout)
 	hosts, chroot := s.addresses()
 	for {
 		var errs []error
 		for _, host := range hosts {
-			w, err := s.greet(host, id, password)
+			w, err := s.handshake(host, id, password)
 			if err == nil {
 				w.chroot = chroot
 				return w, nil
@@ -66,11 +66,12 @@ func (s *Server) resume(id int64, password []byte, patience time.Duration) (*wir
 }
 
 // greet does the handshake with one server.
-func (s *Server) greet(host string, id int64, password []byte) (*wire, error) {
+func (s *Server) handshake(host string, id int64, password []byte) (*rawSession, error) {
 	c, err := s.dial("tcp", host, time.Second)
 	if err != nil {
 		return nil, err
 	}
+
 	body := binary.BigEndian.AppendUint32(nil, 0)          // protocol version
 	body = binary.BigEndian.AppendUint64(body, 0)          // last zxid seen
 	body = binary.BigEndian.AppendUint32(body, 10_000)     // timeout, ms
@@ -81,6 +82,7 @@ func (s *Server) greet(host string, id int64, password []byte) (*wire, error) {
 	if _, err = c.Write(appendBuffer(nil, body)); err == nil {
 		frame, err = readPacket(c)
 	}
+
 	switch {
 	case err != nil:
 	case len(frame) < 20:
@@ -88,24 +90,26 @@ func (s *Server) greet(host string, id int64, password []byte) (*wire, error) {
 	case id != 0 && int64(binary.BigEndian.Uint64(frame[12:])) != id:
 		err = errExpired
 	}
+
 	if err != nil {
 		c.Close()
 		return nil, fmt.Errorf("handshake with %s: %w", host, err)
 	}
-	return &wire{conn: c, patience: answerPatience}, nil
+
+	return &rawSession{conn: c, timeout: answerTimeout}, nil
 }
 
 // close ends the session.
-func (w *wire) close() error {
-	defer w.conn.Close()
+func (r *rawSession) close() error {
+	defer r.conn.Close()
 	var refused error
-	err := w.do([]call{{OpClose, nil}}, func(_ int, _ []byte, err error) { refused = err })
+	err := r.do([]call{{OpClose, nil}}, func(_ int, _ []byte, err error) { refused = err })
 	return errors.Join(err, refused)
 }
 
-// endSession ends a client's session in the client's place.
+// endSession ends a session on behalf of its client.
 func (s *Server) endSession(id int64, password []byte) error {
-	deadline := time.Now().Add(answerPatience)
+	deadline := time.Now().Add(answerTimeout)
 	for {
 		w, err := s.resume(id, password, time.Until(deadline))
 		if errors.Is(err, errExpired) {
@@ -114,17 +118,18 @@ func (s *Server) endSession(id int64, password []byte) error {
 		if err != nil {
 			return err
 		}
-		// The client may win the session back before we end it, and our request go unanswered. The next handshake tells.
-		w.patience = endPatience
+		// The client may take the session back before we close it. Then our request is not
+		// answered, and the next handshake shows whether the session is over.
+		w.timeout = closeTimeout
 		if err = w.close(); err == nil || time.Now().After(deadline) {
 			return err
 		}
 	}
 }
 
-// data returns the data of a node for a report, or nil if it cannot be read.
-func (w *wire) data(path string) (data []byte) {
-	w.do([]call{{OpGetData, readRequest(w.chroot + path)}}, func(_ int, body []byte, err error) {
+// data returns the data of a node, or nil if it cannot be read.
+func (r *rawSession) data(path string) (data []byte) {
+	r.do([]call{{OpGetData, readRequest(r.chroot + path)}}, func(_ int, body []byte, err error) {
 		if err == nil {
 			data, _ = cutBuffer(body)
 		}
@@ -139,51 +144,55 @@ type call struct {
 
 const opGetChildren2 Op = 12
 
-// do sends calls without waiting for each answer, and hands the answers to
-// each, in order. It returns an error if the connection fails.
-func (w *wire) do(calls []call, each func(i int, body []byte, err error)) error {
+// do sends all calls without waiting for answers in between, and passes the answers to each, in
+// order. It returns an error if the connection fails.
+func (r *rawSession) do(calls []call, each func(i int, body []byte, err error)) error {
 	const batch = 256
 	for start := 0; start < len(calls); start += batch {
 		end := min(start+batch, len(calls))
-		if err := w.doBatch(calls[start:end], func(i int, body []byte, err error) { each(start+i, body, err) }); err != nil {
+		if err := r.doBatch(calls[start:end], func(i int, body []byte, err error) { each(start+i, body, err) }); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-func (w *wire) doBatch(calls []call, each func(i int, body []byte, err error)) error {
-	w.conn.SetDeadline(time.Now().Add(w.patience))
+func (r *rawSession) doBatch(calls []call, each func(i int, body []byte, err error)) error {
+	r.conn.SetDeadline(time.Now().Add(r.timeout))
 	var out []byte
 	for i, c := range calls {
-		head := binary.BigEndian.AppendUint32(nil, uint32(w.xid+int32(i)+1))
+		head := binary.BigEndian.AppendUint32(nil, uint32(r.xid+int32(i)+1))
 		head = binary.BigEndian.AppendUint32(head, uint32(c.op))
 		out = appendBuffer(out, append(head, c.body...))
 	}
+
 	written := make(chan error, 1)
-	go func() { // a server may answer the first call before it reads the last
-		_, err := w.conn.Write(out)
+	go func() { // the server may answer the first call before it reads the last
+		_, err := r.conn.Write(out)
 		written <- err
 	}()
-	err := w.answers(len(calls), each)
+
+	err := r.answers(len(calls), each)
 	if err != nil {
-		w.conn.Close()
+		r.conn.Close()
 	}
+
 	return errors.Join(err, <-written)
 }
 
-func (w *wire) answers(n int, each func(i int, body []byte, err error)) error {
+func (r *rawSession) answers(n int, each func(i int, body []byte, err error)) error {
 	for i := range n {
-		frame, err := readPacket(w.conn)
+		frame, err := readPacket(r.conn)
 		if err != nil {
 			return err
 		}
 		if len(frame) < 20 {
 			return errShort
 		}
-		w.xid++
-		if xid := int32(binary.BigEndian.Uint32(frame[4:])); xid != w.xid {
-			return fmt.Errorf("answer %d to call %d", xid, w.xid)
+		r.xid++
+		if xid := int32(binary.BigEndian.Uint32(frame[4:])); xid != r.xid {
+			return fmt.Errorf("answer %d to call %d", xid, r.xid)
 		}
 		var refused error
 		if code := int32(binary.BigEndian.Uint32(frame[16:])); code != 0 {
@@ -191,6 +200,7 @@ func (w *wire) answers(n int, each func(i int, body []byte, err error)) error {
 		}
 		each(i, frame[20:], refused)
 	}
+
 	return nil
 }
 
@@ -207,6 +217,7 @@ func parseChildren(body []byte) (names []string, stat []byte) {
 	if len(body) < 4 {
 		return nil, nil
 	}
+
 	n, rest := binary.BigEndian.Uint32(body), body[4:]
 	for range n {
 		var name []byte
@@ -215,6 +226,7 @@ func parseChildren(body []byte) (names []string, stat []byte) {
 		}
 		names = append(names, string(name))
 	}
+
 	return names, rest
 }
 
@@ -231,14 +243,16 @@ func appendBuffer(b, data []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(data))), data...)
 }
 
-// cutBuffer takes the first buffer off b; nil if there is none.
+// cutBuffer cuts the first buffer off b. data is nil if there is none.
 func cutBuffer(b []byte) (data, rest []byte) {
 	if len(b) < 4 {
 		return nil, nil
 	}
+
 	size := int32(binary.BigEndian.Uint32(b))
 	if size < 0 || int(size) > len(b)-4 {
 		return nil, nil
 	}
+
 	return b[4 : 4+size], b[4+size:]
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/internal/checked"
 )
 
 // A speaker is a client that claims what it likes.
@@ -21,7 +22,7 @@ type speaker struct {
 }
 
 // greet connects and does the handshake, which claims to have seen zxid.
-func (s *speaker) greet(dial func(string, string, time.Duration) (net.Conn, error), srv *recipestest.Server, zxid int64) {
+func (s *speaker) handshake(dial func(string, string, time.Duration) (net.Conn, error), srv *recipestest.Server, zxid int64) {
 	var err error
 	s.conn, err = dial("tcp", srv.ConnectString(), 10*time.Second)
 	require.NoError(s.t, err)
@@ -79,26 +80,31 @@ func TestSessionThatGoesBackInTimeFailsTheTest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			everywhere(t, func(t *testing.T, srv *recipestest.Server) {
 				other := &speaker{t: t}
-				other.greet(srv.Dial, srv, 0) // a transaction, or there is nothing to be forgotten
+				other.handshake(srv.Dial, srv, 0) // a transaction, or there is nothing to be forgotten
 				other.ask(recipestest.OpClose, "", 0)
 				require.NoError(t, other.conn.Close())
 
 				tb := run(t, func(tb testing.TB) {
 					link := srv.Link(tb)
-					dial := link.DialStrict
+					dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
+						return checked.Dial(link, network, address, timeout)
+					}
+
 					if test.plain {
 						dial = link.Dial
 					}
+
 					s := &speaker{t: t}
-					s.greet(dial, srv, 0)
+					s.handshake(dial, srv, 0)
 					seen := s.ask(recipestest.OpExists, root, test.unread)
 					require.Positive(t, seen)
 					link.Cut()
 					link.Heal()
-					s.greet(dial, srv, seen-test.forget)
+					s.handshake(dial, srv, seen-test.forget)
 					test.then(s)
 					require.NoError(t, s.conn.Close())
 				})
+
 				if test.want == "" {
 					require.Empty(t, tb.errors)
 				} else {

@@ -1,0 +1,73 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// The reads of this file may follow a fault, or overlap with one. They are repeated when the
+// connection breaks, and in the next session when the session is lost. Each fails t if no answer
+// comes within [Limit].
+
+// Get returns the data of a node and its Stat. It fails t if there is no such node.
+func Get(t testing.TB, c *protocol.Client, path string) ([]byte, *zk.Stat) {
+	t.Helper()
+	type node struct {
+		data []byte
+		stat *zk.Stat
+	}
+
+	n, err := read(t, c, path, func(conn *zk.Conn, path string) (node, error) {
+		data, stat, err := conn.Get(path)
+		return node{data, stat}, err
+	})
+	require.NoError(t, err, path)
+	return n.data, n.stat
+}
+
+// Exists reports whether there is a node at path.
+func Exists(t testing.TB, c *protocol.Client, path string) bool {
+	t.Helper()
+	exists, err := read(t, c, path, func(conn *zk.Conn, path string) (bool, error) {
+		exists, _, err := conn.Exists(path)
+		return exists, err
+	})
+	require.NoError(t, err, path)
+	return exists
+}
+
+// Children returns the names of a node's children. There are none if there is no such node.
+func Children(t testing.TB, c *protocol.Client, path string) []string {
+	t.Helper()
+	children, err := read(t, c, path, func(conn *zk.Conn, path string) ([]string, error) {
+		children, _, err := conn.Children(path)
+		return children, err
+	})
+
+	if !errors.Is(err, zk.ErrNoNode) {
+		require.NoError(t, err, path)
+	}
+
+	return children
+}
+
+func read[T any](t testing.TB, c *protocol.Client, path string, op func(conn *zk.Conn, path string) (T, error)) (T, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Limit)
+	defer cancel()
+
+	for {
+		s, err := c.Session(ctx)
+		require.NoError(t, err)
+		v, err := protocol.Do(ctx, s, func(conn *zk.Conn) (T, error) { return op(conn, s.Path(path)) })
+		if !errors.Is(err, protocol.ErrLost) {
+			return v, err
+		}
+	}
+}

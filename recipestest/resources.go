@@ -1,0 +1,78 @@
+package recipestest
+
+import (
+	"io"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// resources are what one test uses of one server.
+type resources struct {
+	tb     testing.TB
+	server *Server
+
+	mu      sync.Mutex // guards what follows
+	roots   []string
+	links   []*Link
+	clients []io.Closer
+}
+
+// resourcesOf returns the resources of tb. The first call registers their release: after the
+// clean-up functions of the test itself, and before those registered earlier.
+func (s *Server) resourcesOf(tb testing.TB) *resources {
+	tb.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	r, ok := s.tests[tb]
+	if !ok {
+		checkGoroutines(tb)
+		r = &resources{tb: tb, server: s}
+		s.tests[tb] = r
+		tb.Cleanup(r.release)
+	}
+
+	return r
+}
+
+// release checks what the test has left behind, and then closes and removes everything. It works in
+// whatever state the test has left the network.
+func (r *resources) release() {
+	r.tb.Helper()
+	r.server.mu.Lock()
+	delete(r.server.tests, r.tb)
+	r.server.mu.Unlock()
+
+	r.mu.Lock()
+	roots, links, clients := r.roots, r.links, r.clients
+	r.mu.Unlock()
+
+	// Make the server and the networks whole.
+	if e := r.server.embedded; e != nil && r.tb == r.server.tb {
+		if err := e.Resume(); err != nil {
+			r.tb.Logf("recipestest: resume the server: %v", err)
+		}
+	}
+
+	for _, l := range links {
+		l.healForGood()
+	}
+
+	// Look for leftovers while the clients are open: closing them would delete ephemeral nodes.
+	reachable := r.server.checkLeftovers(r.tb, roots)
+
+	for _, c := range slices.Backward(clients) {
+		if err := c.Close(); err != nil {
+			r.tb.Logf("recipestest: close a client: %v", err)
+		}
+	}
+
+	if reachable {
+		r.server.removeRoots(r.tb, roots)
+	}
+
+	for _, l := range links {
+		l.close()
+	}
+}

@@ -1,0 +1,80 @@
+package recipestest
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// A session that resumes on another server names the last zxid that it has seen, so a server that
+// knows less turns it away. A session that names a smaller zxid may read an older state after a
+// newer one: it goes back in time. This file checks the clients of a link for that, see
+// [Link.Client].
+
+// An arrival is where an answer ends in the bytes that a client reads from one connection.
+type arrival struct {
+	end  int64 // counted from the beginning of the connection
+	zxid int64
+}
+
+// A regression is a handshake that names a smaller zxid than was delivered.
+type regression struct {
+	session            int64
+	claimed, delivered int64
+}
+
+// arrive notes that the client can read data from now on. link.mu is held.
+func (c *conn) arrive(data []byte) {
+	const head = 4 + 4 + 8 // length, xid, zxid
+	if !c.checked || len(data) < head {
+		return
+	}
+
+	c.arrived += int64(len(data))
+	switch xid := int32(binary.BigEndian.Uint32(data[4:])); {
+	case !c.handshaken: // length, protocol version, timeout, session
+		c.handshaken = true
+		if len(data) >= head+4 {
+			c.session = int64(binary.BigEndian.Uint64(data[12:]))
+		}
+	case xid == xidPing: // its zxid says nothing of the tree
+	default:
+		c.unread = append(c.unread, arrival{c.arrived, int64(binary.BigEndian.Uint64(data[8:]))})
+	}
+}
+
+// took notes that the client has read n more bytes. An answer counts once the client has read all
+// of it: until then the client may find the connection broken instead. link.mu is held.
+func (c *conn) took(n int) {
+	c.taken += int64(n)
+	for len(c.unread) > 0 && c.unread[0].end <= c.taken {
+		// Events have no zxid on servers before 3.9: there it is -1.
+		c.link.seen[c.session] = max(c.link.seen[c.session], c.unread[0].zxid)
+		c.unread = c.unread[1:]
+	}
+}
+
+// review checks what the client sends. A handshake that names too small a zxid is reported with the
+// first request over its connection. A connection that only closes its session need not remember
+// anything. link.mu is held.
+func (c *conn) review(p *packet) {
+	const head = 4 + 4 + 8 + 4 + 8 // length, protocol version, zxid, timeout, session
+	switch {
+	case !c.checked:
+	case p.op == OpConnect && len(p.data) >= head:
+		session := int64(binary.BigEndian.Uint64(p.data[20:]))
+		r := regression{session, int64(binary.BigEndian.Uint64(p.data[8:])), c.link.seen[session]}
+		if session != 0 && r.claimed < r.delivered {
+			c.regression = &r
+		}
+	case c.regression != nil && p.op != OpClose && p.op != OpAuth && p.op != OpSASL && p.op != OpPing:
+		c.link.report(*c.regression)
+		c.regression = nil
+	}
+}
+
+// report fails the test. l.mu is held.
+func (l *Link) report(r regression) {
+	l.tb.Errorf("recipestest: session %#x goes back in time: it has resumed with zxid %#x as the last one seen, "+
+		"but %#x was delivered to it; %v and %d packets after the link was made",
+		r.session, r.claimed, r.delivered, time.Since(l.began), l.packets)
+}
