@@ -36,7 +36,7 @@ func init() {
 		{
 			Name: "embedded: the version of a deletion is not checked",
 			File: dir + "tree.go",
-			Old:  "	case version != -1 && version != n.version:\n		return change{}, codeBadVersion\n	case n.children",
+			Old:  "	case version != -1 && version != n.version:\n		return change{}, zkwire.CodeBadVersion\n	case n.children",
 			New:  "	case n.children",
 			Test: "TestVersionsAreChecked|TestDeleteRefusals",
 		},
@@ -113,8 +113,8 @@ func init() {
 		{
 			Name: "embedded: a transaction goes on after a part that fails",
 			File: dir + "multi.go",
-			Old:  "			return appendMultiEnd(b), codeOK\n		}\n	}\n\n	for i, st",
-			New:  "			changes[i] = change{op: opCheck}\n		}\n	}\n\n	for i, st",
+			Old:  "			return appendMultiEnd(b), zkwire.CodeOK\n		}\n	}\n\n	for i, st",
+			New:  "			changes[i] = change{op: zkwire.OpCheck}\n		}\n	}\n\n	for i, st",
 			Test: "TestMultiFailsAsAWhole",
 		},
 		{
@@ -127,8 +127,8 @@ func init() {
 		{
 			Name: "embedded: a session is resumed without its password",
 			File: dir + "conn.go",
-			Old:  "subtle.ConstantTimeCompare(ss.password[:], password) == 0",
-			New:  "subtle.ConstantTimeCompare(ss.password[:], password) == 2",
+			Old:  "subtle.ConstantTimeCompare(ss.password[:], r.Password) == 0",
+			New:  "subtle.ConstantTimeCompare(ss.password[:], r.Password) == 2",
 			Test: "TestResumeNeedsThePassword",
 		},
 		{
@@ -141,15 +141,15 @@ func init() {
 		{
 			Name: "embedded: a client that has seen more is served",
 			File: dir + "conn.go",
-			Old:  "if c.gone || seen > c.tree.zxid {",
-			New:  "if _ = seen; c.gone {",
+			Old:  "if c.gone || r.LastZxid > c.tree.zxid {",
+			New:  "if c.gone {",
 			Test: "TestClientsThatHaveSeenMoreAreRefused",
 		},
 		{
 			Name: "embedded: timeouts are as long as the client wants",
 			File: dir + "conn.go",
-			Old:  "timeout = min(max(timeout, s.cfg.MinSessionTimeout), s.cfg.MaxSessionTimeout)",
-			New:  "timeout = max(timeout, s.cfg.MinSessionTimeout)",
+			Old:  "timeout := min(max(r.Timeout, s.cfg.MinSessionTimeout), s.cfg.MaxSessionTimeout)",
+			New:  "timeout := max(r.Timeout, s.cfg.MinSessionTimeout)",
 			Test: "TestHandshakeClampsTheTimeout",
 		},
 		{
@@ -163,7 +163,7 @@ func init() {
 			Name: "embedded: only pings keep a session alive",
 			File: dir + "request.go",
 			Old:  "	s.touch(c.session)\n	c.lastOp = op",
-			New:  "	if op == opPing {\n		s.touch(c.session)\n	}\n	c.lastOp = op",
+			New:  "	if op == zkwire.OpPing {\n		s.touch(c.session)\n	}\n	c.lastOp = op",
 			Test: "TestAnyRequestKeepsASessionAlive",
 		},
 
@@ -192,15 +192,15 @@ func init() {
 		{
 			Name: "embedded: followers sync with what the leader will have",
 			File: dir + "request.go",
-			Old:  "		b, result = b[:headerSize], codeMarshallingError\n	}\n\n	s.answer(c, xid, s.tree.zxid, result, b)",
-			New:  "		b, result = b[:headerSize], codeMarshallingError\n	}\n\n	s.answer(c, xid, s.tree.zxid+1, result, b)",
+			Old:  "		b, result = b[:zkwire.ReplyBody], zkwire.CodeMarshallingError\n	}\n\n	s.answer(c, xid, s.tree.zxid, result, b)",
+			New:  "		b, result = b[:zkwire.ReplyBody], zkwire.CodeMarshallingError\n	}\n\n	s.answer(c, xid, s.tree.zxid+1, result, b)",
 			Test: "TestSyncWaitsForWhatTheLeaderHasCommittedBefore",
 		},
 		{
 			Name: "embedded: followers have nothing to sync with",
 			File: dir + "request.go",
-			Old:  "		b, result = b[:headerSize], codeMarshallingError\n	}\n\n	s.answer(c, xid, s.tree.zxid, result, b)",
-			New:  "		b, result = b[:headerSize], codeMarshallingError\n	}\n\n	s.answer(c, xid, c.tree.zxid, result, b)",
+			Old:  "		b, result = b[:zkwire.ReplyBody], zkwire.CodeMarshallingError\n	}\n\n	s.answer(c, xid, s.tree.zxid, result, b)",
+			New:  "		b, result = b[:zkwire.ReplyBody], zkwire.CodeMarshallingError\n	}\n\n	s.answer(c, xid, c.tree.zxid, result, b)",
 			Test: "TestSyncWaitsForWhatTheLeaderHasCommittedBefore",
 		},
 		{
@@ -241,8 +241,8 @@ func init() {
 		{
 			Name: "embedded: followers refuse no client",
 			File: dir + "conn.go",
-			Old:  "if c.gone || seen > c.tree.zxid {",
-			New:  "if c.gone || seen > s.tree.zxid {",
+			Old:  "if c.gone || r.LastZxid > c.tree.zxid {",
+			New:  "if c.gone || r.LastZxid > s.tree.zxid {",
 			Test: "TestClientsThatHaveSeenMoreThanAFollowerAreRefused",
 		},
 		{

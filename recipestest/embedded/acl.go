@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 const (
@@ -72,9 +74,9 @@ func matches(id identity, want string) bool {
 
 // resolveACL checks a list that a client wants to set. It removes duplicates and replaces entries
 // of scheme auth by the client's own identities.
-func resolveACL(list []acl, ids []identity) ([]acl, code) {
+func resolveACL(list []acl, ids []identity) ([]acl, zkwire.Code) {
 	if len(list) > maxACL {
-		return nil, codeInvalidACL
+		return nil, zkwire.CodeInvalidACL
 	}
 
 	var resolved []acl
@@ -88,7 +90,7 @@ func resolveACL(list []acl, ids []identity) ([]acl, code) {
 		switch a.scheme {
 		case "world":
 			if a.id != "anyone" {
-				return nil, codeInvalidACL
+				return nil, zkwire.CodeInvalidACL
 			}
 			resolved = append(resolved, a)
 		case "auth":
@@ -100,27 +102,27 @@ func resolveACL(list []acl, ids []identity) ([]acl, code) {
 				}
 			}
 			if !known {
-				return nil, codeInvalidACL
+				return nil, zkwire.CodeInvalidACL
 			}
 		case "digest":
 			if len(strings.Split(strings.TrimRight(a.id, ":"), ":")) != 2 {
-				return nil, codeInvalidACL
+				return nil, zkwire.CodeInvalidACL
 			}
 			resolved = append(resolved, a)
 		case "ip":
 			if _, ok := parseNetwork(a.id); !ok {
-				return nil, codeInvalidACL
+				return nil, zkwire.CodeInvalidACL
 			}
 			resolved = append(resolved, a)
 		default:
-			return nil, codeInvalidACL
+			return nil, zkwire.CodeInvalidACL
 		}
 	}
 
 	if len(resolved) == 0 || len(resolved) > maxACL {
-		return nil, codeInvalidACL
+		return nil, zkwire.CodeInvalidACL
 	}
-	return resolved, codeOK
+	return resolved, zkwire.CodeOK
 }
 
 // maskDigests returns a copy of the list without password hashes, for readers that may not
@@ -159,4 +161,29 @@ func parseNetwork(s string) (netip.Prefix, bool) {
 	}
 
 	return netip.PrefixFrom(addr, n), true
+}
+
+func appendACLs(b []byte, list []acl) []byte {
+	b = zkwire.AppendInt32(b, int32(len(list)))
+	for _, a := range list {
+		b = zkwire.AppendInt32(b, a.perms)
+		b = zkwire.AppendString(b, a.scheme)
+		b = zkwire.AppendString(b, a.id)
+	}
+	return b
+}
+
+// acls returns the next access control list, nil for the null list.
+func (d *decoder) acls() []acl {
+	var list []acl
+	d.Vector(func() {
+		a := acl{perms: d.Int32()}
+		a.scheme, _ = d.NullableString() // null becomes the empty scheme, which is refused later
+		id, ok := d.NullableString()
+		if a.id = id; !ok && a.scheme != "auth" && a.scheme != "" {
+			d.Bad = true
+		}
+		list = append(list, a)
+	})
+	return list
 }

@@ -5,12 +5,13 @@ import (
 	"bytes"
 	"crypto/subtle"
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 const (
@@ -24,8 +25,6 @@ const (
 	// connection's last answers.
 	silenceTimeout = 10 * time.Second
 )
-
-var errBadLength = errors.New("bad packet length")
 
 // A conn is one connection of a client. One goroutine reads from it, carries out the requests one
 // after the other and sends the answers.
@@ -51,7 +50,7 @@ type conn struct {
 	since        time.Time
 	received     int
 	sent         int
-	lastOp       opcode
+	lastOp       zkwire.Op
 	lastXID      int32
 	lastZxid     int64
 	deferred     []deferred // until the follower has caught up
@@ -127,9 +126,9 @@ func (c *conn) readFrame() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := int(int32(binary.BigEndian.Uint32(head)))
-	if n < 0 || n > c.srv.cfg.MaxPacket {
-		return nil, errBadLength
+	n, err := zkwire.PayloadSize(head, c.srv.cfg.MaxPacket)
+	if err != nil {
+		return nil, err
 	}
 
 	c.r.Discard(4)
@@ -193,11 +192,11 @@ func (c *conn) notify(event eventType, path string) {
 	}
 
 	frame := c.srv.eventBuf[:0]
-	frame = append(frame, make([]byte, headerSize)...)
-	frame = appendInt32(frame, int32(event))
-	frame = appendInt32(frame, 3) // the state: connected, the only one used
-	frame = appendString(frame, path)
-	putHeader(frame, xidNotification, -1, codeOK)
+	frame = append(frame, make([]byte, zkwire.ReplyBody)...)
+	frame = zkwire.AppendInt32(frame, int32(event))
+	frame = zkwire.AppendInt32(frame, 3) // the state: connected, the only one used
+	frame = zkwire.AppendString(frame, path)
+	zkwire.PutReplyHeader(frame, zkwire.ReplyHeader{Xid: zkwire.XidEvent, Zxid: -1, Code: zkwire.CodeOK})
 	c.srv.eventBuf = frame
 
 	c.send(frame)
@@ -307,38 +306,32 @@ func (s *Server) drop(c *conn) {
 // connect answers the first frame of a connection, which starts or resumes a session. It reports
 // whether the connection goes on.
 func (s *Server) connect(c *conn, frame []byte) bool {
-	d := decoder{b: frame}
-	d.int32() // protocol version
-	seen := d.int64()
-	timeout := time.Duration(d.int32()) * time.Millisecond
-	id := d.int64()
-	password := d.buffer()
-	if d.bad {
+	r, err := zkwire.ParseConnectRequest(frame)
+	if err != nil {
 		return false
 	}
-	hasReadOnly := len(d.b) > 0 // old clients send no read-only field
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	c.received++
 	s.received++
-	if c.gone || seen > c.tree.zxid {
+	if c.gone || r.LastZxid > c.tree.zxid {
 		return false // the client has seen later transactions and must try another server
 	}
 
-	timeout = min(max(timeout, s.cfg.MinSessionTimeout), s.cfg.MaxSessionTimeout)
+	timeout := min(max(r.Timeout, s.cfg.MinSessionTimeout), s.cfg.MaxSessionTimeout)
 
 	var ss *session
 	var begun int64 // the zxid of a new session's first transaction
-	if id == 0 {
+	if r.SessionID == 0 {
 		ss = s.newSession(timeout)
 		begun = s.tree.zxid
-	} else if ss = s.sessions[id]; ss != nil {
+	} else if ss = s.sessions[r.SessionID]; ss != nil {
 		if ss.conn != nil {
 			s.drop(ss.conn)
 		}
-		if subtle.ConstantTimeCompare(ss.password[:], password) == 0 {
+		if subtle.ConstantTimeCompare(ss.password[:], r.Password) == 0 {
 			ss = nil
 		} else {
 			ss.timeout = timeout
@@ -346,21 +339,11 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 		}
 	}
 
-	reply := make([]byte, 4, 64)
-	reply = appendInt32(reply, 0) // protocol version
+	granted := zkwire.ConnectResponse{Password: make([]byte, zkwire.PasswordSize), ReadOnlyField: r.ReadOnlyField}
 	if ss != nil {
-		reply = appendInt32(reply, int32(timeout/time.Millisecond))
-		reply = appendInt64(reply, ss.id)
-		reply = appendBuffer(reply, ss.password[:])
-	} else {
-		reply = appendInt32(reply, 0)
-		reply = appendInt64(reply, 0)
-		reply = appendBuffer(reply, make([]byte, passwordSize))
+		granted.Timeout, granted.SessionID, granted.Password = timeout, ss.id, ss.password[:]
 	}
-	if hasReadOnly {
-		reply = appendBool(reply, false)
-	}
-	binary.BigEndian.PutUint32(reply, uint32(len(reply)-4))
+	reply := zkwire.AppendConnectResponse(make([]byte, 0, 64), granted)
 
 	c.sendAfter(begun, reply)
 	if ss == nil {

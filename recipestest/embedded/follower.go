@@ -4,6 +4,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // A transaction is a list of changes that every server of an ensemble applies, in the order in
@@ -139,7 +141,7 @@ type deferred struct {
 	after   int64  // the zxid to wait for
 	answer  []byte // nil for a request
 	xid     int32
-	op      opcode
+	op      zkwire.Op
 	request []byte
 	last    bool // the connection ends afterwards
 }
@@ -173,7 +175,7 @@ func (c *conn) release() (all bool) {
 		if h.answer != nil {
 			c.send(h.answer)
 		} else {
-			again = c.srv.answerRead(c, h.xid, h.op, &decoder{b: h.request})
+			again = c.srv.answerRead(c, h.xid, h.op, &decoder{zkwire.Decoder{Rest: h.request}})
 		}
 
 		if !again || h.last {

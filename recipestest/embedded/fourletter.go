@@ -3,6 +3,8 @@ package embedded
 import (
 	"fmt"
 	"strings"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // version is the version that four-letter words report, in the form that monitoring tools parse.
@@ -70,7 +72,7 @@ func (s *Server) cons(self *conn, b *strings.Builder) {
 	for _, c := range s.connections() {
 		fmt.Fprintf(b, " /%s[%d](queued=0,recved=%d,sent=%d", c.nc.RemoteAddr(), interest(c, self), c.received, c.sent)
 		if ss := c.session; ss != nil {
-			fmt.Fprintf(b, ",sid=0x%x,lop=%s,est=%d,to=%d", ss.id, c.lastOp.word(), c.since.UnixMilli(), ss.timeout.Milliseconds())
+			fmt.Fprintf(b, ",sid=0x%x,lop=%s,est=%d,to=%d", ss.id, word(c.lastOp), c.since.UnixMilli(), ss.timeout.Milliseconds())
 			if c.lastXID >= 0 {
 				fmt.Fprintf(b, ",lcxid=0x%x", c.lastXID)
 			}
@@ -82,35 +84,35 @@ func (s *Server) cons(self *conn, b *strings.Builder) {
 }
 
 // word returns the name of an operation in the answers to four-letter words.
-func (op opcode) word() string {
+func word(op zkwire.Op) string {
 	switch op {
-	case opCreate, opCreate2, opCreateContainer, opCreateTTL:
+	case zkwire.OpCreate, zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL:
 		return "CREA"
-	case opDelete, opDeleteContainer:
+	case zkwire.OpDelete, zkwire.OpDeleteContainer:
 		return "DELE"
-	case opExists:
+	case zkwire.OpExists:
 		return "EXIS"
-	case opGetData:
+	case zkwire.OpGetData:
 		return "GETD"
-	case opSetData:
+	case zkwire.OpSetData:
 		return "SETD"
-	case opGetACL:
+	case zkwire.OpGetACL:
 		return "GETA"
-	case opSetACL:
+	case zkwire.OpSetACL:
 		return "SETA"
-	case opGetChildren, opGetChildren2:
+	case zkwire.OpGetChildren, zkwire.OpGetChildren2:
 		return "GETC"
-	case opSync:
+	case zkwire.OpSync:
 		return "SYNC"
-	case opPing:
+	case zkwire.OpPing:
 		return "PING"
-	case opMulti:
+	case zkwire.OpMulti:
 		return "MULT"
-	case opMultiRead:
+	case zkwire.OpMultiRead:
 		return "MLTR"
-	case opSetWatches, opSetWatches2:
+	case zkwire.OpSetWatches, zkwire.OpSetWatches2:
 		return "SETW"
-	case opNotification:
+	case zkwire.OpNotification:
 		return "SESS" // no request yet
 	}
 

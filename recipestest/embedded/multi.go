@@ -1,116 +1,118 @@
 package embedded
 
+import "github.com/zkrecipes/zkrecipes/internal/zkwire"
+
 // multi carries out a transaction: all of its writes or none. The answer has a result for each
-// write. If a write fails, those before it get code 0 and those after it codeRuntimeInconsistency.
-func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, code) {
+// write. If a write fails, those before it get code 0 and those after it zkwire.CodeRuntimeInconsistency.
+func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 	v := &view{
 		tree: s.tree, session: c.session.id, ids: c.ids,
 		pending: make(map[string]*record),
 	}
 
 	type write struct {
-		op      opcode
-		prepare func() (change, code)
+		op      zkwire.Op
+		prepare func() (change, zkwire.Code)
 	}
 
 	var writes []write
 	for op := range d.operations() {
 		switch op {
-		case opCreate, opCreate2, opCreateContainer, opCreateTTL:
+		case zkwire.OpCreate, zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL:
 			r, fits := decodeCreateInMulti(op, d)
-			writes = append(writes, write{r.op, func() (change, code) {
+			writes = append(writes, write{r.op, func() (change, zkwire.Code) {
 				if !fits {
-					return change{}, codeMarshallingError
+					return change{}, zkwire.CodeMarshallingError
 				}
 				return v.prepareCreate(r)
 			}})
-		case opDelete, opSetData, opCheck:
+		case zkwire.OpDelete, zkwire.OpSetData, zkwire.OpCheck:
 			writes = append(writes, write{op, v.decodeWrite(op, d)})
 		default:
-			d.bad = true
+			d.Bad = true
 		}
 	}
-	if d.bad {
-		return b, codeMarshallingError
+	if d.Bad {
+		return b, zkwire.CodeMarshallingError
 	}
 
 	// Prepare all writes first, as one failure fails them all.
 	changes := make([]change, len(writes))
 	for i, w := range writes {
-		var result code
-		if changes[i], result = w.prepare(); result == codeMarshallingError {
+		var result zkwire.Code
+		if changes[i], result = w.prepare(); result == zkwire.CodeMarshallingError {
 			return b, result
-		} else if result != codeOK {
+		} else if result != zkwire.CodeOK {
 			for j := range writes {
 				switch {
 				case j < i:
-					b = appendFailure(b, codeOK)
+					b = appendFailure(b, zkwire.CodeOK)
 				case j == i:
 					b = appendFailure(b, result)
 				default:
-					b = appendFailure(b, codeRuntimeInconsistency)
+					b = appendFailure(b, zkwire.CodeRuntimeInconsistency)
 				}
 			}
-			return appendMultiEnd(b), codeOK
+			return appendMultiEnd(b), zkwire.CodeOK
 		}
 	}
 
 	for i, st := range s.commit(transaction{changes: changes}) {
 		switch op := writes[i].op; op {
-		case opCreate:
-			b = appendString(appendMultiHeader(b, op, codeOK), changes[i].path)
-		case opCreateContainer, opCreateTTL:
-			b = appendStat(appendString(appendMultiHeader(b, opCreate2, codeOK), changes[i].path), st)
-		case opSetData:
-			b = appendStat(appendMultiHeader(b, op, codeOK), st)
+		case zkwire.OpCreate:
+			b = zkwire.AppendString(appendMultiHeader(b, op, zkwire.CodeOK), changes[i].path)
+		case zkwire.OpCreateContainer, zkwire.OpCreateTTL:
+			b = appendStat(zkwire.AppendString(appendMultiHeader(b, zkwire.OpCreate2, zkwire.CodeOK), changes[i].path), st)
+		case zkwire.OpSetData:
+			b = appendStat(appendMultiHeader(b, op, zkwire.CodeOK), st)
 		default:
-			b = appendMultiHeader(b, op, codeOK)
+			b = appendMultiHeader(b, op, zkwire.CodeOK)
 		}
 	}
-	return appendMultiEnd(b), codeOK
+	return appendMultiEnd(b), zkwire.CodeOK
 }
 
 // decodeCreateInMulti reads a creation in a transaction. There the flags say what to create, and
 // the opcode only says which fields to expect. fits is false if the flags ask for a TTL node and
 // the opcode has no such field.
-func decodeCreateInMulti(op opcode, d *decoder) (r createRequest, fits bool) {
-	r = createRequest{path: d.string(), data: d.buffer(), acl: d.acls(), flags: d.int32(), ttl: -1}
+func decodeCreateInMulti(op zkwire.Op, d *decoder) (r createRequest, fits bool) {
+	r = createRequest{path: d.String(), data: d.Buffer(), acl: d.acls(), flags: d.Int32(), ttl: -1}
 
 	var ttl int64
-	if op == opCreateTTL {
-		ttl = d.int64()
+	if op == zkwire.OpCreateTTL {
+		ttl = d.Int64()
 	}
 
 	switch r.flags {
 	case flagsTTL, flagsSequentialTTL:
-		r.op, r.ttl = opCreateTTL, ttl
-		return r, op == opCreateTTL
+		r.op, r.ttl = zkwire.OpCreateTTL, ttl
+		return r, op == zkwire.OpCreateTTL
 	case flagsContainer:
-		r.op = opCreateContainer
+		r.op = zkwire.OpCreateContainer
 	default:
-		r.op = opCreate
+		r.op = zkwire.OpCreate
 	}
 	return r, true
 }
 
 // multiRead carries out several reads, each of which fails or succeeds by itself.
-func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, code) {
+func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 	type read struct {
-		op   opcode
+		op   zkwire.Op
 		path string
 	}
 
 	var reads []read
 	for op := range d.operations() {
-		if op != opGetData && op != opGetChildren {
-			d.bad = true
+		if op != zkwire.OpGetData && op != zkwire.OpGetChildren {
+			d.Bad = true
 			break
 		}
-		reads = append(reads, read{op, d.string()})
-		d.bool() // the watch field, which multiRead ignores
+		reads = append(reads, read{op, d.String()})
+		d.Bool() // the watch field, which multiRead ignores
 	}
-	if d.bad {
-		return b, codeOK
+	if d.Bad {
+		return b, zkwire.CodeOK
 	}
 
 	for _, r := range reads {
@@ -119,44 +121,44 @@ func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, code) {
 		}
 
 		start := len(b)
-		b = appendMultiHeader(b, r.op, codeOK)
+		b = appendMultiHeader(b, r.op, zkwire.CodeOK)
 
-		var result code
-		if r.op == opGetData {
+		var result zkwire.Code
+		if r.op == zkwire.OpGetData {
 			b, result = s.getData(c, r.path, false, b)
 		} else {
 			b, result = s.getChildren(c, r.path, false, false, b)
 		}
 
-		if result != codeOK {
+		if result != zkwire.CodeOK {
 			b = appendFailure(b[:start], result)
 		}
 	}
-	return appendMultiEnd(b), codeOK
+	return appendMultiEnd(b), zkwire.CodeOK
 }
 
 // operations yields the opcode of each part of a multi request. The loop body reads the rest of the
 // part.
-func (d *decoder) operations() func(yield func(opcode) bool) {
-	return func(yield func(opcode) bool) {
+func (d *decoder) operations() func(yield func(zkwire.Op) bool) {
+	return func(yield func(zkwire.Op) bool) {
 		for {
-			op, done := opcode(d.int32()), d.bool()
-			d.int32() // error, unused in requests
-			if d.bad || done || !yield(op) || d.bad {
+			op, done := zkwire.Op(d.Int32()), d.Bool()
+			d.Int32() // error, unused in requests
+			if d.Bad || done || !yield(op) || d.Bad {
 				return
 			}
 		}
 	}
 }
 
-func appendMultiHeader(b []byte, op opcode, result code) []byte {
-	return appendInt32(appendBool(appendInt32(b, int32(op)), false), int32(result))
+func appendMultiHeader(b []byte, op zkwire.Op, result zkwire.Code) []byte {
+	return zkwire.AppendInt32(zkwire.AppendBool(zkwire.AppendInt32(b, int32(op)), false), int32(result))
 }
 
-func appendFailure(b []byte, result code) []byte {
-	return appendInt32(appendMultiHeader(b, opError, result), int32(result))
+func appendFailure(b []byte, result zkwire.Code) []byte {
+	return zkwire.AppendInt32(appendMultiHeader(b, zkwire.OpError, result), int32(result))
 }
 
 func appendMultiEnd(b []byte) []byte {
-	return appendInt32(appendBool(appendInt32(b, -1), true), -1)
+	return zkwire.AppendInt32(zkwire.AppendBool(zkwire.AppendInt32(b, -1), true), -1)
 }

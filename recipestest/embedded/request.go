@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
+
+// A decoder reads the fields of one request.
+type decoder struct{ zkwire.Decoder }
 
 // request carries out one request, queues its answer, and reports whether the connection goes on.
 func (s *Server) request(c *conn, frame []byte) bool {
-	d := &decoder{b: frame}
-	xid, op := d.int32(), opcode(d.int32())
-	if d.bad {
+	d := &decoder{zkwire.Decoder{Rest: frame}}
+	xid, op := d.Int32(), zkwire.Op(d.Int32())
+	if d.Bad {
 		return false
 	}
 
@@ -25,19 +30,19 @@ func (s *Server) request(c *conn, frame []byte) bool {
 
 	// Authentication neither needs credentials nor keeps the session alive.
 	switch op {
-	case opAuth:
+	case zkwire.OpAuth:
 		return s.authenticate(c, xid, d)
-	case opSASL:
+	case zkwire.OpSASL:
 		// A server without SASL set up accepts any token.
-		if d.buffer(); d.bad {
+		if d.Buffer(); d.Bad {
 			return false
 		}
-		s.answer(c, xid, 0, codeOK, appendInt32(s.reply(), -1))
+		s.answer(c, xid, 0, zkwire.CodeOK, zkwire.AppendInt32(s.reply(), -1))
 		return true
 	}
 
 	if s.cfg.EnforceAuth && !slices.ContainsFunc(c.ids, func(id identity) bool { return id.scheme == "digest" }) {
-		s.answer(c, xid, 0, codeAuthRequired, s.reply())
+		s.answer(c, xid, 0, zkwire.CodeAuthRequired, s.reply())
 		return false
 	}
 
@@ -45,20 +50,20 @@ func (s *Server) request(c *conn, frame []byte) bool {
 	c.lastOp = op
 
 	switch {
-	case op == opCreateContainer && s.cfg.NoContainers:
+	case op == zkwire.OpCreateContainer && s.cfg.NoContainers:
 		return s.unknown(c, xid, op)
-	case op == opSync:
+	case op == zkwire.OpSync:
 		s.sync(c, xid, d)
-	case op.forwarded():
+	case forwarded(op):
 		s.propose(c, xid, op, d)
 	case len(c.deferred) > 0:
-		c.postpone(deferred{xid: xid, op: op, request: bytes.Clone(d.b)})
+		c.postpone(deferred{xid: xid, op: op, request: bytes.Clone(d.Rest)})
 	default:
 		return s.answerRead(c, xid, op, d)
 	}
 
 	// A closed session's connection ends after its last answer.
-	if op != opCloseSession {
+	if op != zkwire.OpCloseSession {
 		return true
 	}
 	last := len(c.deferred) - 1
@@ -73,15 +78,15 @@ func (s *Server) request(c *conn, frame []byte) bool {
 func (s *Server) reply() []byte {
 	b := s.replyBuf
 	s.replyBuf = nil
-	if cap(b) < headerSize {
+	if cap(b) < zkwire.ReplyBody {
 		b = make([]byte, 0, 512)
 	}
-	return b[:headerSize]
+	return b[:zkwire.ReplyBody]
 }
 
 // answer sends a reply. To the client of a follower it does so once the follower has applied zxid.
-func (s *Server) answer(c *conn, xid int32, zxid int64, result code, frame []byte) {
-	putHeader(frame, xid, zxid, result)
+func (s *Server) answer(c *conn, xid int32, zxid int64, result zkwire.Code, frame []byte) {
+	zkwire.PutReplyHeader(frame, zkwire.ReplyHeader{Xid: xid, Zxid: zxid, Code: result})
 	c.lastXID, c.lastZxid = xid, zxid
 	c.sendAfter(zxid, frame)
 	if cap(frame) <= keepBuffers {
@@ -91,10 +96,10 @@ func (s *Server) answer(c *conn, xid int32, zxid int64, result code, frame []byt
 
 // authenticate adds an identity to a connection, or refuses it and ends the connection.
 func (s *Server) authenticate(c *conn, xid int32, d *decoder) bool {
-	d.int32() // type, unused
-	scheme, _ := d.nullableString()
-	credentials := d.buffer()
-	if d.bad {
+	d.Int32() // type, unused
+	scheme, _ := d.NullableString()
+	credentials := d.Buffer()
+	if d.Bad {
 		return false
 	}
 
@@ -105,22 +110,22 @@ func (s *Server) authenticate(c *conn, xid int32, d *decoder) bool {
 	case scheme == "digest" && credentials != nil && len(c.ids) < maxIdentities:
 		id = digestIdentity(credentials)
 	default:
-		s.answer(c, xid, 0, codeAuthFailed, s.reply())
+		s.answer(c, xid, 0, zkwire.CodeAuthFailed, s.reply())
 		return false
 	}
 
 	if !slices.Contains(c.ids, id) {
 		c.ids = append(c.ids, id)
 	}
-	s.answer(c, xid, 0, codeOK, s.reply())
+	s.answer(c, xid, 0, zkwire.CodeOK, s.reply())
 	return true
 }
 
 // forwarded reports whether a follower passes the request on to the leader.
-func (op opcode) forwarded() bool {
+func forwarded(op zkwire.Op) bool {
 	switch op {
-	case opCreate, opCreate2, opCreateContainer, opCreateTTL, opDelete, opSetData, opSetACL, opCheck,
-		opMulti, opCloseSession, opReconfig, opDeleteContainer:
+	case zkwire.OpCreate, zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL, zkwire.OpDelete, zkwire.OpSetData, zkwire.OpSetACL, zkwire.OpCheck,
+		zkwire.OpMulti, zkwire.OpCloseSession, zkwire.OpReconfig, zkwire.OpDeleteContainer:
 		return true
 	}
 	return false
@@ -128,42 +133,42 @@ func (op opcode) forwarded() bool {
 
 // sync answers once the connection's server has applied all that the leader has committed by now.
 func (s *Server) sync(c *conn, xid int32, d *decoder) {
-	b, result := s.reply(), codeOK
-	if path, ok := d.nullableString(); ok {
-		b = appendString(b, path)
+	b, result := s.reply(), zkwire.CodeOK
+	if path, ok := d.NullableString(); ok {
+		b = zkwire.AppendString(b, path)
 	} else {
-		b = appendBuffer(b, nil)
+		b = zkwire.AppendBuffer(b, nil)
 	}
-	if d.bad {
-		b, result = b[:headerSize], codeMarshallingError
+	if d.Bad {
+		b, result = b[:zkwire.ReplyBody], zkwire.CodeMarshallingError
 	}
 
 	s.answer(c, xid, s.tree.zxid, result, b)
 }
 
 // propose carries out a request on the leader. It consumes a zxid even if it fails.
-func (s *Server) propose(c *conn, xid int32, op opcode, d *decoder) {
+func (s *Server) propose(c *conn, xid int32, op zkwire.Op, d *decoder) {
 	before := s.tree.zxid
-	b, result := s.reply(), codeOK
+	b, result := s.reply(), zkwire.CodeOK
 
 	switch {
-	case op == opCloseSession:
+	case op == zkwire.OpCloseSession:
 		s.endSession(c.session)
 	case s.sessions[c.session.id] != c.session:
-		result = codeSessionExpired // the connection's follower has not learnt of the expiry yet
-	case op == opMulti:
+		result = zkwire.CodeSessionExpired // the connection's follower has not learnt of the expiry yet
+	case op == zkwire.OpMulti:
 		b, result = s.multi(c, d, b)
-	case op == opReconfig:
+	case op == zkwire.OpReconfig:
 		for range 3 { // joining, leaving and new members
-			d.nullableString()
+			d.NullableString()
 		}
-		if d.int64(); d.bad {
-			s.answer(c, xid, before, codeMarshallingError, b)
+		if d.Int64(); d.Bad {
+			s.answer(c, xid, before, zkwire.CodeMarshallingError, b)
 			return
 		}
-		result = codeReconfigDisabled
-	case op == opDeleteContainer: // only the server itself may send it
-		result = codeBadArguments
+		result = zkwire.CodeReconfigDisabled
+	case op == zkwire.OpDeleteContainer: // only the server itself may send it
+		result = zkwire.CodeBadArguments
 	default:
 		b, result = s.write(c, op, d, b)
 	}
@@ -171,8 +176,8 @@ func (s *Server) propose(c *conn, xid int32, op opcode, d *decoder) {
 	if s.tree.zxid == before {
 		s.commit(transaction{})
 	}
-	if result != codeOK {
-		b = b[:headerSize]
+	if result != zkwire.CodeOK {
+		b = b[:zkwire.ReplyBody]
 	}
 
 	s.answer(c, xid, s.tree.zxid, result, b)
@@ -182,74 +187,74 @@ func (s *Server) propose(c *conn, xid int32, op opcode, d *decoder) {
 }
 
 // write carries out a request that changes one node.
-func (s *Server) write(c *conn, op opcode, d *decoder, b []byte) ([]byte, code) {
+func (s *Server) write(c *conn, op zkwire.Op, d *decoder, b []byte) ([]byte, zkwire.Code) {
 	v := &view{tree: s.tree, session: c.session.id, ids: c.ids}
 	prepare := v.decodeWrite(op, d)
-	if d.bad {
-		return b, codeMarshallingError
+	if d.Bad {
+		return b, zkwire.CodeMarshallingError
 	}
 
 	ch, result := prepare()
-	if result != codeOK {
+	if result != zkwire.CodeOK {
 		return b, result
 	}
 
 	st := s.commit(transaction{changes: []change{ch}})[0]
 	switch op {
-	case opCreate:
-		b = appendString(b, ch.path)
-	case opCreate2, opCreateContainer, opCreateTTL:
-		b = appendStat(appendString(b, ch.path), st)
-	case opSetData, opSetACL:
+	case zkwire.OpCreate:
+		b = zkwire.AppendString(b, ch.path)
+	case zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL:
+		b = appendStat(zkwire.AppendString(b, ch.path), st)
+	case zkwire.OpSetData, zkwire.OpSetACL:
 		b = appendStat(b, st)
-	case opCheck:
+	case zkwire.OpCheck:
 		b = appendStat(b, s.tree.nodes[ch.path].stat())
 	}
-	return b, codeOK
+	return b, zkwire.CodeOK
 }
 
 // decodeWrite reads a write and returns the function that checks it.
-func (v *view) decodeWrite(op opcode, d *decoder) (prepare func() (change, code)) {
-	path := d.string()
+func (v *view) decodeWrite(op zkwire.Op, d *decoder) (prepare func() (change, zkwire.Code)) {
+	path := d.String()
 	switch op {
-	case opCreate, opCreate2, opCreateContainer, opCreateTTL:
-		r := createRequest{op: op, path: path, data: d.buffer(), acl: d.acls(), flags: d.int32(), ttl: -1}
-		if op == opCreateTTL {
-			r.ttl = d.int64()
+	case zkwire.OpCreate, zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL:
+		r := createRequest{op: op, path: path, data: d.Buffer(), acl: d.acls(), flags: d.Int32(), ttl: -1}
+		if op == zkwire.OpCreateTTL {
+			r.ttl = d.Int64()
 		}
-		return func() (change, code) { return v.prepareCreate(r) }
-	case opDelete:
-		version := d.int32()
-		return func() (change, code) { return v.prepareDelete(path, version) }
-	case opSetData:
-		data, version := d.buffer(), d.int32()
-		return func() (change, code) { return v.prepareSetData(path, data, version) }
-	case opSetACL:
-		list, version := d.acls(), d.int32()
-		return func() (change, code) { return v.prepareSetACL(path, list, version) }
-	default: // opCheck
-		version := d.int32()
-		return func() (change, code) { return v.prepareCheck(path, version) }
+		return func() (change, zkwire.Code) { return v.prepareCreate(r) }
+	case zkwire.OpDelete:
+		version := d.Int32()
+		return func() (change, zkwire.Code) { return v.prepareDelete(path, version) }
+	case zkwire.OpSetData:
+		data, version := d.Buffer(), d.Int32()
+		return func() (change, zkwire.Code) { return v.prepareSetData(path, data, version) }
+	case zkwire.OpSetACL:
+		list, version := d.acls(), d.Int32()
+		return func() (change, zkwire.Code) { return v.prepareSetACL(path, list, version) }
+	default: // zkwire.OpCheck
+		version := d.Int32()
+		return func() (change, zkwire.Code) { return v.prepareCheck(path, version) }
 	}
 }
 
 // answerRead carries out a request that changes no node, on the tree that the connection reads. It
 // reports whether the connection goes on.
-func (s *Server) answerRead(c *conn, xid int32, op opcode, d *decoder) bool {
+func (s *Server) answerRead(c *conn, xid int32, op zkwire.Op, d *decoder) bool {
 	b, result, known := s.read(c, op, d, s.reply())
 	switch {
 	case !known:
 		return s.unknown(c, xid, op)
-	case d.bad:
-		result = codeMarshallingError
+	case d.Bad:
+		result = zkwire.CodeMarshallingError
 	}
 
-	if result != codeOK {
-		b = b[:headerSize]
+	if result != zkwire.CodeOK {
+		b = b[:zkwire.ReplyBody]
 	}
 
-	if op == opPing {
-		xid = xidPing
+	if op == zkwire.OpPing {
+		xid = zkwire.XidPing
 	}
 
 	if len(b) > maxReply {
@@ -261,26 +266,26 @@ func (s *Server) answerRead(c *conn, xid int32, op opcode, d *decoder) bool {
 }
 
 // unknown answers a request whose operation the server does not know, and ends the connection.
-func (s *Server) unknown(c *conn, xid int32, op opcode) bool {
+func (s *Server) unknown(c *conn, xid int32, op zkwire.Op) bool {
 	s.log.Debug("unknown request", "opcode", op, "session", c.session.id)
-	s.answer(c, xid, -1, codeUnimplemented, s.reply())
+	s.answer(c, xid, -1, zkwire.CodeUnimplemented, s.reply())
 	return false
 }
 
 // read carries out a request that changes no node and appends the body of its answer. It reports
-// whether the operation is known. The caller checks d.bad.
-func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, result code, known bool) {
+// whether the operation is known. The caller checks d.Bad.
+func (s *Server) read(c *conn, op zkwire.Op, d *decoder, b []byte) (_ []byte, result zkwire.Code, known bool) {
 	t := c.tree
 	switch op {
-	case opPing:
+	case zkwire.OpPing:
 
-	case opExists:
-		path, watch := d.string(), d.bool()
-		if d.bad {
+	case zkwire.OpExists:
+		path, watch := d.String(), d.Bool()
+		if d.Bad {
 			break
 		}
 		if strings.IndexByte(path, 0) >= 0 {
-			result = codeBadArguments
+			result = zkwire.CodeBadArguments
 			break
 		}
 		if watch {
@@ -288,37 +293,37 @@ func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, resul
 		}
 		n := t.nodes[path]
 		if n == nil {
-			result = codeNoNode
+			result = zkwire.CodeNoNode
 			break
 		}
 		b = appendStat(b, n.stat())
 
-	case opGetData:
-		path, watch := d.string(), d.bool()
-		if d.bad {
+	case zkwire.OpGetData:
+		path, watch := d.String(), d.Bool()
+		if d.Bad {
 			break
 		}
 		b, result = s.getData(c, path, watch, b)
 
-	case opGetChildren, opGetChildren2:
-		path, watch := d.string(), d.bool()
-		if d.bad {
+	case zkwire.OpGetChildren, zkwire.OpGetChildren2:
+		path, watch := d.String(), d.Bool()
+		if d.Bad {
 			break
 		}
-		b, result = s.getChildren(c, path, watch, op == opGetChildren2, b)
+		b, result = s.getChildren(c, path, watch, op == zkwire.OpGetChildren2, b)
 
-	case opGetAllChildrenCount:
-		path := d.string()
+	case zkwire.OpCountChildren:
+		path := d.String()
 		n, fault := s.readable(c, path, permRead)
-		if fault != codeOK {
+		if fault != zkwire.CodeOK {
 			result = fault
 			break
 		}
-		b = appendInt32(b, t.descendants(n))
+		b = zkwire.AppendInt32(b, t.descendants(n))
 
-	case opGetACL:
-		n, fault := s.readable(c, d.string(), permRead|permAdmin)
-		if fault != codeOK {
+	case zkwire.OpGetACL:
+		n, fault := s.readable(c, d.String(), permRead|permAdmin)
+		if fault != zkwire.CodeOK {
 			result = fault
 			break
 		}
@@ -328,29 +333,29 @@ func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, resul
 		}
 		b = appendStat(appendACLs(b, list), n.stat())
 
-	case opGetEphemerals:
+	case zkwire.OpGetEphemerals:
 		b = s.getEphemerals(c, d, b)
 
-	case opWhoAmI:
-		b = appendInt32(b, int32(len(c.ids)))
+	case zkwire.OpWhoAmI:
+		b = zkwire.AppendInt32(b, int32(len(c.ids)))
 		for _, id := range c.ids {
 			user := id.id
 			if id.scheme == "digest" {
 				user, _, _ = strings.Cut(user, ":")
 			}
-			b = appendString(appendString(b, id.scheme), user)
+			b = zkwire.AppendString(zkwire.AppendString(b, id.scheme), user)
 		}
 
-	case opMultiRead:
+	case zkwire.OpMultiRead:
 		b, result = s.multiRead(c, d, b)
 
-	case opSetWatches, opSetWatches2:
+	case zkwire.OpSetWatches, zkwire.OpSetWatches2:
 		s.setWatches(c, op, d)
 
-	case opAddWatch:
-		path, mode := d.string(), d.int32()
-		if d.bad || mode < 0 || mode > 1 {
-			d.bad = true
+	case zkwire.OpAddWatch:
+		path, mode := d.String(), d.Int32()
+		if d.Bad || mode < 0 || mode > 1 {
+			d.Bad = true
 			break
 		}
 		m := watchNode
@@ -359,44 +364,44 @@ func (s *Server) read(c *conn, op opcode, d *decoder, b []byte) (_ []byte, resul
 		}
 		t.data.add(path, c, m)
 		t.child.add(path, c, m)
-		b = appendInt32(b, 0)
+		b = zkwire.AppendInt32(b, 0)
 
-	case opCheckWatches, opRemoveWatches:
+	case zkwire.OpCheckWatches, zkwire.OpRemoveWatches:
 		result = s.findWatches(c, op, d)
 
 	default:
-		return b, codeUnimplemented, false
+		return b, zkwire.CodeUnimplemented, false
 	}
 
 	return b, result, true
 }
 
 // readable returns the node at path if the client has any of the permissions on it.
-func (s *Server) readable(c *conn, path string, perms int32) (*node, code) {
+func (s *Server) readable(c *conn, path string, perms int32) (*node, zkwire.Code) {
 	n := c.tree.nodes[path]
 	if n == nil {
-		return nil, codeNoNode
+		return nil, zkwire.CodeNoNode
 	}
 	if !allowed(n.acl, perms, c.ids) {
-		return nil, codeNoAuth
+		return nil, zkwire.CodeNoAuth
 	}
-	return n, codeOK
+	return n, zkwire.CodeOK
 }
 
-func (s *Server) getData(c *conn, path string, watch bool, b []byte) ([]byte, code) {
+func (s *Server) getData(c *conn, path string, watch bool, b []byte) ([]byte, zkwire.Code) {
 	n, result := s.readable(c, path, permRead)
-	if result != codeOK {
+	if result != zkwire.CodeOK {
 		return b, result
 	}
 	if watch {
 		c.tree.data.add(path, c, watchOnce)
 	}
-	return appendStat(appendBuffer(b, n.data), n.stat()), codeOK
+	return appendStat(zkwire.AppendBuffer(b, n.data), n.stat()), zkwire.CodeOK
 }
 
-func (s *Server) getChildren(c *conn, path string, watch, withStat bool, b []byte) ([]byte, code) {
+func (s *Server) getChildren(c *conn, path string, watch, withStat bool, b []byte) ([]byte, zkwire.Code) {
 	n, result := s.readable(c, path, permRead)
-	if result != codeOK {
+	if result != zkwire.CodeOK {
 		return b, result
 	}
 
@@ -404,19 +409,19 @@ func (s *Server) getChildren(c *conn, path string, watch, withStat bool, b []byt
 		c.tree.child.add(path, c, watchOnce)
 	}
 
-	b = appendInt32(b, int32(len(n.children)))
+	b = zkwire.AppendInt32(b, int32(len(n.children)))
 	for _, child := range n.children {
-		b = appendString(b, child.name())
+		b = zkwire.AppendString(b, child.name())
 	}
 
 	if withStat {
 		b = appendStat(b, n.stat())
 	}
-	return b, codeOK
+	return b, zkwire.CodeOK
 }
 
 func (s *Server) getEphemerals(c *conn, d *decoder, b []byte) []byte {
-	prefix, _ := d.nullableString()
+	prefix, _ := d.NullableString()
 	if trimmed := strings.TrimSpace(prefix); trimmed == "" || trimmed == "/" {
 		prefix = ""
 	}
@@ -428,23 +433,23 @@ func (s *Server) getEphemerals(c *conn, d *decoder, b []byte) []byte {
 		}
 	}
 
-	b = appendInt32(b, int32(len(paths)))
+	b = zkwire.AppendInt32(b, int32(len(paths)))
 	for _, path := range paths {
-		b = appendString(b, path)
+		b = zkwire.AppendString(b, path)
 	}
 	return b
 }
 
 // setWatches sets the watches of a client that has reconnected, and sends it the events that it has
 // missed at once.
-func (s *Server) setWatches(c *conn, op opcode, d *decoder) {
-	since := d.int64()
-	data, exist, child := d.strings(), d.strings(), d.strings()
+func (s *Server) setWatches(c *conn, op zkwire.Op, d *decoder) {
+	since := d.Int64()
+	data, exist, child := d.Strings(), d.Strings(), d.Strings()
 	var persistent, recursive []string
-	if op == opSetWatches2 {
-		persistent, recursive = d.strings(), d.strings()
+	if op == zkwire.OpSetWatches2 {
+		persistent, recursive = d.Strings(), d.Strings()
 	}
-	if d.bad {
+	if d.Bad {
 		return
 	}
 
@@ -489,18 +494,18 @@ func (s *Server) setWatches(c *conn, op opcode, d *decoder) {
 
 // findWatches answers whether there are watches on a path. Asked to remove them, it removes and
 // counts the client's own only.
-func (s *Server) findWatches(c *conn, op opcode, d *decoder) code {
+func (s *Server) findWatches(c *conn, op zkwire.Op, d *decoder) zkwire.Code {
 	const (
 		children = 1
 		data     = 2
 		either   = 3
 	)
 
-	path, kind := d.string(), d.int32()
-	if d.bad || kind < children || kind > either ||
-		op == opCheckWatches && path != "" && !strings.Contains(path, "/") {
-		d.bad = true
-		return codeOK
+	path, kind := d.String(), d.Int32()
+	if d.Bad || kind < children || kind > either ||
+		op == zkwire.OpCheckWatches && path != "" && !strings.Contains(path, "/") {
+		d.Bad = true
+		return zkwire.CodeOK
 	}
 
 	found := false
@@ -510,7 +515,7 @@ func (s *Server) findWatches(c *conn, op opcode, d *decoder) code {
 	}{{children, c.tree.child}, {data, c.tree.data}} {
 		switch {
 		case kind != either && kind != table.kind:
-		case op == opRemoveWatches:
+		case op == zkwire.OpRemoveWatches:
 			found = table.remove(path, c) || found
 		default:
 			// As in the real server, watches of other clients count too.
@@ -519,9 +524,9 @@ func (s *Server) findWatches(c *conn, op opcode, d *decoder) code {
 	}
 
 	if !found {
-		return codeNoWatcher
+		return zkwire.CodeNoWatcher
 	}
-	return codeOK
+	return zkwire.CodeOK
 }
 
 // descendants returns the number of nodes below n.

@@ -4,15 +4,14 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"time"
-)
 
-// passwordSize is the length of a session's password.
-const passwordSize = 16
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+)
 
 // A session outlives its connections until it is closed or its timeout runs out.
 type session struct {
 	id       int64
-	password [passwordSize]byte
+	password [zkwire.PasswordSize]byte
 	conn     *conn // nil while the client is away
 	timeout  time.Duration
 	expires  time.Duration // since the server's start, a multiple of its tick
@@ -58,7 +57,7 @@ func (s *Server) expire(ss *session) {
 // this is deleted the next time.
 func (s *Server) reap() {
 	for _, path := range s.tree.due(time.Now().UnixMilli()) {
-		s.commit(transaction{changes: []change{{op: opDelete, path: path}}})
+		s.commit(transaction{changes: []change{{op: zkwire.OpDelete, path: path}}})
 	}
 }
 

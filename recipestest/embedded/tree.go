@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // Owners of containers and TTL nodes. The owner of a TTL node carries its time to live, in
@@ -153,7 +155,7 @@ func (t *tree) unlink(n *node) {
 
 // createRequest is a request of any of the operations that create a node.
 type createRequest struct {
-	op    opcode
+	op    zkwire.Op
 	path  string
 	data  []byte
 	acl   []acl
@@ -173,9 +175,12 @@ const (
 	flagsEnd
 )
 
+// opSetSequence is the operation of a change that no client can ask for.
+const opSetSequence zkwire.Op = -100
+
 // A change is a write that has been checked and can no longer fail.
 type change struct {
-	op      opcode // opCreate for every kind of creation
+	op      zkwire.Op // zkwire.OpCreate for every kind of creation
 	path    string
 	data    []byte
 	acl     []acl
@@ -232,31 +237,31 @@ func (v *view) expect(path string, r *record) {
 	v.pending[path] = r
 }
 
-func (v *view) prepareCreate(r createRequest) (change, code) {
+func (v *view) prepareCreate(r createRequest) (change, zkwire.Code) {
 	if r.flags < 0 || r.flags >= flagsEnd {
-		return change{}, codeBadArguments
+		return change{}, zkwire.CodeBadArguments
 	}
 	ttl := r.flags == flagsTTL || r.flags == flagsSequentialTTL
-	if ttl && (r.ttl <= 0 || r.ttl > maxTTL) || !ttl && (r.ttl >= 0 || r.op == opCreateTTL) {
-		return change{}, codeBadArguments
+	if ttl && (r.ttl <= 0 || r.ttl > maxTTL) || !ttl && (r.ttl >= 0 || r.op == zkwire.OpCreateTTL) {
+		return change{}, zkwire.CodeBadArguments
 	}
 
 	parentPath, _, ok := splitPath(r.path)
 	if !ok {
-		return change{}, codeBadArguments
+		return change{}, zkwire.CodeBadArguments
 	}
 
 	list, c := resolveACL(r.acl, v.ids)
-	if c != codeOK {
+	if c != zkwire.CodeOK {
 		return change{}, c
 	}
 
 	parent, ok := v.record(parentPath)
 	if !ok {
-		return change{}, codeNoNode
+		return change{}, zkwire.CodeNoNode
 	}
 	if !allowed(parent.acl, permCreate, v.ids) {
-		return change{}, codeNoAuth
+		return change{}, zkwire.CodeNoAuth
 	}
 
 	// A sequential node is named by the parent's counter.
@@ -266,19 +271,19 @@ func (v *view) prepareCreate(r createRequest) (change, code) {
 	}
 
 	if !validPath(r.path) {
-		return change{}, codeBadArguments
+		return change{}, zkwire.CodeBadArguments
 	}
 	if _, exists := v.record(r.path); exists {
-		return change{}, codeNodeExists
+		return change{}, zkwire.CodeNodeExists
 	}
 
 	if ephemeral(parent.owner) {
-		return change{}, codeNoChildrenForEphemerals
+		return change{}, zkwire.CodeNoChildrenForEphemerals
 	}
 
 	var owner int64
 	switch {
-	case r.op == opCreateContainer:
+	case r.op == zkwire.OpCreateContainer:
 		owner = ownerContainer // whatever the flags say
 	case ttl:
 		owner = ownerTTLMask | r.ttl
@@ -292,116 +297,116 @@ func (v *view) prepareCreate(r createRequest) (change, code) {
 	v.expect(r.path, &record{owner: owner, acl: list})
 
 	return change{
-		op: opCreate, path: r.path, data: r.data, acl: list, owner: owner, creates: parent.creates,
-	}, codeOK
+		op: zkwire.OpCreate, path: r.path, data: r.data, acl: list, owner: owner, creates: parent.creates,
+	}, zkwire.CodeOK
 }
 
-func (v *view) prepareDelete(path string, version int32) (change, code) {
+func (v *view) prepareDelete(path string, version int32) (change, zkwire.Code) {
 	parentPath, _, ok := splitPath(path)
 	if !ok || systemPath(path) {
-		return change{}, codeBadArguments
+		return change{}, zkwire.CodeBadArguments
 	}
 
 	parent, ok := v.record(parentPath)
 	if !ok {
-		return change{}, codeNoNode
+		return change{}, zkwire.CodeNoNode
 	}
 	if !allowed(parent.acl, permDelete, v.ids) {
-		return change{}, codeNoAuth
+		return change{}, zkwire.CodeNoAuth
 	}
 
 	n, ok := v.record(path)
 	switch {
 	case !ok:
-		return change{}, codeNoNode
+		return change{}, zkwire.CodeNoNode
 	case version != -1 && version != n.version:
-		return change{}, codeBadVersion
+		return change{}, zkwire.CodeBadVersion
 	case n.children > 0:
-		return change{}, codeNotEmpty
+		return change{}, zkwire.CodeNotEmpty
 	}
 
 	parent.children--
 	v.expect(parentPath, &parent)
 	v.expect(path, nil)
-	return change{op: opDelete, path: path}, codeOK
+	return change{op: zkwire.OpDelete, path: path}, zkwire.CodeOK
 }
 
-func (v *view) prepareSetData(path string, data []byte, version int32) (change, code) {
+func (v *view) prepareSetData(path string, data []byte, version int32) (change, zkwire.Code) {
 	n, c := v.writable(path, permWrite)
-	if c != codeOK {
+	if c != zkwire.CodeOK {
 		return change{}, c
 	}
 	if version != -1 && version != n.version {
-		return change{}, codeBadVersion
+		return change{}, zkwire.CodeBadVersion
 	}
 
 	n.version++
 	v.expect(path, &n)
-	return change{op: opSetData, path: path, data: data, version: n.version}, codeOK
+	return change{op: zkwire.OpSetData, path: path, data: data, version: n.version}, zkwire.CodeOK
 }
 
-func (v *view) prepareSetACL(path string, list []acl, version int32) (change, code) {
+func (v *view) prepareSetACL(path string, list []acl, version int32) (change, zkwire.Code) {
 	if !validPath(path) {
-		return change{}, codeBadArguments
+		return change{}, zkwire.CodeBadArguments
 	}
 
 	list, c := resolveACL(list, v.ids)
-	if c != codeOK {
+	if c != zkwire.CodeOK {
 		return change{}, c
 	}
 
 	n, c := v.writable(path, permAdmin)
-	if c != codeOK {
+	if c != zkwire.CodeOK {
 		return change{}, c
 	}
 	if version != -1 && version != n.aversion {
-		return change{}, codeBadVersion
+		return change{}, zkwire.CodeBadVersion
 	}
 
-	return change{op: opSetACL, path: path, acl: list, version: n.aversion + 1}, codeOK
+	return change{op: zkwire.OpSetACL, path: path, acl: list, version: n.aversion + 1}, zkwire.CodeOK
 }
 
-func (v *view) prepareCheck(path string, version int32) (change, code) {
+func (v *view) prepareCheck(path string, version int32) (change, zkwire.Code) {
 	n, c := v.writable(path, permRead)
-	if c != codeOK {
+	if c != zkwire.CodeOK {
 		return change{}, c
 	}
 	if version != -1 && version != n.version {
-		return change{}, codeBadVersion
+		return change{}, zkwire.CodeBadVersion
 	}
-	return change{op: opCheck, path: path}, codeOK
+	return change{op: zkwire.OpCheck, path: path}, zkwire.CodeOK
 }
 
 // writable returns the record of the node at path if the client has any of the permissions on it.
-func (v *view) writable(path string, perms int32) (record, code) {
+func (v *view) writable(path string, perms int32) (record, zkwire.Code) {
 	if !validPath(path) {
-		return record{}, codeBadArguments
+		return record{}, zkwire.CodeBadArguments
 	}
 	n, ok := v.record(path)
 	if !ok {
-		return record{}, codeNoNode
+		return record{}, zkwire.CodeNoNode
 	}
 	if !allowed(n.acl, perms, v.ids) {
-		return record{}, codeNoAuth
+		return record{}, zkwire.CodeNoAuth
 	}
-	return n, codeOK
+	return n, zkwire.CodeOK
 }
 
 // apply makes a change with the tree's current zxid and returns the stat of the created or changed
 // node.
 func (t *tree) apply(ch change, now int64) stat {
 	switch ch.op {
-	case opCreate:
+	case zkwire.OpCreate:
 		return t.create(ch, now)
-	case opDelete:
+	case zkwire.OpDelete:
 		t.delete(t.nodes[ch.path])
-	case opSetData:
+	case zkwire.OpSetData:
 		n := t.nodes[ch.path]
 		n.data, n.version, n.mzxid, n.mtime = ch.data, ch.version, t.zxid, now
 		s := n.stat()
 		t.fire(t.data, n, eventDataChanged)
 		return s
-	case opSetACL:
+	case zkwire.OpSetACL:
 		n := t.nodes[ch.path]
 		n.acl, n.aversion = ch.acl, ch.version
 		return n.stat()
@@ -452,7 +457,7 @@ func (t *tree) fire(table *watchTable, n *node, event eventType) {
 func (t *tree) deletions(id int64) []change {
 	var changes []change
 	for _, path := range t.ephemeralsOf(id) {
-		changes = append(changes, change{op: opDelete, path: path})
+		changes = append(changes, change{op: zkwire.OpDelete, path: path})
 	}
 	return changes
 }
