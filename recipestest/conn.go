@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // A conn is the client's end of a connection through a link. It has three goroutines. The first
@@ -85,7 +87,7 @@ func (c *conn) carryRequests() {
 // receiveReplies receives packets until the server hangs up.
 func (c *conn) receiveReplies() {
 	for first := true; ; first = false {
-		frame, err := readPacket(c.server)
+		frame, err := zkwire.ReadFrame(c.server, maxPacket)
 		if err != nil {
 			c.send(&c.toClient, packet{direction: reply, end: err})
 			return
@@ -252,7 +254,7 @@ func (c *conn) Read(b []byte) (int, error) {
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.write(b)
-	if errors.Is(err, errNotZooKeeper) {
+	if errors.Is(err, zkwire.ErrFrameSize) {
 		hangUp(c.server)
 	}
 	return n, err
@@ -275,7 +277,7 @@ func (c *conn) write(b []byte) (int, error) {
 
 	c.written = append(c.written, b...)
 	for {
-		frame, rest, err := cutPacket(c.written)
+		frame, rest, err := zkwire.CutFrame(c.written, maxPacket)
 		if err != nil {
 			c.reset()
 			return 0, c.error("write", err)

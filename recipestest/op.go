@@ -2,7 +2,8 @@ package recipestest
 
 import (
 	"math"
-	"strconv"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // Op is an operation of the ZooKeeper protocol, by its number on the wire. Variants of an operation
@@ -15,79 +16,49 @@ const (
 	// OpAny stands for every operation of a session: all but the handshake, pings and watch events.
 	OpAny Op = math.MinInt32
 
-	OpConnect Op = -10 // the handshake that opens or resumes a session
-	OpClose   Op = -11 // ends the session
-	OpEvent   Op = 0   // a watch event: the only packet without a request
+	OpConnect Op = Op(zkwire.OpCreateSession) // the handshake that opens or resumes a session
+	OpClose   Op = Op(zkwire.OpCloseSession)  // ends the session
+	OpEvent   Op = Op(zkwire.OpNotification)  // a watch event: the only packet without a request
 
-	OpCreate          Op = 1 // persistent, ephemeral or sequential; the two below are apart
-	OpDelete          Op = 2
-	OpExists          Op = 3
-	OpGetData         Op = 4
-	OpSetData         Op = 5
-	OpGetACL          Op = 6
-	OpSetACL          Op = 7
-	OpGetChildren     Op = 8
-	OpSync            Op = 9
-	OpPing            Op = 11
-	OpCheck           Op = 13
-	OpMulti           Op = 14
-	OpReconfig        Op = 16
-	OpCheckWatches    Op = 17
-	OpRemoveWatches   Op = 18
-	OpCreateContainer Op = 19
-	OpCreateTTL       Op = 21
-	OpMultiRead       Op = 22
-	OpAuth            Op = 100
-	OpSetWatches      Op = 101
-	OpSASL            Op = 102
-	OpGetEphemerals   Op = 103
-	OpCountChildren   Op = 104
-	OpAddWatch        Op = 106
-	OpWhoAmI          Op = 107
+	OpCreate          Op = Op(zkwire.OpCreate) // persistent, ephemeral or sequential; the two below are apart
+	OpDelete          Op = Op(zkwire.OpDelete)
+	OpExists          Op = Op(zkwire.OpExists)
+	OpGetData         Op = Op(zkwire.OpGetData)
+	OpSetData         Op = Op(zkwire.OpSetData)
+	OpGetACL          Op = Op(zkwire.OpGetACL)
+	OpSetACL          Op = Op(zkwire.OpSetACL)
+	OpGetChildren     Op = Op(zkwire.OpGetChildren)
+	OpSync            Op = Op(zkwire.OpSync)
+	OpPing            Op = Op(zkwire.OpPing)
+	OpCheck           Op = Op(zkwire.OpCheck)
+	OpMulti           Op = Op(zkwire.OpMulti)
+	OpReconfig        Op = Op(zkwire.OpReconfig)
+	OpCheckWatches    Op = Op(zkwire.OpCheckWatches)
+	OpRemoveWatches   Op = Op(zkwire.OpRemoveWatches)
+	OpCreateContainer Op = Op(zkwire.OpCreateContainer)
+	OpCreateTTL       Op = Op(zkwire.OpCreateTTL)
+	OpMultiRead       Op = Op(zkwire.OpMultiRead)
+	OpAuth            Op = Op(zkwire.OpAuth)
+	OpSetWatches      Op = Op(zkwire.OpSetWatches)
+	OpSASL            Op = Op(zkwire.OpSASL)
+	OpGetEphemerals   Op = Op(zkwire.OpGetEphemerals)
+	OpCountChildren   Op = Op(zkwire.OpCountChildren)
+	OpAddWatch        Op = Op(zkwire.OpAddWatch)
+	OpWhoAmI          Op = Op(zkwire.OpWhoAmI)
 )
 
-// opUnknown is a reply that was not matched with its request yet, or a packet that is too short.
-const opUnknown Op = -1
-
-var opNames = map[Op]string{
-	OpAny:             "any",
-	OpConnect:         "connect",
-	OpClose:           "close",
-	OpEvent:           "event",
-	OpCreate:          "create",
-	OpDelete:          "delete",
-	OpExists:          "exists",
-	OpGetData:         "getData",
-	OpSetData:         "setData",
-	OpGetACL:          "getACL",
-	OpSetACL:          "setACL",
-	OpGetChildren:     "getChildren",
-	OpSync:            "sync",
-	OpPing:            "ping",
-	OpCheck:           "check",
-	OpMulti:           "multi",
-	OpReconfig:        "reconfig",
-	OpCheckWatches:    "checkWatches",
-	OpRemoveWatches:   "removeWatches",
-	OpCreateContainer: "createContainer",
-	OpCreateTTL:       "createTTL",
-	OpMultiRead:       "multiRead",
-	OpAuth:            "auth",
-	OpSetWatches:      "setWatches",
-	OpSASL:            "sasl",
-	OpGetEphemerals:   "getEphemerals",
-	OpCountChildren:   "countChildren",
-	OpAddWatch:        "addWatch",
-	OpWhoAmI:          "whoAmI",
-	opUnknown:         "unknown",
-}
+// opUnknown is a reply that no request is known for yet, or a packet too short to tell.
+const opUnknown = Op(zkwire.OpError)
 
 // String returns the name of the operation, as in "getData".
 func (op Op) String() string {
-	if name, ok := opNames[op]; ok {
-		return name
+	switch op {
+	case OpAny:
+		return "any"
+	case opUnknown:
+		return "unknown"
 	}
-	return "op" + strconv.Itoa(int(op))
+	return zkwire.Op(op).String()
 }
 
 // ordinary reports whether [OpAny] stands for op.
@@ -95,16 +66,15 @@ func (op Op) ordinary() bool {
 	return op != OpConnect && op != OpPing && op != OpEvent
 }
 
-// wireOp returns the Op of a request's number on the wire.
-func wireOp(code int32) Op {
-	switch code {
-	case 12:
+// opOf returns the Op of a request, which is the same for all spellings of an operation.
+func opOf(op zkwire.Op) Op {
+	switch op {
+	case zkwire.OpGetChildren2:
 		return OpGetChildren
-	case 15:
+	case zkwire.OpCreate2:
 		return OpCreate
-	case 105:
+	case zkwire.OpSetWatches2:
 		return OpSetWatches
 	}
-
-	return Op(code)
+	return Op(op)
 }

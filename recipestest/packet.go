@@ -1,27 +1,22 @@
 package recipestest
 
 import (
-	"encoding/binary"
-	"errors"
-	"io"
 	"slices"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // maxPacket is far above what any server or client accepts. A longer one is not ZooKeeper's
 // protocol.
 const maxPacket = 64 << 20
 
-var errNotZooKeeper = errors.New("recipestest: not a ZooKeeper packet")
-
-// The xids of packets that answer no numbered request.
-const (
-	xidEvent = -1
-	xidPing  = -2
-)
-
-// pong answers a ping: length, xid, no zxid, no error.
-var pong = []byte{0, 0, 0, 16, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+// pong is a server's answer to a ping.
+var pong = func() []byte {
+	frame := make([]byte, zkwire.ReplyBody)
+	zkwire.PutReplyHeader(frame, zkwire.ReplyHeader{Xid: zkwire.XidPing})
+	return frame
+}()
 
 type direction int
 
@@ -68,52 +63,13 @@ func (q *fifo) pop() packet {
 // step reports whether [Link.At] counts p.
 func (p *packet) step() bool { return p.end == nil && p.op != OpPing }
 
-// cutPacket takes the first whole frame off buf. It returns a nil frame when there is none yet.
-func cutPacket(buf []byte) (frame, rest []byte, err error) {
-	if len(buf) < 4 {
-		return nil, buf, nil
-	}
-
-	size := binary.BigEndian.Uint32(buf)
-	if size > maxPacket {
-		return nil, buf, errNotZooKeeper
-	}
-
-	end := 4 + int(size)
-	if len(buf) < end {
-		return nil, buf, nil
-	}
-
-	return buf[:end:end], buf[end:], nil
-}
-
-// readPacket reads one whole frame.
-func readPacket(r io.Reader) ([]byte, error) {
-	var prefix [4]byte
-	if _, err := io.ReadFull(r, prefix[:]); err != nil {
-		return nil, err
-	}
-
-	size := binary.BigEndian.Uint32(prefix[:])
-	if size > maxPacket {
-		return nil, errNotZooKeeper
-	}
-
-	frame := make([]byte, 4+size)
-	copy(frame, prefix[:])
-	_, err := io.ReadFull(r, frame[4:])
-	return frame, err
-}
-
 // newRequest reads the head of a client's frame; first is true for the handshake.
 func newRequest(frame []byte, first bool) packet {
 	p := packet{direction: request, op: opUnknown, data: frame}
-	switch {
-	case first:
+	if first {
 		p.op = OpConnect
-	case len(frame) >= 12:
-		p.xid = int32(binary.BigEndian.Uint32(frame[4:]))
-		p.op = wireOp(int32(binary.BigEndian.Uint32(frame[8:])))
+	} else if head, ok := zkwire.ParseRequestHeader(frame); ok {
+		p.xid, p.op = head.Xid, opOf(head.Op)
 	}
 
 	return p
@@ -124,15 +80,12 @@ func newReply(frame []byte, first bool) packet {
 	p := packet{direction: reply, op: opUnknown, data: frame}
 	if first {
 		p.op = OpConnect
-		return p
-	}
-
-	if len(frame) >= 8 {
-		p.xid = int32(binary.BigEndian.Uint32(frame[4:]))
+	} else if head, ok := zkwire.ParseReplyHeader(frame); ok {
+		p.xid = head.Xid
 		switch p.xid {
-		case xidEvent:
+		case zkwire.XidEvent:
 			p.op = OpEvent
-		case xidPing:
+		case zkwire.XidPing:
 			p.op = OpPing
 		}
 	}

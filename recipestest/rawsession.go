@@ -1,34 +1,35 @@
 package recipestest
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // answerTimeout is how long one answer may take.
 const answerTimeout = 10 * time.Second
 
-// closeTimeout is how long the answer to a close may take before we look whether the session is
-// over. The client may have taken the session back meanwhile.
-const closeTimeout = 2 * time.Second
+// endTimeout is how long the end of a session may take that its client may have resumed, before we look whether it is
+// over.
+const endTimeout = 2 * time.Second
 
 var (
-	errNoNode  = serverError(-101)
-	errNoAuth  = serverError(-102)
+	errNoNode  = serverError(zkwire.CodeNoNode)
+	errNoAuth  = serverError(zkwire.CodeNoAuth)
 	errExpired = errors.New("session expired")
 	errShort   = errors.New("short reply")
 )
 
-type serverError int32
+// A serverError is the code with which the server has refused a call.
+type serverError zkwire.Code
 
 func (e serverError) Error() string { return fmt.Sprintf("server error %d", int32(e)) }
 
-// A rawSession is a session without a client: it has no goroutine, no pings and no reconnect. The
-// kit uses it to inspect the server at the end of a test, when no client could be started.
+// A rawSession is a session without a client: no goroutine, no pings, no reconnect. It looks after a test from outside,
+// also where no client could be started. It is not safe for concurrent use.
 type rawSession struct {
 	conn    net.Conn
 	chroot  string
@@ -36,12 +37,12 @@ type rawSession struct {
 	timeout time.Duration // for an answer
 }
 
-// connect opens a session of our own with the first server that accepts it. It tries for timeout.
+// connect opens a session of our own with the first server that accepts it. It blocks until one does or timeout is over.
 func (s *Server) connect(timeout time.Duration) (*rawSession, error) {
-	return s.resume(0, make([]byte, 16), timeout)
+	return s.resume(0, make([]byte, zkwire.PasswordSize), timeout)
 }
 
-// resume is connect for an existing session. It fails with errExpired if the session is over.
+// resume is connect for a session that exists. It fails with errExpired if it does not.
 func (s *Server) resume(id int64, password []byte, timeout time.Duration) (*rawSession, error) {
 	deadline := time.Now().Add(timeout)
 	hosts, chroot := s.addresses()
@@ -65,49 +66,43 @@ func (s *Server) resume(id int64, password []byte, timeout time.Duration) (*rawS
 	}
 }
 
-// greet does the handshake with one server.
+// handshake opens or resumes a session at one server.
 func (s *Server) handshake(host string, id int64, password []byte) (*rawSession, error) {
 	c, err := s.dial("tcp", host, time.Second)
 	if err != nil {
 		return nil, err
 	}
-
-	body := binary.BigEndian.AppendUint32(nil, 0)          // protocol version
-	body = binary.BigEndian.AppendUint64(body, 0)          // last zxid seen
-	body = binary.BigEndian.AppendUint32(body, 10_000)     // timeout, ms
-	body = binary.BigEndian.AppendUint64(body, uint64(id)) // 0: a new session
-	body = appendBuffer(body, password)
 	c.SetDeadline(time.Now().Add(2 * time.Second))
-	var frame []byte
-	if _, err = c.Write(appendBuffer(nil, body)); err == nil {
-		frame, err = readPacket(c)
-	}
 
-	switch {
-	case err != nil:
-	case len(frame) < 20:
-		err = errShort
-	case id != 0 && int64(binary.BigEndian.Uint64(frame[12:])) != id:
+	var granted zkwire.ConnectResponse
+	frame := zkwire.AppendConnectRequest(nil, zkwire.ConnectRequest{
+		Timeout: 10 * time.Second, SessionID: id, Password: password,
+	})
+	if _, err = c.Write(frame); err == nil {
+		frame, err = zkwire.ReadFrame(c, maxPacket)
+	}
+	if err == nil {
+		granted, err = zkwire.ParseConnectResponse(frame[4:])
+	}
+	if err == nil && id != 0 && granted.SessionID != id {
 		err = errExpired
 	}
-
 	if err != nil {
 		c.Close()
 		return nil, fmt.Errorf("handshake with %s: %w", host, err)
 	}
-
 	return &rawSession{conn: c, timeout: answerTimeout}, nil
 }
 
 // close ends the session.
-func (r *rawSession) close() error {
-	defer r.conn.Close()
+func (w *rawSession) close() error {
+	defer w.conn.Close()
 	var refused error
-	err := r.do([]call{{OpClose, nil}}, func(_ int, _ []byte, err error) { refused = err })
+	err := w.do([]call{{zkwire.OpCloseSession, nil}}, func(_ int, _ []byte, err error) { refused = err })
 	return errors.Join(err, refused)
 }
 
-// endSession ends a session on behalf of its client.
+// endSession ends a client's session in the client's place.
 func (s *Server) endSession(id int64, password []byte) error {
 	deadline := time.Now().Add(answerTimeout)
 	for {
@@ -118,141 +113,110 @@ func (s *Server) endSession(id int64, password []byte) error {
 		if err != nil {
 			return err
 		}
-		// The client may take the session back before we close it. Then our request is not
-		// answered, and the next handshake shows whether the session is over.
-		w.timeout = closeTimeout
+		// The client may win the session back before we end it, and our request go unanswered. The next handshake tells.
+		w.timeout = endTimeout
 		if err = w.close(); err == nil || time.Now().After(deadline) {
 			return err
 		}
 	}
 }
 
-// data returns the data of a node, or nil if it cannot be read.
-func (r *rawSession) data(path string) (data []byte) {
-	r.do([]call{{OpGetData, readRequest(r.chroot + path)}}, func(_ int, body []byte, err error) {
+// data returns the data of a node for a report, or nil if it cannot be read.
+func (w *rawSession) data(path string) (data []byte) {
+	w.do([]call{{zkwire.OpGetData, readRequest(w.chroot + path)}}, func(_ int, body []byte, err error) {
 		if err == nil {
-			data, _ = cutBuffer(body)
+			d := zkwire.Decoder{Rest: body}
+			data = d.Buffer()
 		}
 	})
 	return data
 }
 
+// A call is one request.
 type call struct {
-	op   Op
+	op   zkwire.Op
 	body []byte
 }
 
-const opGetChildren2 Op = 12
-
-// do sends all calls without waiting for answers in between, and passes the answers to each, in
-// order. It returns an error if the connection fails.
-func (r *rawSession) do(calls []call, each func(i int, body []byte, err error)) error {
+// do sends calls without waiting for each answer, and hands the answers to
+// each, in order. It returns an error if the connection fails.
+func (w *rawSession) do(calls []call, each func(i int, body []byte, err error)) error {
 	const batch = 256
 	for start := 0; start < len(calls); start += batch {
 		end := min(start+batch, len(calls))
-		if err := r.doBatch(calls[start:end], func(i int, body []byte, err error) { each(start+i, body, err) }); err != nil {
+		if err := w.doBatch(calls[start:end], func(i int, body []byte, err error) { each(start+i, body, err) }); err != nil {
 			return err
 		}
 	}
-
 	return nil
 }
 
-func (r *rawSession) doBatch(calls []call, each func(i int, body []byte, err error)) error {
-	r.conn.SetDeadline(time.Now().Add(r.timeout))
+func (w *rawSession) doBatch(calls []call, each func(i int, body []byte, err error)) error {
+	w.conn.SetDeadline(time.Now().Add(w.timeout))
 	var out []byte
 	for i, c := range calls {
-		head := binary.BigEndian.AppendUint32(nil, uint32(r.xid+int32(i)+1))
-		head = binary.BigEndian.AppendUint32(head, uint32(c.op))
-		out = appendBuffer(out, append(head, c.body...))
+		frame := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: w.xid + int32(i) + 1, Op: c.op})
+		out = append(out, zkwire.SetLength(append(frame, c.body...))...)
 	}
-
 	written := make(chan error, 1)
-	go func() { // the server may answer the first call before it reads the last
-		_, err := r.conn.Write(out)
+	go func() { // a server may answer the first call before it reads the last
+		_, err := w.conn.Write(out)
 		written <- err
 	}()
-
-	err := r.answers(len(calls), each)
+	err := w.answers(len(calls), each)
 	if err != nil {
-		r.conn.Close()
+		w.conn.Close()
 	}
-
 	return errors.Join(err, <-written)
 }
 
-func (r *rawSession) answers(n int, each func(i int, body []byte, err error)) error {
+func (w *rawSession) answers(n int, each func(i int, body []byte, err error)) error {
 	for i := range n {
-		frame, err := readPacket(r.conn)
+		frame, err := zkwire.ReadFrame(w.conn, maxPacket)
 		if err != nil {
 			return err
 		}
-		if len(frame) < 20 {
+		head, ok := zkwire.ParseReplyHeader(frame)
+		if !ok {
 			return errShort
 		}
-		r.xid++
-		if xid := int32(binary.BigEndian.Uint32(frame[4:])); xid != r.xid {
-			return fmt.Errorf("answer %d to call %d", xid, r.xid)
+
+		w.xid++
+		if head.Xid != w.xid {
+			return fmt.Errorf("answer %d to call %d", head.Xid, w.xid)
 		}
 		var refused error
-		if code := int32(binary.BigEndian.Uint32(frame[16:])); code != 0 {
-			refused = serverError(code)
+		if head.Code != zkwire.CodeOK {
+			refused = serverError(head.Code)
 		}
-		each(i, frame[20:], refused)
+		each(i, frame[zkwire.ReplyBody:], refused)
 	}
-
 	return nil
 }
 
 func readRequest(path string) []byte {
-	return append(appendBuffer(nil, []byte(path)), 0) // no watch
+	return zkwire.AppendBool(zkwire.AppendString(nil, path), false) // no watch
 }
 
 func deleteRequest(path string) []byte {
-	return binary.BigEndian.AppendUint32(appendBuffer(nil, []byte(path)), math.MaxUint32) // any version
+	return zkwire.AppendInt32(zkwire.AppendString(nil, path), -1) // any version
 }
 
 // parseChildren reads the answer to getChildren2: names, then the node's Stat.
 func parseChildren(body []byte) (names []string, stat []byte) {
-	if len(body) < 4 {
+	d := zkwire.Decoder{Rest: body}
+	if names = d.Strings(); d.Bad {
 		return nil, nil
 	}
-
-	n, rest := binary.BigEndian.Uint32(body), body[4:]
-	for range n {
-		var name []byte
-		if name, rest = cutBuffer(rest); name == nil {
-			return nil, nil
-		}
-		names = append(names, string(name))
-	}
-
-	return names, rest
+	return names, d.Rest
 }
 
-// ownerIn returns the session of an ephemeral node's Stat, 0 of other nodes.
+// ownerIn returns the session of an ephemeral node's Stat, and 0 for other nodes.
 func ownerIn(stat []byte) int64 {
-	const offset = 44
-	if len(stat) < offset+8 {
+	const offset = 4*8 + 3*4 // czxid, mzxid, ctime and mtime, three versions
+	if len(stat) < offset {
 		return 0
 	}
-	return int64(binary.BigEndian.Uint64(stat[offset:]))
-}
-
-func appendBuffer(b, data []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(b, uint32(len(data))), data...)
-}
-
-// cutBuffer cuts the first buffer off b. data is nil if there is none.
-func cutBuffer(b []byte) (data, rest []byte) {
-	if len(b) < 4 {
-		return nil, nil
-	}
-
-	size := int32(binary.BigEndian.Uint32(b))
-	if size < 0 || int(size) > len(b)-4 {
-		return nil, nil
-	}
-
-	return b[4 : 4+size], b[4+size:]
+	d := zkwire.Decoder{Rest: stat[offset:]}
+	return d.Int64()
 }

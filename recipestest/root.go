@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // leftoverGrace is how long a recipe may take to finish in the background when a test ends. A
@@ -121,7 +123,7 @@ func (r *rawSession) ephemerals(roots []string) ([]node, error) {
 func (r *rawSession) remove(roots []string) error {
 	var deletes []call
 	if err := r.walk(roots, func(n node) {
-		deletes = append(deletes, call{OpDelete, deleteRequest(r.chroot + n.path)})
+		deletes = append(deletes, call{zkwire.OpDelete, deleteRequest(r.chroot + n.path)})
 	}); err != nil {
 		return err
 	}
@@ -147,7 +149,7 @@ func (r *rawSession) walk(roots []string, visit func(node)) error {
 
 		list := make([]call, len(level))
 		for i, path := range level {
-			list[i] = call{opGetChildren2, readRequest(r.chroot + path)}
+			list[i] = call{zkwire.OpGetChildren2, readRequest(r.chroot + path)}
 		}
 		err := r.do(list, func(i int, body []byte, err error) {
 			switch {
@@ -167,7 +169,7 @@ func (r *rawSession) walk(roots []string, visit func(node)) error {
 		// Exists needs no permission.
 		stat := make([]call, len(hidden))
 		for i, path := range hidden {
-			stat[i] = call{OpExists, readRequest(r.chroot + path)}
+			stat[i] = call{zkwire.OpExists, readRequest(r.chroot + path)}
 		}
 		err = r.do(stat, func(i int, stat []byte, err error) {
 			if err == nil {

@@ -1,7 +1,6 @@
 package recipestest
 
 import (
-	"encoding/binary"
 	"maps"
 	"net"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -157,7 +157,7 @@ func (c *recordingConn) Read(b []byte) (int, error) {
 	}
 
 	c.answer = append(c.answer, b[:n]...)
-	answer, _, broken := cutPacket(c.answer)
+	answer, _, broken := zkwire.CutFrame(c.answer, maxPacket)
 	if answer != nil && !c.record(answer) {
 		c.Close()
 	}
@@ -172,14 +172,9 @@ func (c *recordingConn) Read(b []byte) (int, error) {
 // record notes the session of an answer: length, protocol version, timeout, id, password. It
 // returns false if ExpireSession has ended that session.
 func (c *recordingConn) record(answer []byte) bool {
-	const head = 4 + 4 + 4 + 8
-	if len(answer) < head {
-		return true
-	}
-
-	id := int64(binary.BigEndian.Uint64(answer[12:]))
-	password, _ := cutBuffer(answer[head:])
-	if id == 0 || password == nil {
+	granted, err := zkwire.ParseConnectResponse(answer[4:])
+	id := granted.SessionID
+	if err != nil || id == 0 || granted.Password == nil {
 		return true
 	}
 
@@ -188,7 +183,7 @@ func (c *recordingConn) record(answer []byte) bool {
 	defer s.mu.Unlock()
 
 	if s.sessions[id] == nil {
-		s.sessions[id] = &session{password: password, conns: make(map[*recordingConn]struct{})}
+		s.sessions[id] = &session{password: granted.Password, conns: make(map[*recordingConn]struct{})}
 	}
 
 	c.session = s.sessions[id]

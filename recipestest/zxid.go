@@ -1,8 +1,9 @@
 package recipestest
 
 import (
-	"encoding/binary"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // A session that resumes on another server names the last zxid that it has seen, so a server that
@@ -24,21 +25,20 @@ type regression struct {
 
 // arrive notes that the client can read data from now on. link.mu is held.
 func (c *conn) arrive(data []byte) {
-	const head = 4 + 4 + 8 // length, xid, zxid
-	if !c.checked || len(data) < head {
+	if !c.checked {
 		return
 	}
-
 	c.arrived += int64(len(data))
-	switch xid := int32(binary.BigEndian.Uint32(data[4:])); {
-	case !c.handshaken: // length, protocol version, timeout, session
+
+	if !c.handshaken {
 		c.handshaken = true
-		if len(data) >= head+4 {
-			c.session = int64(binary.BigEndian.Uint64(data[12:]))
+		if granted, err := zkwire.ParseConnectResponse(data[4:]); err == nil {
+			c.session = granted.SessionID
 		}
-	case xid == xidPing: // its zxid says nothing of the tree
-	default:
-		c.unread = append(c.unread, arrival{c.arrived, int64(binary.BigEndian.Uint64(data[8:]))})
+		return
+	}
+	if head, ok := zkwire.ParseReplyHeader(data); ok && head.Xid != zkwire.XidPing { // a pong's zxid says nothing of the tree
+		c.unread = append(c.unread, arrival{c.arrived, head.Zxid})
 	}
 }
 
@@ -57,13 +57,12 @@ func (c *conn) took(n int) {
 // first request over its connection. A connection that only closes its session need not remember
 // anything. link.mu is held.
 func (c *conn) review(p *packet) {
-	const head = 4 + 4 + 8 + 4 + 8 // length, protocol version, zxid, timeout, session
 	switch {
 	case !c.checked:
-	case p.op == OpConnect && len(p.data) >= head:
-		session := int64(binary.BigEndian.Uint64(p.data[20:]))
-		r := regression{session, int64(binary.BigEndian.Uint64(p.data[8:])), c.link.seen[session]}
-		if session != 0 && r.claimed < r.delivered {
+	case p.op == OpConnect:
+		asked, err := zkwire.ParseConnectRequest(p.data[4:])
+		r := regression{asked.SessionID, asked.LastZxid, c.link.seen[asked.SessionID]}
+		if err == nil && r.session != 0 && r.claimed < r.delivered {
 			c.regression = &r
 		}
 	case c.regression != nil && p.op != OpClose && p.op != OpAuth && p.op != OpSASL && p.op != OpPing:

@@ -34,8 +34,8 @@ func init() {
 		{
 			Name: "link: what a handshake claims is not looked at",
 			File: "recipestest/zxid.go",
-			Old:  "if session != 0 && r.claimed < r.delivered {",
-			New:  "if false {",
+			Old:  "if err == nil && r.session != 0 && r.claimed < r.delivered {",
+			New:  "if false && err == nil {",
 			Test: "TestSessionThatGoesBackInTimeFailsTheTest",
 		},
 		{

@@ -53,7 +53,11 @@ func (d *Decoder) Buffer() []byte {
 	if n == -1 {
 		return nil
 	}
-	return append([]byte{}, d.take(int(n))...)
+	b := d.take(int(n))
+	if d.Bad {
+		return nil
+	}
+	return append([]byte{}, b...)
 }
 
 // String returns the next string. A null string sets Bad, as few fields allow one.
