@@ -64,7 +64,7 @@ type sessions struct {
 	stopped bool // no goroutine may be started any more
 	running sync.WaitGroup
 
-	unburied error // lost sessions that could not be closed before the end
+	unclosed error // lost sessions that could not be closed before the end
 }
 
 // Connect opens a session with the ensemble that the connect string names, such as
@@ -217,7 +217,7 @@ func (c *Client) Close() error {
 	case <-ctx.Done(): // somebody's dialer does not return
 	}
 	c.mu.Lock()
-	c.endErr = errors.Join(c.endErr, c.unburied)
+	c.endErr = errors.Join(c.endErr, c.unclosed)
 	c.setState(Closed)
 	c.mu.Unlock()
 	c.stop()
@@ -378,7 +378,7 @@ func (c *Client) retire(s *session) bool {
 		if err := s.dispose(c.work); err != nil {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.unburied = errors.Join(c.unburied, err)
+			c.unclosed = errors.Join(c.unclosed, err)
 		}
 	}
 	if !c.spawn(dispose) {

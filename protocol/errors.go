@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 var (
@@ -92,23 +94,23 @@ func outcomeOf(err error) outcome {
 		return notSent
 	}
 	switch serverCode(err) {
-	case -127: // throttled
+	case zkwire.CodeThrottled:
 		return notSent
-	case -4, -7: // connection loss and time-out between the servers
+	case zkwire.CodeConnectionLoss, zkwire.CodeOperationTimeout: // between the servers
 		return unknown
 	}
 	return definite
 }
 
 // serverCode is the code of an answer for which zk.Conn has no error value, or 0.
-func serverCode(err error) int {
+func serverCode(err error) zkwire.Code {
 	if err == nil {
 		return 0
 	}
 	number, unknown := strings.CutPrefix(err.Error(), "unknown error: ")
-	code, err := strconv.Atoi(number)
+	code, err := strconv.ParseInt(number, 10, 32)
 	if !unknown || err != nil {
 		return 0
 	}
-	return code
+	return zkwire.Code(code)
 }

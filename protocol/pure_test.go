@@ -15,6 +15,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 func TestOutcomeOf(t *testing.T) {
@@ -219,23 +221,26 @@ func TestUntrustedSessionGrantsNothing(t *testing.T) {
 	})
 }
 
-func TestWhoVouchesForAnAnswer(t *testing.T) {
+func TestConfirmationOfAnAnswer(t *testing.T) {
 	t.Parallel()
-	const (
-		exists, getData, ping = 3, 4, 11
-
-		noNode, noAuth, badVersion, nodeExists, moved = -101, -102, -103, -110, -118
-	)
-	for _, op := range []int32{opCreate, opDelete, opSetData, opSetACL, opMulti, opCreateContainer, opCreateTTL} {
-		for _, code := range []int32{0, noNode, noAuth, badVersion, nodeExists} {
-			require.Equal(t, byQuorum, vouchedBy(op, code), "%d, %d", op, code)
+	const moved = zkwire.CodeSessionMoved
+	for _, op := range []zkwire.Op{
+		zkwire.OpCreate, zkwire.OpDelete, zkwire.OpSetData, zkwire.OpSetACL, zkwire.OpMulti,
+		zkwire.OpCreateContainer, zkwire.OpCreateTTL,
+	} {
+		for _, code := range []zkwire.Code{
+			zkwire.CodeOK, zkwire.CodeNoNode, zkwire.CodeNoAuth, zkwire.CodeBadVersion, zkwire.CodeNodeExists,
+		} {
+			require.Equal(t, byQuorum, confirmationOf(op, code), "%v, %v", op, code)
 		}
-		require.Equal(t, byServer, vouchedBy(op, moved), op)
+		require.Equal(t, byServer, confirmationOf(op, moved), op)
 	}
-	require.Equal(t, byLeader, vouchedBy(opSync, 0))
-	require.Equal(t, byServer, vouchedBy(opSync, moved))
-	for _, op := range []int32{exists, getData, ping, opSetAuth, opSetWatches, opCloseSession} {
-		require.Equal(t, byServer, vouchedBy(op, 0), op)
+	require.Equal(t, byLeader, confirmationOf(zkwire.OpSync, zkwire.CodeOK))
+	require.Equal(t, byServer, confirmationOf(zkwire.OpSync, moved))
+	for _, op := range []zkwire.Op{
+		zkwire.OpExists, zkwire.OpGetData, zkwire.OpPing, zkwire.OpAuth, zkwire.OpSetWatches, zkwire.OpCloseSession,
+	} {
+		require.Equal(t, byServer, confirmationOf(op, zkwire.CodeOK), op)
 	}
 }
 

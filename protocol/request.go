@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // Create is that of zk.Conn, for what is given to [Do] and [Settle]. Unlike that it creates containers, too. What is too
@@ -116,18 +118,18 @@ func (l *limits) ended(sent []sentRequest, byServer bool) {
 	if l.refused <= max(suspicious, l.taken) {
 		l.refused = 0
 	}
-	if len(sent) == 1 && sent[0].op == opCreateContainer {
+	if len(sent) == 1 && sent[0].op == zkwire.OpCreateContainer {
 		l.containers++
 		l.plain = l.plain || l.containers > 1
 	}
 }
 
 // took notes an answer.
-func (l *limits) took(r sentRequest, code int32) {
+func (l *limits) took(r sentRequest, code zkwire.Code) {
 	l.taken = max(l.taken, r.size)
-	if r.op == opCreateContainer {
+	if r.op == zkwire.OpCreateContainer {
 		l.containers = 0
-		l.plain = l.plain || code == codeUnimplemented
+		l.plain = l.plain || code == zkwire.CodeUnimplemented
 	}
 }
 

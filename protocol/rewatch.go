@@ -1,12 +1,12 @@
 package protocol
 
 import (
-	"encoding/binary"
-
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// watchKinds are the lists of a setWatches request in which a path stands, as bits.
+// watchKinds says in which lists of a setWatches request a path stands, as bits.
 type watchKinds uint8
 
 const (
@@ -15,14 +15,14 @@ const (
 	childWatch
 )
 
-// setBy returns the kind of watch that zk.Conn has set with a request, given the answer's code.
-func setBy(op, code int32) watchKinds {
+// setBy returns the kind of watch that zk.Conn sets on an answer with this code to a request that asked for a watch.
+func setBy(op zkwire.Op, code zkwire.Code) watchKinds {
 	switch {
-	case code == 0 && (op == opGetData || op == opExists):
+	case code == zkwire.CodeOK && (op == zkwire.OpGetData || op == zkwire.OpExists):
 		return dataWatch
-	case code == codeNoNode && op == opExists:
+	case code == zkwire.CodeNoNode && op == zkwire.OpExists:
 		return existWatch
-	case code == 0 && (op == opGetChildren || op == opGetChildren2):
+	case code == zkwire.CodeOK && (op == zkwire.OpGetChildren || op == zkwire.OpGetChildren2):
 		return childWatch
 	}
 	return 0
@@ -43,7 +43,7 @@ func firedBy(e zk.EventType) watchKinds {
 	return 0
 }
 
-// watching notes a watch that zk.Conn is about to note, too. The wire calls it with the last byte of the answer.
+// watching notes a watch that zk.Conn is about to note, too. The connection calls it with the last byte of the answer.
 func (s *session) watching(path string, kind watchKinds) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *session) watching(path string, kind watchKinds) {
 	s.watched[path] |= kind
 }
 
-// event is zk.Conn's callback, which runs before zk.Conn forgets the watches that have fired. It must not block.
+// event is zk.Conn's callback for events. It must not block. zk.Conn forgets the watches that have fired after it.
 func (s *session) event(e zk.Event) {
 	if ended := firedBy(e.Type); ended != 0 {
 		s.mu.Lock()
@@ -67,30 +67,26 @@ func (s *session) event(e zk.Event) {
 	s.watches.notify(e)
 }
 
-// rewatchSize bounds the packets that set watches again. zk.Conn's own are 128 KiB long, which a server with a
-// small jute.maxbuffer refuses by cutting the connection. One path may be longer than that.
+// rewatchSize bounds the packets that set watches again. Those of zk.Conn have 128 KiB. A server with a small
+// jute.maxbuffer refuses them by ending the connection. A packet with one long path may be larger.
 const rewatchSize = 32 << 10
 
 // rewatch returns the packets that set all watches again, for the server to report what has happened since a
-// transaction. Their xid is the one that the Java client uses, whose answers zk.Conn ignores. The caller holds mu.
+// transaction. Their xid is that of the Java client, whose answers zk.Conn ignores. The caller holds mu.
 func (s *session) rewatch(since int64) [][]byte {
 	var packets [][]byte
-	var lists [3][]byte
-	var counts [3]uint32
+	var lists [3][]byte // of paths, by kind
+	var counts [3]int32
 	size := 0
 	flush := func() {
-		xid, op := int32(xidRewatch), uint32(opSetWatches)
-		p := binary.BigEndian.AppendUint32(make([]byte, 4, 32+size), uint32(xid))
-		p = binary.BigEndian.AppendUint32(p, op)
-		p = binary.BigEndian.AppendUint64(p, uint64(since))
+		p := appendRewatch(make([]byte, 0, 64+size), since)
 		for i, list := range lists {
-			p = binary.BigEndian.AppendUint32(p, counts[i])
-			p = append(p, list...)
+			p = append(zkwire.AppendInt32(p, counts[i]), list...)
 			lists[i], counts[i] = list[:0], 0
 		}
-		binary.BigEndian.PutUint32(p, uint32(len(p)-4))
-		packets, size = append(packets, p), 0
+		packets, size = append(packets, zkwire.SetLength(p)), 0
 	}
+
 	for path, kinds := range s.watched {
 		for i := range lists {
 			if kinds&(1<<i) == 0 {
@@ -99,8 +95,7 @@ func (s *session) rewatch(since int64) [][]byte {
 			if size > 0 && size+4+len(path) > rewatchSize {
 				flush()
 			}
-			lists[i] = binary.BigEndian.AppendUint32(lists[i], uint32(len(path)))
-			lists[i] = append(lists[i], path...)
+			lists[i] = zkwire.AppendString(lists[i], path)
 			counts[i]++
 			size += 4 + len(path)
 		}
@@ -111,10 +106,17 @@ func (s *session) rewatch(since int64) [][]byte {
 	return packets
 }
 
+// appendRewatch appends the beginning of a packet that sets watches. Three lists of paths follow.
+func appendRewatch(b []byte, since int64) []byte {
+	b = zkwire.AppendRequest(b, zkwire.RequestHeader{Xid: zkwire.XidWatches, Op: zkwire.OpSetWatches})
+	return zkwire.AppendInt64(b, since)
+}
+
 // emptyRewatch returns a packet that sets no watches.
 func emptyRewatch() []byte {
-	p := make([]byte, 4+4+4+8+3*4)
-	binary.BigEndian.PutUint32(p, uint32(len(p)-4))
-	binary.BigEndian.PutUint32(p[8:], opSetWatches)
-	return p
+	p := appendRewatch(nil, 0)
+	for range 3 {
+		p = zkwire.AppendInt32(p, 0)
+	}
+	return zkwire.SetLength(p)
 }

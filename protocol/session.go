@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // A Session is one session with the ensemble, over one [zk.Conn] that lives and dies with it. What was begun
@@ -45,29 +47,29 @@ type session struct {
 	wake  chan struct{} // tells keep that there is something new
 	began chan struct{} // closed by the first handshake
 
-	parting sync.Once
-	parted  chan struct{} // closed by the first farewell
+	stubbing sync.Once
+	stubbed  chan struct{} // closed when zk.Conn was first connected to a stub
 
-	mu       sync.Mutex // protects what follows; nothing blocks while it is held
-	id       int64
-	password []byte
-	trust    trust
-	newest   int64                 // the last transaction that the session knows of, by any answer or event
-	settled  int64                 // up to here no event of any watch is missing
-	watched  map[string]watchKinds // the watches that zk.Conn has set
-	wire     *wire                 // nil while there is no connection
-	greeting *wire                 // a connection whose handshake was not answered yet
-	ready    bool                  // requests may be made
-	gate     chan struct{}         // closed while ready
-	resumed  chan struct{}         // closed, and made anew, by the next handshake that is answered
-	engaged  int                   // grants, contenders and whoever else needs answers: trust is kept fresh for them
-	grants   map[*Grant]struct{}
-	err      error
-	expired  bool         // or closed: the server has said that nothing of the session is left
-	failures int          // attempts to connect since the last connection of use
-	lastFail error        // what the last of them died of
-	welcomed [2]time.Time // when the last two connections were dialled whose handshake was answered
-	limits   limits
+	mu          sync.Mutex // protects what follows; nothing blocks while it is held
+	id          int64
+	password    []byte
+	trust       trust
+	newest      int64                 // the last transaction that the session knows of, by any answer or event
+	settled     int64                 // up to here no event of any watch is missing
+	watched     map[string]watchKinds // the watches that zk.Conn has set
+	wire        *connection           // nil while there is no connection
+	handshaking *connection           // a connection whose handshake was not answered yet
+	ready       bool                  // requests may be made
+	gate        chan struct{}         // closed while ready
+	resumed     chan struct{}         // closed, and made anew, by the next handshake that is answered
+	engaged     int                   // grants, contenders and whoever else needs answers: trust is kept fresh for them
+	grants      map[*Grant]struct{}
+	err         error
+	expired     bool         // or closed: the server has said that nothing of the session is left
+	failures    int          // attempts to connect since the last connection of use
+	lastFail    error        // what the last of them died of
+	accepted    [2]time.Time // when the last two connections were dialled whose handshake was answered
+	limits      limits
 
 	warned    time.Time // when the logger was last told of refusals
 	engagedAt time.Time // when engaged was last zero
@@ -79,7 +81,7 @@ func newSession(c *Client) *session {
 		client:  c,
 		wake:    make(chan struct{}, 1),
 		began:   make(chan struct{}),
-		parted:  make(chan struct{}),
+		stubbed: make(chan struct{}),
 		gate:    make(chan struct{}),
 		resumed: make(chan struct{}),
 		grants:  make(map[*Grant]struct{}),
@@ -175,7 +177,7 @@ func (s *session) finish(err error) {
 	}
 	s.err = err
 	grants := maps.Clone(s.grants)
-	cut := []*wire{s.greeting, s.wire}
+	cut := []*connection{s.handshaking, s.wire}
 	if errors.Is(err, ErrClosed) {
 		cut = cut[:1] // the other one is needed to close the session
 	}
@@ -192,12 +194,12 @@ func (s *session) finish(err error) {
 	}
 }
 
-// greet notes a connection on which the handshake is about to begin, and returns the last zxid seen.
-func (s *session) greet(w *wire) (zxid int64, err error) {
+// beginHandshake notes a connection on which the handshake is about to begin, and returns the last zxid seen.
+func (s *session) beginHandshake(w *connection) (zxid int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
-		s.greeting = w
+		s.handshaking = w
 	}
 	return s.newest, s.err
 }
@@ -229,7 +231,7 @@ func (s *session) latest() int64 {
 
 // connected takes a connection whose handshake was answered into use, or refuses it. It returns the packets that
 // set the session's watches again there.
-func (s *session) connected(w *wire, h handshake) (rewatch [][]byte, err error) {
+func (s *session) connected(w *connection, h zkwire.ConnectResponse) (rewatch [][]byte, err error) {
 	s.mu.Lock()
 	overdue := s.overdue(time.Now())
 	switch {
@@ -237,10 +239,10 @@ func (s *session) connected(w *wire, h handshake) (rewatch [][]byte, err error) 
 		err = s.err
 	case overdue != nil: // what is over for those who look at the clock does not come back for the others
 		err = overdue
-	case s.id == 0 && h.id != 0:
-		s.id, s.trust.timeout = h.id, h.timeout
+	case s.id == 0 && h.SessionID != 0:
+		s.id, s.trust.timeout = h.SessionID, h.Timeout
 		close(s.began)
-	case h.id != s.id || h.id == 0:
+	case h.SessionID != s.id || h.SessionID == 0:
 		// An expired session is answered with number 0; some servers just give out a new one. Either way
 		// zk.Conn must not get to see it: it would go on in that.
 		err = fmt.Errorf("%w: session %#x expired", ErrLost, s.id)
@@ -257,13 +259,13 @@ func (s *session) connected(w *wire, h handshake) (rewatch [][]byte, err error) 
 		}
 		return nil, err
 	}
-	s.password = h.password
-	s.trust.timeout = h.timeout
+	s.password = h.Password
+	s.trust.timeout = h.Timeout
 	s.trust.began(w.dialled)
-	s.welcomed = [2]time.Time{s.welcomed[1], w.dialled}
-	s.wire, s.greeting = w, nil
+	s.accepted = [2]time.Time{s.accepted[1], w.dialled}
+	s.wire, s.handshaking = w, nil
 	// What is held comes first: a long request that is made again would keep a quorum from confirming it in time.
-	if len(s.grants) == 0 || elapsed(s.trust.agreed, time.Now()) < h.timeout/2 {
+	if len(s.grants) == 0 || elapsed(s.trust.agreed, time.Now()) < h.Timeout/2 {
 		s.admitRequests()
 	}
 	close(s.resumed)
@@ -277,7 +279,7 @@ func (s *session) connected(w *wire, h handshake) (rewatch [][]byte, err error) 
 }
 
 // disconnected takes note that a connection has ended.
-func (s *session) disconnected(w *wire, why error) {
+func (s *session) disconnected(w *connection, why error) {
 	s.mu.Lock()
 	current := w != nil && s.wire == w
 	if current {
@@ -286,8 +288,8 @@ func (s *session) disconnected(w *wire, why error) {
 			s.ready, s.gate = false, make(chan struct{})
 		}
 	}
-	if s.greeting == w {
-		s.greeting = nil
+	if s.handshaking == w {
+		s.handshaking = nil
 	}
 	if s.wire == nil {
 		s.failures++
@@ -316,15 +318,15 @@ func (s *session) ceased(sent []sentRequest, why error) {
 }
 
 // answered notes an answer that has come over w.
-func (s *session) answered(w *wire, r sentRequest, code int32) {
+func (s *session) answered(w *connection, r sentRequest, code zkwire.Code) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expired = s.expired || r.op == opCloseSession && code == 0
-	if r.op == opSetAuth { // which servers do not count as a sign of life
+	s.expired = s.expired || r.op == zkwire.OpCloseSession && code == zkwire.CodeOK
+	if r.op == zkwire.OpAuth { // which servers do not count as a sign of life
 		return
 	}
 	now := time.Now()
-	by := vouchedBy(r.op, code)
+	by := confirmationOf(r.op, code)
 	if by == byQuorum && s.wire == w {
 		s.admitRequests()
 	}
@@ -342,9 +344,8 @@ func (s *session) answered(w *wire, r sentRequest, code int32) {
 
 // warn has the logger told, once a minute, that the server refuses requests, if this error code says so. The caller does
 // not hold mu: the client's lock, which spawn takes, comes before it.
-func (s *session) warn(code int32) {
-	what := refusals[code]
-	if what == "" {
+func (s *session) warn(code zkwire.Code) {
+	if !slices.Contains(refusals, code) {
 		return
 	}
 	s.mu.Lock()
@@ -355,17 +356,13 @@ func (s *session) warn(code int32) {
 	s.mu.Unlock()
 	if due {
 		s.client.spawn(func() { // the caller does not wait for a logger
-			s.client.log.Warn("server refuses requests, which are tried again", "session", s.ID(), "error", what)
+			s.client.log.Warn("server refuses requests, which are tried again", "session", s.ID(), "error", code.String())
 		})
 	}
 }
 
 // refusals are the errors with which a server refuses requests that may succeed later, by code.
-var refusals = map[int32]string{
-	-4:   "connection loss",
-	-118: "session moved",
-	-127: "throttled",
-}
+var refusals = []zkwire.Code{zkwire.CodeConnectionLoss, zkwire.CodeSessionMoved, zkwire.CodeThrottled}
 
 // await blocks until the session has a connection. It returns an error if ctx ends or the session is over first.
 func (s *session) await(ctx context.Context) error {
@@ -392,7 +389,7 @@ func (s *session) await(ctx context.Context) error {
 }
 
 // connection returns the present connection, or nil if there is none.
-func (s *session) connection() *wire {
+func (s *session) connection() *connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.wire
@@ -482,7 +479,7 @@ func (s *session) dispose(ctx context.Context) error {
 	w, opened := s.wire, s.id != 0
 	s.mu.Unlock()
 	if w == nil {
-		<-s.parted
+		<-s.stubbed
 	}
 	s.conn.Close() // takes a second if there is a connection on which nobody answers
 	if w != nil {
@@ -497,7 +494,7 @@ func (s *session) dispose(ctx context.Context) error {
 	if gone || !opened {
 		return nil
 	}
-	return s.client.bury(ctx, s.ID(), password, timeout)
+	return s.client.closeOrphan(ctx, s.ID(), password, timeout)
 }
 
 // newOwner is a name for one contender or claim of this session.
@@ -569,7 +566,7 @@ func (s *session) keep() {
 		// would only begin the wait anew.
 		usual := share(timeout, silenceShare)
 		if len(asks) > 0 {
-			limit := later(asks[0].at, w.lastMoved()).Add(max(usual, slow))
+			limit := later(asks[0].at, w.progressed()).Add(max(usual, slow))
 			if now.Before(limit) {
 				next = earlier(next, limit)
 			} else {
@@ -597,7 +594,7 @@ func (s *session) keep() {
 
 // A question is a request under way that renews trust.
 type question struct {
-	of       *wire
+	of       *connection
 	at       time.Time
 	write    bool
 	answered chan bool // gets whether there was an answer
@@ -618,7 +615,7 @@ func (q questions) write() bool {
 	return slices.ContainsFunc(q, func(q question) bool { return q.write })
 }
 
-func (s *session) ask(w *wire, now time.Time, write bool) question {
+func (s *session) ask(w *connection, now time.Time, write bool) question {
 	q := question{w, now, write, make(chan bool, 1)}
 	s.client.spawn(func() {
 		// What the answer says does not matter, and that there is one the wire notes.

@@ -18,13 +18,13 @@ const (
 	sampleShare  = 0.25 / 12
 )
 
-// A voucher is who takes part in an answer.
-type voucher int
+// A confirmation says which members took part in an answer.
+type confirmation int
 
 const (
-	byServer voucher = iota // the server that the session is connected to
-	byLeader                // and whoever it takes for the leader
-	byQuorum                // and a quorum
+	byServer confirmation = iota // the server that the session is connected to
+	byLeader                     // and the member that this server takes for the leader
+	byQuorum                     // and a quorum
 )
 
 // share is a part of the timeout.
@@ -66,7 +66,7 @@ func (t *trust) began(sent time.Time) {
 }
 
 // answered notes that a request sent at one moment was answered at another.
-func (t *trust) answered(sent, at time.Time, by voucher) {
+func (t *trust) answered(sent, at time.Time, by confirmation) {
 	t.contact = later(t.contact, sent)
 	if by == byQuorum {
 		t.agreed = later(t.agreed, sent)

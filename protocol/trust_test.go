@@ -35,7 +35,7 @@ func TestTrustRunsFromTheHandshake(t *testing.T) {
 // TestTrustNeedsAllOfThem has everybody else go on to answer.
 func TestTrustNeedsTheServerTheLeaderAndAQuorum(t *testing.T) {
 	t.Parallel()
-	for voucher, until := range map[voucher]struct {
+	for by, until := range map[confirmation]struct {
 		want  time.Duration
 		lapse string
 	}{
@@ -47,7 +47,7 @@ func TestTrustNeedsTheServerTheLeaderAndAQuorum(t *testing.T) {
 		want := until.want
 		tr := newTrust()
 		for s := range 20 * second / second {
-			tr.answered(at(s*second), at(s*second), voucher)
+			tr.answered(at(s*second), at(s*second), by)
 		}
 		require.Equal(t, at(want), tr.deadline())
 		require.Equal(t, want <= 20*second, tr.over(at(20*second)))
@@ -198,7 +198,7 @@ func (m *ensembleModel) play(t *rapid.T) (trusted, expires int) {
 	tr.began(moment(0))
 	type answer struct {
 		sent, at int
-		by       voucher
+		by       confirmation
 	}
 	var (
 		answers  []answer
@@ -222,7 +222,7 @@ func (m *ensembleModel) play(t *rapid.T) (trusted, expires int) {
 	now := 0
 	for i := range m.last + 20 {
 		now += m.pause()
-		by := voucher(rapid.IntRange(int(byServer), int(byQuorum)).Draw(t, "by"))
+		by := confirmation(rapid.IntRange(int(byServer), int(byQuorum)).Draw(t, "by"))
 		arrived = max(arrived, now+m.toClient())
 		if i == m.last {
 			by, m.cut = byQuorum, arrived+1

@@ -4,7 +4,7 @@ func init() {
 	mutations = append(mutations, []mutation{
 		{
 			Name: "watches: one whose answer waits when the connection is cut is not set again",
-			File: "protocol/wire.go",
+			File: "protocol/connection.go",
 			Old:  "w.sent = slices.Clone(sent)",
 			New:  "w.sent = nil",
 			Test: "TestAnswerThatWaitsWhenTheConnectionIsCutLosesNoWatch",

@@ -55,7 +55,7 @@ func init() {
 		{
 			Name: "containers: an answer that there are none is forgotten",
 			File: "protocol/request.go",
-			Old:  "l.plain = l.plain || code == codeUnimplemented",
+			Old:  "l.plain = l.plain || code == zkwire.CodeUnimplemented",
 			New:  "l.plain = false",
 			Test: "TestServersWithoutContainersAreAskedOnce",
 		},
@@ -75,8 +75,8 @@ func init() {
 		},
 		{
 			Name: "containers: ordinary nodes are made instead",
-			File: "protocol/wire.go",
-			Old:  "		binary.BigEndian.PutUint32(p[8:], opCreateContainer)\n",
+			File: "protocol/connection.go",
+			Old:  "		zkwire.SetOp(p, head.Op)\n",
 			New:  "",
 			Test: "TestParentsAreContainersAfterACut/embedded",
 		},

@@ -83,7 +83,7 @@ func init() {
 		{
 			Name:    "sim: simulations find a session that goes back in time",
 			File:    "protocol/session.go",
-			Func:    "(*session).greet",
+			Func:    "(*session).beginHandshake",
 			Old:     "return s.newest, s.err",
 			New:     "return s.settled, s.err",
 			Package: "./recipestest/sim",

@@ -46,7 +46,7 @@ func init() {
 			Test: "TestElapsedIsTheLongerOfTwoClocks|TestTrustRunsOutWhileTheMachineSleeps",
 		},
 		{
-			Name: "trust: nobody asks the leader",
+			Name: "trust: the leader is not asked",
 			File: "protocol/session.go",
 			Old:  "if w != nil && engaged && !now.Before(due) {",
 			New:  "if w != nil && engaged && due.IsZero() {",

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // held returns a session with a timeout of twelve seconds that has just begun, and something that it holds.
@@ -26,12 +28,12 @@ func TestAnswerThatComesTooLateRenewsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, g := held(t)
-		w := &wire{session: s, dialled: time.Now()}
+		w := &connection{session: s, dialled: time.Now()}
 		time.Sleep(7 * time.Second)
 		asked := time.Now()
 		time.Sleep(time.Second)
-		s.answered(w, sentRequest{xid: 1, op: opDelete, at: asked}, -101)
-		s.answered(w, sentRequest{xid: 2, op: opSync, at: asked}, 0)
+		s.answered(w, sentRequest{xid: 1, op: zkwire.OpDelete, at: asked}, zkwire.CodeNoNode)
+		s.answered(w, sentRequest{xid: 2, op: zkwire.OpSync, at: asked}, zkwire.CodeOK)
 		require.ErrorIs(t, g.Err(), ErrLost)
 		require.ErrorIs(t, s.Err(), ErrLost)
 	})
@@ -43,7 +45,7 @@ func TestHandshakeThatIsAnsweredTooLateResumesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := held(t)
 		time.Sleep(8 * time.Second)
-		_, err := s.connected(&wire{session: s, dialled: time.Now()}, handshake{timeout: 12 * time.Second, id: 1})
+		_, err := s.connected(&connection{session: s, dialled: time.Now()}, zkwire.ConnectResponse{Timeout: 12 * time.Second, SessionID: 1})
 		require.ErrorIs(t, err, ErrLost)
 		require.ErrorIs(t, g.Err(), ErrLost)
 		require.ErrorIs(t, s.Err(), ErrLost)
@@ -56,9 +58,9 @@ func TestTrustRunsFromTheDialNotFromTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := held(t)
 		time.Sleep(time.Second)
-		w := &wire{session: s, dialled: time.Now()}
+		w := &connection{session: s, dialled: time.Now()}
 		time.Sleep(3 * time.Second)
-		_, err := s.connected(w, handshake{timeout: 12 * time.Second, id: 1})
+		_, err := s.connected(w, zkwire.ConnectResponse{Timeout: 12 * time.Second, SessionID: 1})
 		require.NoError(t, err)
 		require.Equal(t, w.dialled.Add(8*time.Second), s.Deadline())
 	})
@@ -69,11 +71,11 @@ func TestAnswerToACredentialIsNoSignOfLife(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := held(t)
-		w := &wire{session: s, dialled: time.Now()}
+		w := &connection{session: s, dialled: time.Now()}
 		before := s.trust
 		s.failures = 3
 		time.Sleep(5 * time.Second)
-		s.answered(w, sentRequest{xid: xidAuth, op: opSetAuth, at: time.Now()}, 0)
+		s.answered(w, sentRequest{xid: zkwire.XidAuth, op: zkwire.OpAuth, at: time.Now()}, zkwire.CodeOK)
 		require.Equal(t, before, s.trust)
 		require.Equal(t, 3, s.failures)
 	})
@@ -82,22 +84,21 @@ func TestAnswerToACredentialIsNoSignOfLife(t *testing.T) {
 // TestAttemptsToConnectCountUntilAConnectionIsOfUse says when the next attempts need not be paced.
 func TestAttemptsToConnectCountUntilAConnectionIsOfUse(t *testing.T) {
 	t.Parallel()
-	const getData = 4
 	for _, c := range []struct {
-		op    int32
+		op    zkwire.Op
 		after time.Duration
 		want  int
 	}{
-		{getData, time.Second, 3},     // it may hang up now
-		{getData, 2 * time.Second, 0}, // it has lasted for a sixth of the timeout
-		{opSync, time.Second, 0},      // the leader has answered
+		{zkwire.OpGetData, time.Second, 3},     // it may hang up now
+		{zkwire.OpGetData, 2 * time.Second, 0}, // it has lasted for a sixth of the timeout
+		{zkwire.OpSync, time.Second, 0},        // the leader has answered
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := held(t)
-			w := &wire{session: s, dialled: time.Now()}
+			w := &connection{session: s, dialled: time.Now()}
 			s.failures = 3
 			time.Sleep(c.after)
-			s.answered(w, sentRequest{xid: 1, op: c.op, at: time.Now()}, 0)
+			s.answered(w, sentRequest{xid: 1, op: c.op, at: time.Now()}, zkwire.CodeOK)
 			require.Equal(t, c.want, s.failures)
 		})
 	}
@@ -108,8 +109,8 @@ func TestTrustFollowsTheTimeoutOfAResumption(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := held(t)
-		w := &wire{session: s, dialled: time.Now()}
-		_, err := s.connected(w, handshake{timeout: 6 * time.Second, id: 1})
+		w := &connection{session: s, dialled: time.Now()}
+		_, err := s.connected(w, zkwire.ConnectResponse{Timeout: 6 * time.Second, SessionID: 1})
 		require.NoError(t, err)
 		require.Equal(t, w.dialled.Add(4*time.Second), s.Deadline())
 	})

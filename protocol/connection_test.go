@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"encoding/binary"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -32,16 +32,16 @@ func inMemory(t *testing.T, test func(s *Session)) {
 func TestRequestsOfOurOwnMayBeMoreThanTheirNumbers(t *testing.T) {
 	inMemory(t, func(s *Session) {
 		w := s.connection()
-		for _, asked := range []int32{math.MaxInt32 / 2, math.MaxInt32 - 10} {
+		for _, used := range []int32{math.MaxInt32 / 2, math.MaxInt32 - 10} {
 			w.writing.Lock()
-			w.asked = asked
+			w.ownXids = used
 			w.writing.Unlock()
 			for range 20 {
-				code := make(chan int32, 1)
-				w.ask(opExists, "/missing", []byte{0}, func(c int32) { code <- c })
+				code := make(chan zkwire.Code, 1)
+				w.request(zkwire.OpExists, "/missing", []byte{0}, func(c zkwire.Code) { code <- c })
 				synctest.Wait()
-				require.Len(t, code, 1, "request after %d", asked)
-				require.EqualValues(t, codeNoNode, <-code)
+				require.Len(t, code, 1, "request after %d", used)
+				require.Equal(t, zkwire.CodeNoNode, <-code)
 			}
 		}
 		require.Same(t, w, s.connection())
@@ -53,12 +53,16 @@ func TestRequestsOfOurOwnMayBeMoreThanTheirNumbers(t *testing.T) {
 func TestRefusalIsNotedWhileTheClientLooksAtTheSession(t *testing.T) {
 	t.Parallel()
 	s, _ := held(t)
-	w := &wire{session: s, dialled: time.Now(), shaken: true, sent: []sentRequest{{xid: 1, op: opExists, at: time.Now()}}}
-	head := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, 1), 0)
+	w := &connection{
+		session: s, dialled: time.Now(), established: true,
+		sent: []sentRequest{{xid: 1, op: zkwire.OpExists, at: time.Now()}},
+	}
+	refusal := make([]byte, zkwire.ReplyBody)
+	zkwire.PutReplyHeader(refusal, zkwire.ReplyHeader{Xid: 1, Code: zkwire.CodeSessionMoved})
 	answered, looked := make(chan struct{}), make(chan struct{})
 	s.client.mu.Lock()
 	go func() {
-		w.answer(head, -118) // session moved
+		w.answer(refusal)
 		close(answered)
 	}()
 	go func() {
