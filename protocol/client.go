@@ -85,7 +85,7 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 		acl:        zk.WorldACL(zk.PermAll),
 		newBackOff: defaultBackOff,
 		log:        slog.New(slog.DiscardHandler),
-		observer:   nobody{},
+		observer:   noObserver{},
 	}
 	var err error
 	if c.servers, c.chroot, err = parseConnectString(connectString); err != nil {

@@ -186,7 +186,7 @@ func (g *Grant) Node() string { return path.Base(g.node) }
 func (g *Grant) lose(err error) {
 	if g.finish(g.recipe.Wrap(err)) {
 		g.client().log.Warn("lost", "recipe", g.recipe.name, "path", g.recipe.path, "token", g.token, "error", err)
-		g.client().observe(g.event(Dropped, err))
+		g.client().observe(g.event(EventLost, err))
 	}
 }
 
@@ -233,7 +233,7 @@ func (g *Grant) Verify(ctx context.Context) error {
 // recipes' own verbs are made of it. It is safe for concurrent use.
 func (g *Grant) Release(ctx context.Context) error {
 	if g.Err() == nil && g.finish(g.recipe.Wrap(ErrReleased)) {
-		g.client().observe(g.event(Held, nil))
+		g.client().observe(g.event(EventReleased, nil))
 		if !g.client().spawn(g.dispose) {
 			g.dispose() // the client was closed, and so the session is over
 		}

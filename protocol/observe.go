@@ -8,16 +8,18 @@ import (
 	"time"
 )
 
-// A State is what a client can say of its session.
+// A State is the state of a client's session: see [WithStateListener].
 type State int
 
+// The states of a client.
 const (
 	Connected State = iota + 1 // there is a session, and a connection
-	Suspended                  // the connection is gone, the session is not, and is trusted still
+	Suspended                  // the connection is gone; the session is not, and can still be trusted
 	Lost                       // the session is over, and with it all that was held
-	Closed                     // the client was closed; nothing comes after that
+	Closed                     // the client was closed; no state comes after this one
 )
 
+// String returns the state in lower case, as in "connected".
 func (s State) String() string {
 	switch s {
 	case Connected:
@@ -32,50 +34,54 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// An Observer is told what happens, for metrics and traces. Like state listeners it is called one event at a time,
-// in order, from a goroutine of its own, and may call the client. One that blocks delays the state listeners, too. Of
-// those events that come while 1,000 calls are due already it hears nothing; a warning of the logger says so.
+// An Observer is told of events, for metrics and traces. Give it to [WithObserver].
+//
+// Observe is called for one event at a time, in order, from a goroutine of the client's own. It may call the client,
+// [Client.Close] included. While it blocks, state listeners wait, too. An observer misses the events that come while
+// 1,000 calls are due already. The logger then gets a warning.
 type Observer interface {
 	Observe(Event)
 }
 
-// An Event is one thing that an [Observer] is told.
+// An Event is what an [Observer] is told of.
 type Event struct {
 	Kind     EventKind
 	Recipe   string        // "lock", "election"
 	Path     string        // as it was given to the recipe
-	Session  int64         // the session it happened under, or 0
-	Token    int64         // of what is or was held, or 0
-	Duration time.Duration // of the wait or the hold that has ended
-	Err      error         // why a wait ended without success, why something was lost or has to be repeated
+	Session  int64         // the session in which it happened, or 0
+	Token    int64         // of the hold that began or ended, or 0
+	Duration time.Duration // of the wait or the hold that has ended; of the pause before a retry
+	Err      error         // why a wait failed, a hold was lost or a request is repeated
 }
 
-// An EventKind tells the kinds of events apart.
+// An EventKind is the kind of an [Event].
 type EventKind int
 
+// The kinds of events.
 const (
-	Waited  EventKind = iota + 1 // a wait is over: Err is nil if it was granted
-	Held                         // something that was held was given back
-	Dropped                      // something that was held was lost
-	Retried                      // an operation did not succeed and is tried again
+	EventAcquired EventKind = iota + 1 // a wait is over; Err is nil if it succeeded
+	EventReleased                      // a hold was given back
+	EventLost                          // a hold was lost
+	EventRetried                       // a request did not succeed and will be tried again
 )
 
+// String returns the kind in lower case, as in "acquired".
 func (k EventKind) String() string {
 	switch k {
-	case Waited:
-		return "waited"
-	case Held:
-		return "held"
-	case Dropped:
-		return "dropped"
-	case Retried:
+	case EventAcquired:
+		return "acquired"
+	case EventReleased:
+		return "released"
+	case EventLost:
+		return "lost"
+	case EventRetried:
 		return "retried"
 	}
 	return "unknown"
 }
 
-// LogObserver returns an observer that writes each event to l: retries at level debug, losses as warnings, the rest
-// for information. It is safe for concurrent use.
+// LogObserver returns an observer that logs each event to l: retries at level debug, losses as warnings, all others at
+// level info. It is safe for concurrent use.
 func LogObserver(l *slog.Logger) Observer { return logObserver{l} }
 
 type logObserver struct{ log *slog.Logger }
@@ -83,73 +89,77 @@ type logObserver struct{ log *slog.Logger }
 func (o logObserver) Observe(e Event) {
 	level := slog.LevelInfo
 	switch e.Kind {
-	case Retried:
+	case EventRetried:
 		level = slog.LevelDebug
-	case Dropped:
+	case EventLost:
 		level = slog.LevelWarn
 	}
+
 	o.log.LogAttrs(context.Background(), level, e.Kind.String(),
 		slog.String("recipe", e.Recipe), slog.String("path", e.Path),
 		slog.String("session", fmt.Sprintf("%#x", uint64(e.Session))), slog.Int64("token", e.Token),
 		slog.Duration("duration", e.Duration), slog.Any("error", e.Err))
 }
 
-type nobody struct{}
+// noObserver is the observer of a client that was given none.
+type noObserver struct{}
 
-func (nobody) Observe(Event) {}
+func (noObserver) Observe(Event) {}
 
-// observe tells the observer, if there is one.
+// observe posts an event to the observer, if there is one.
 func (c *Client) observe(e Event) {
-	if c.observer != (nobody{}) {
-		if first := c.events.post(func() { c.observer.Observe(e) }, 0); first {
-			c.log.Warn("observer is too slow: events are left out")
-		}
+	if c.observer == (noObserver{}) {
+		return
+	}
+	if first := c.events.post(func() { c.observer.Observe(e) }, 0); first {
+		c.log.Warn("observer is too slow: events are left out")
 	}
 }
 
-// setState tells the listeners of a new state. The caller holds mu.
+// setState posts a new state to the listeners. The caller holds mu.
 func (c *Client) setState(state State) {
 	if state == c.state || c.state == Closed {
 		return
 	}
 	c.state = state
-	if len(c.listeners) > 0 {
-		c.events.post(func() {
-			for _, f := range c.listeners {
-				f(state)
-			}
-		}, state)
+	if len(c.listeners) == 0 {
+		return
 	}
+	c.events.post(func() {
+		for _, f := range c.listeners {
+			f(state)
+		}
+	}, state)
 }
 
-// A dispatcher calls what is posted to it, one after the other, in a goroutine that lives only while there is
-// something to call. It is safe for concurrent use.
+// A dispatcher calls the functions that are posted to it, one after the other, in a goroutine that lives only while
+// there is a function to call. It is safe for concurrent use.
 type dispatcher struct {
 	mu      sync.Mutex // protects what follows
 	queue   []call
-	dropped bool // an event, since the queue was last empty
+	omitted bool // an event was left out since the queue was last empty
 	running bool
 	calling bool
-	idle    chan struct{} // closed when running ends
+	idle    chan struct{} // closed when running becomes false
 }
 
-// A call tells of a state, or of something else if state is zero.
+// A call is a function that reports a state, or an event if state is zero.
 type call struct {
 	f     func()
 	state State
 }
 
-// maxCalls is how many calls may be due before some are left out, so that one that blocks costs only so much memory.
+// maxCalls is how many calls may be due before some are left out. It bounds the memory that a call that blocks costs.
 const maxCalls = 1000
 
-// post has f called. If too many calls are due it leaves out events, and of the states those that undo each other; it
-// reports whether an event is the first that it leaves out for a while.
+// post queues a call. If too many calls are due, post leaves out events, and states that cancel each other out. It
+// reports whether an event is the first to be left out for a while.
 func (d *dispatcher) post(f func(), state State) (first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.queue) >= maxCalls {
 		if state == 0 {
-			first, d.dropped = !d.dropped, true
+			first, d.omitted = !d.omitted, true
 			return first
 		}
 		d.foldStates(state)
@@ -157,6 +167,7 @@ func (d *dispatcher) post(f func(), state State) (first bool) {
 			return false
 		}
 	}
+
 	d.queue = append(d.queue, call{f, state})
 	if !d.running {
 		d.running, d.idle = true, make(chan struct{})
@@ -165,8 +176,8 @@ func (d *dispatcher) post(f func(), state State) (first bool) {
 	return false
 }
 
-// foldStates removes the states behind the last one that is the same as state: connections that came and went, and were
-// not told of yet. A loss always stays. The caller holds mu.
+// foldStates removes the states behind the last one that is the same as state. These are connections that came and went
+// before the listeners were told of them. A loss always stays. The caller holds mu.
 func (d *dispatcher) foldStates(state State) {
 	for i := len(d.queue) - 1; i >= maxCalls-1 && d.queue[i].state != 0; i-- {
 		if d.queue[i].state == state {
@@ -187,26 +198,28 @@ func (d *dispatcher) run() {
 		next := d.queue[0]
 		d.queue[0] = call{}
 		d.queue = d.queue[1:]
+
 		d.calling = true
 		d.mu.Unlock()
 		next.f()
 		d.mu.Lock()
 		d.calling = false
 	}
-	d.running, d.dropped = false, false
+	d.running, d.omitted = false, false
 	close(d.idle)
 }
 
-// drain blocks until everything was called or ctx ends. It does not wait for a call that is under way, because that
-// may be the caller's own.
+// drain blocks until the queue is empty or ctx ends. It does not wait for a call that is under way, as that may be the
+// caller's own.
 func (d *dispatcher) drain(ctx context.Context) {
 	d.mu.Lock()
 	wait, idle := d.running && !d.calling, d.idle
 	d.mu.Unlock()
-	if wait {
-		select {
-		case <-idle:
-		case <-ctx.Done():
-		}
+	if !wait {
+		return
+	}
+	select {
+	case <-idle:
+	case <-ctx.Done():
 	}
 }

@@ -184,7 +184,7 @@ func TestErrIsComputedFromTheClocksWhenItIsCalled(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := &Client{sessions: &sessions{stopped: true}, log: slog.New(slog.DiscardHandler), observer: nobody{}}
+			c := &Client{sessions: &sessions{stopped: true}, log: slog.New(slog.DiscardHandler), observer: noObserver{}}
 			s := newSession(c)
 			s.id, s.trust.timeout = 1, 12*time.Second
 			s.trust.began(time.Now())
@@ -206,7 +206,7 @@ func TestErrIsComputedFromTheClocksWhenItIsCalled(t *testing.T) {
 func TestUntrustedSessionGrantsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := &Client{sessions: &sessions{stopped: true}, log: slog.New(slog.DiscardHandler), observer: nobody{}}
+		c := &Client{sessions: &sessions{stopped: true}, log: slog.New(slog.DiscardHandler), observer: noObserver{}}
 		s := newSession(c)
 		s.id, s.trust.timeout = 1, 12*time.Second
 		s.trust.began(time.Now())

@@ -79,7 +79,7 @@ func (r *Recipe) Session(ctx context.Context) (*Session, error) {
 // Waited reports to the view's observer that a wait has ended which began at that time, with err.
 func (r *Recipe) Waited(began time.Time, err error) {
 	if r.client != nil {
-		r.client.observe(Event{Kind: Waited, Recipe: r.name, Path: r.path, Duration: time.Since(began), Err: err})
+		r.client.observe(Event{Kind: EventAcquired, Recipe: r.name, Path: r.path, Duration: time.Since(began), Err: err})
 	}
 }
 
@@ -147,7 +147,7 @@ func (r *Recipe) Acquire(ctx context.Context, data []byte, attempt func(*Session
 		g, err = nil, contextError(ctx)
 	}
 
-	e := Event{Kind: Waited, Recipe: r.name, Path: r.path, Duration: time.Since(began), Err: err}
+	e := Event{Kind: EventAcquired, Recipe: r.name, Path: r.path, Duration: time.Since(began), Err: err}
 	if err == nil {
 		e.Session, e.Token = g.session.ID(), g.token
 	}

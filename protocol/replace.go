@@ -53,7 +53,7 @@ func (g *Grant) tryReplace(ctx context.Context, node string, swap func(ctx conte
 	case ctx.Err() != nil, errors.Is(err, errGivenUp):
 		g.Release(ctx)
 	}
-	g.client().observe(Event{Waited, g.recipe.name, g.recipe.path, g.session.ID(), g.token, time.Since(began), err})
+	g.client().observe(Event{EventAcquired, g.recipe.name, g.recipe.path, g.session.ID(), g.token, time.Since(began), err})
 	return next, err
 }
 
@@ -90,7 +90,7 @@ func (g *Grant) handOver(ctx context.Context, next *Grant) (*Grant, error) {
 	released := g.recipe.Wrap(ErrReleased)
 	ended := contextError(ctx)
 	if ended == nil && g.finish(released) {
-		g.client().observe(g.event(Held, nil))
+		g.client().observe(g.event(EventReleased, nil))
 		close(g.removed)
 		return next, nil
 	}

@@ -13,7 +13,7 @@ import (
 
 // held returns a session with a timeout of twelve seconds that has just begun, and something that it holds.
 func held(t *testing.T) (*session, *Grant) {
-	c := &Client{sessions: &sessions{stopped: true}, log: slog.New(slog.DiscardHandler), observer: nobody{}}
+	c := &Client{sessions: &sessions{stopped: true}, log: slog.New(slog.DiscardHandler), observer: noObserver{}}
 	s := newSession(c)
 	s.id, s.trust.timeout = 1, 12*time.Second
 	s.trust.began(time.Now())

@@ -123,7 +123,7 @@ func (c *Client) pause(ctx context.Context, over <-chan struct{}, d time.Duratio
 		return givenUp(err)
 	}
 	c.log.Debug("trying again", "error", err, "after", d)
-	c.observe(Event{Kind: Retried, Duration: d, Err: err})
+	c.observe(Event{Kind: EventRetried, Duration: d, Err: err})
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -20,7 +20,7 @@ import (
 type retries struct{ observed, logged atomic.Int32 }
 
 func (r *retries) Observe(e protocol.Event) {
-	if e.Kind == protocol.Retried {
+	if e.Kind == protocol.EventRetried {
 		r.observed.Add(1)
 	}
 }

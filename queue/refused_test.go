@@ -62,7 +62,7 @@ func (o *observer) all() []error {
 func (o *observer) Observe(e protocol.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if e.Kind == protocol.Waited && !strings.HasSuffix(e.Path, "-waiting") {
+	if e.Kind == protocol.EventAcquired && !strings.HasSuffix(e.Path, "-waiting") {
 		o.errs = append(o.errs, e.Err)
 	}
 }
