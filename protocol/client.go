@@ -15,25 +15,25 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// closeTime bounds Close.
-const closeTime = 2 * time.Second
+// closeTimeout bounds Close.
+const closeTimeout = 2 * time.Second
 
-// sendBuffer is as long as the longest frame that a server with the default jute.maxbuffer takes. What is longer
-// fails in zk.Conn, instead of at the server, which cuts the connection of everybody.
+// sendBuffer is the size of the longest frame that a server with the default jute.maxbuffer accepts. A longer one fails
+// in zk.Conn. The server would cut the connection, which all users of the session share.
 const sendBuffer = 4 + 1<<20 - 1
 
-// A Client is a connection to an ensemble that lasts: it opens a new [Session] whenever one has ended. All recipes
-// take one. It is safe for concurrent use.
+// A Client is a lasting connection to an ensemble. It opens a new [Session] whenever one has ended. Recipes are made
+// from a client. It is safe for concurrent use.
 type Client struct {
-	*sessions // shared by all the views that With makes
+	*sessions // shared by all views that With makes
 
 	acl        []zk.ACL
 	newBackOff func() backoff.BackOff
 	log        *slog.Logger
 	observer   Observer
-	err        error // a bad option of With, which the first operation reports
+	err        error // a bad option of With, which the first operation returns
 
-	bound *Session // the current session as this view sees it; protected by mu
+	bound *Session // the current session, bound to this view; protected by mu
 }
 
 // sessions is the part of a client that its views have in common.
@@ -42,37 +42,38 @@ type sessions struct {
 	chroot    string
 	timeout   time.Duration
 	dial      func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error)
-	lookup    func(ctx context.Context, host string) ([]string, error) // nil if names are left to dial
+	lookup    func(ctx context.Context, host string) ([]string, error) // nil if dial resolves names
 	auth      []credential
 	listeners []func(State)
 
 	events  dispatcher
 	closing context.Context // done when Close begins
 	close   context.CancelCauseFunc
-	work    context.Context // done when what is in the background has to stop
+	work    context.Context // done when background work has to stop
 	stop    context.CancelFunc
 	ended   chan struct{} // closed when Close has ended
 	endErr  error         // what Close returns; set before ended is closed
 
 	mu      sync.Mutex // protects what follows; nothing blocks while it is held
 	current *session   // nil while there is none
-	dialing *session   // the one that is to become current
+	dialing *session   // the session that is to become current
 	changed chan struct{}
-	failed  error // why there is no session and never will be one
-	refused error // why the last attempt to open one failed, if the servers refused a credential
+	failed  error // why there will never be a session
+	refused error // why the last attempt to open a session failed, if the servers refused a credential
 	state   State
 	stopped bool // no goroutine may be started any more
 	running sync.WaitGroup
 
-	unclosed error // lost sessions that could not be closed before the end
+	unclosed error // about orphaned sessions that could not be closed in time
 }
 
-// Connect opens a session with the ensemble that the connect string names, such as
-// "zk1:2181,zk2:2181,zk3:2181/app", where the part after the slash is a chroot that all paths are below.
+// Connect opens a session with the ensemble that the connect string names, such as "zk1:2181,zk2:2181,zk3:2181/app".
+// The part from the slash on is a chroot, which is put in front of all paths. The default port is 2181.
 //
-// It blocks until there is a session or ctx ends; then, or for a bad connect string, a bad option or a credential
-// that is refused, it returns an error, which includes what the last attempt died of. ctx bounds Connect alone:
-// the client lives until [Client.Close].
+// Connect blocks until there is a session, or ctx ends. It then returns ctx's error, with the error of the last attempt
+// to connect. Before any I/O, it returns an error for a bad connect string or a bad option. If the servers refuse a
+// credential it returns an error that wraps [zk.ErrAuthFailed]. ctx bounds Connect alone: the client lives until
+// [Client.Close].
 func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (*Client, error) {
 	c := &Client{
 		sessions: &sessions{
@@ -87,6 +88,7 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 		log:        slog.New(slog.DiscardHandler),
 		observer:   noObserver{},
 	}
+
 	var err error
 	if c.servers, c.chroot, err = parseConnectString(connectString); err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
@@ -102,6 +104,7 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("connect: %w", contextError(ctx))
 	}
+
 	c.closing, c.close = context.WithCancelCause(context.Background())
 	c.work, c.stop = context.WithCancel(context.Background())
 	c.spawn(c.run)
@@ -112,10 +115,12 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 	return c, nil
 }
 
-// With returns a client that shares this one's sessions and differs by the options. Closing either closes both.
-// It does no I/O. A bad option is reported by the first operation.
+// With returns a client with other options on the same sessions. Closing either client closes both. With does no I/O. A
+// bad option is returned by the first operation of the new client.
 func (c *Client) With(opts ...Option) *Client {
-	view := &Client{sessions: c.sessions, acl: c.acl, newBackOff: c.newBackOff, log: c.log, observer: c.observer, err: c.err}
+	view := &Client{
+		sessions: c.sessions, acl: c.acl, newBackOff: c.newBackOff, log: c.log, observer: c.observer, err: c.err,
+	}
 	for _, o := range opts {
 		if o == nil {
 			view.err = errors.Join(view.err, errors.New("nil option"))
@@ -126,8 +131,9 @@ func (c *Client) With(opts ...Option) *Client {
 	return view
 }
 
-// Session returns the current session. It blocks until there is one, ctx ends or the client is closed, in which
-// case it returns [ErrClosed].
+// Session returns the current session. It blocks until there is one. If ctx ends first it returns ctx's error, with the
+// error of the last attempt to connect. After [Client.Close] it returns [ErrClosed]. If the servers have refused a
+// credential before there ever was a session, it returns that error.
 func (c *Client) Session(ctx context.Context) (*Session, error) {
 	if c.err != nil {
 		return nil, c.err
@@ -136,6 +142,7 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 		if ctx.Err() != nil {
 			return nil, contextError(ctx)
 		}
+
 		c.mu.Lock()
 		s, changed, failed := c.current, c.changed, c.failed
 		c.mu.Unlock()
@@ -147,6 +154,7 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 		case s != nil && s.Err() == nil:
 			return c.bind(s), nil
 		}
+
 		select {
 		case <-changed:
 		case <-c.closing.Done():
@@ -156,7 +164,7 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	}
 }
 
-// bind returns s as this view sees it, the same value as long as s is the current session.
+// bind returns s bound to this view. It returns the same value as long as s is the current session.
 func (c *Client) bind(s *session) *Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,11 +174,12 @@ func (c *Client) bind(s *session) *Session {
 	return c.bound
 }
 
-// noSession is the error of somebody who waited for a session in vain.
+// noSession returns the error of a call whose ctx ended before there was a session.
 func (c *Client) noSession(ctx context.Context) error {
 	c.mu.Lock()
 	s, refused := c.dialing, c.refused
 	c.mu.Unlock()
+
 	if refused != nil {
 		return fmt.Errorf("%w: no session: %w", contextError(ctx), refused)
 	}
@@ -184,11 +193,12 @@ func (c *Client) noSession(ctx context.Context) error {
 	return fmt.Errorf("%w: no session", contextError(ctx))
 }
 
-// Close ends the session, which deletes its ephemeral nodes, and waits for the client's goroutines. What was held
-// is lost, and everybody who waits gets [ErrClosed] at once. It returns after two seconds at most, however the
-// network is, with an error if the session could not be closed; its nodes then stay until the server expires it.
-// A call of a state listener or an observer that is under way is not waited for. Close may be called again, from
-// anywhere, and returns the same.
+// Close ends the session, which deletes its ephemeral nodes, and waits for the client's goroutines. All that is held is
+// lost. Calls that wait return [ErrClosed] at once, and so do later ones.
+//
+// Close blocks for two seconds at most, whatever the network does. It returns an error if a session could not be closed.
+// The nodes of that session stay until the servers expire it. Close does not wait for a call of a state listener or an
+// observer that is under way. It may be called again, from anywhere, and returns the same.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	first := !c.stopped
@@ -200,7 +210,8 @@ func (c *Client) Close() error {
 		<-c.ended
 		return c.endErr
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, c.stop)()
 	if dialing != nil {
@@ -210,12 +221,14 @@ func (c *Client) Close() error {
 		s.finish(fmt.Errorf("%w: %w", ErrLost, ErrClosed))
 		c.endErr = s.dispose(ctx)
 	}
+
 	joined := make(chan struct{})
 	go func() { c.running.Wait(); close(joined) }()
 	select {
 	case <-joined:
-	case <-ctx.Done(): // somebody's dialer does not return
+	case <-ctx.Done(): // a user's dialer does not return
 	}
+
 	c.mu.Lock()
 	c.endErr = errors.Join(c.endErr, c.unclosed)
 	c.setState(Closed)
@@ -226,7 +239,7 @@ func (c *Client) Close() error {
 	return c.endErr
 }
 
-// spawn runs f in a goroutine that Close waits for. It does nothing, and says so, once Close has begun.
+// spawn runs f in a goroutine that Close waits for. Once Close has begun, it does nothing and returns false.
 func (c *Client) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +250,7 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// run opens sessions, one after the other.
+// run opens sessions, one after the other, until Close begins.
 func (c *Client) run() {
 	connected := false
 	for short := 0; c.closing.Err() == nil; short++ {
@@ -247,12 +260,13 @@ func (c *Client) run() {
 		case <-c.closing.Done():
 			return
 		}
+
 		s := newSession(c)
 		if err := c.open(s); err != nil {
 			s.finish(err)
 			refused := errors.Is(err, zk.ErrAuthFailed)
 			if refused {
-				// Nothing was done under it, and to close it may take a credential, too.
+				// Nothing was done in the session, and closing it may take a credential, too.
 				s.mu.Lock()
 				s.expired = true
 				s.mu.Unlock()
@@ -265,7 +279,8 @@ func (c *Client) run() {
 				c.fail(err)
 				return
 			}
-			// What the servers refuse now they may accept in a while, as they have before.
+
+			// The servers may accept the credential again in a while, as they have before.
 			c.refuse(err)
 			select {
 			case <-time.After(c.timeout):
@@ -273,6 +288,7 @@ func (c *Client) run() {
 			}
 			continue
 		}
+
 		connected = true
 		began := time.Now()
 		s.keep()
@@ -287,10 +303,10 @@ func (c *Client) run() {
 
 // open makes s the current session as soon as the ensemble grants it.
 func (c *Client) open(s *session) error {
-	way := &dialler{session: s, route: newRoute(c.sessions)}
+	d := &dialler{session: s, route: newRoute(c.sessions)}
 	conn, events, err := zk.Connect(c.servers, c.timeout,
-		zk.WithDialer(way.dial),
-		zk.WithHostProvider(way),
+		zk.WithDialer(d.dial),
+		zk.WithHostProvider(d),
 		zk.WithEventCallback(s.event),
 		zk.WithMaxConnBufferSize(sendBuffer),
 		zk.WithLogger(logger{s}),
@@ -299,6 +315,7 @@ func (c *Client) open(s *session) error {
 		return err
 	}
 	s.conn, s.events = conn, events
+
 	c.mu.Lock()
 	c.dialing = s
 	c.mu.Unlock()
@@ -318,6 +335,7 @@ func (c *Client) open(s *session) error {
 	if err := c.authenticate(s); err != nil {
 		return err
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
@@ -330,7 +348,7 @@ func (c *Client) open(s *session) error {
 	return nil
 }
 
-// fail tells those who wait for a session that there never will be one.
+// fail makes all calls that wait for a session return err: there will never be one.
 func (c *Client) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -338,7 +356,7 @@ func (c *Client) fail(err error) {
 	c.announce()
 }
 
-// refuse notes that a credential was refused by which sessions were opened before.
+// refuse notes that the servers refuse a credential which they have accepted before.
 func (c *Client) refuse(err error) {
 	c.log.Warn("no session", "error", err, "next attempt after", c.timeout)
 	c.mu.Lock()
@@ -359,8 +377,8 @@ func (c *Client) authenticate(s *session) error {
 	return nil
 }
 
-// retire takes a session that is over out of use, and sees to it that nothing of it stays. It returns false if
-// Close does that.
+// retire takes a session that is over out of use, and starts to close it at the servers. It returns false if Close does
+// that.
 func (c *Client) retire(s *session) bool {
 	c.mu.Lock()
 	mine := !c.stopped
@@ -373,6 +391,7 @@ func (c *Client) retire(s *session) bool {
 	if !mine {
 		return false
 	}
+
 	c.log.Warn("session lost", "session", s.ID(), "error", s.Err())
 	dispose := func() {
 		if err := s.dispose(c.work); err != nil {
@@ -387,13 +406,13 @@ func (c *Client) retire(s *session) bool {
 	return true
 }
 
-// announce tells those who wait for a session to look again. The caller holds mu.
+// announce wakes all calls that wait for a session. The caller holds mu.
 func (c *Client) announce() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// review looks what has become of the connection of the current session.
+// review updates the client's state after a change of the connection of s.
 func (c *Client) review(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -404,6 +423,7 @@ func (c *Client) reviewLocked(s *session) {
 	s.mu.Lock()
 	connected, over := s.wire != nil, s.err != nil
 	s.mu.Unlock()
+
 	switch {
 	case c.current != s || over:
 	case connected:

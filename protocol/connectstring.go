@@ -10,8 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// parseConnectString splits "host1:2181,host2/chroot" into addresses with ports and the chroot, which is empty
-// or an absolute path.
+// parseConnectString splits "host1:2181,host2/chroot" into addresses with ports and a chroot, which is empty or an
+// absolute path.
 func parseConnectString(s string) (servers []string, chroot string, err error) {
 	hosts := s
 	if i := strings.IndexByte(s, '/'); i >= 0 {
@@ -21,6 +21,7 @@ func parseConnectString(s string) (servers []string, chroot string, err error) {
 		}
 		chroot = strings.TrimSuffix(chroot, "/")
 	}
+
 	for host := range strings.SplitSeq(hosts, ",") {
 		server, err := withPort(strings.TrimSpace(host))
 		if err != nil {
@@ -31,12 +32,13 @@ func parseConnectString(s string) (servers []string, chroot string, err error) {
 	return servers, chroot, nil
 }
 
-// withPort gives a host the default port if it has none. IPv6 addresses may stand in brackets or, without a
-// port, as they are.
+// withPort returns the address of a host, with the default port if it has none. IPv6 addresses may stand in brackets. One
+// without a port may stand without them.
 func withPort(host string) (string, error) {
 	if host == "" {
 		return "", errors.New("empty server address")
 	}
+
 	name, port := host, strconv.Itoa(zk.DefaultPort)
 	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
 		name = host[1 : len(host)-1]
@@ -47,6 +49,7 @@ func withPort(host string) (string, error) {
 			return "", fmt.Errorf("server address %q: %w", host, err)
 		}
 	}
+
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || name == "" || strings.ContainsAny(name, "[] \t") {
 		return "", fmt.Errorf("server address %q: not a host and a port", host)
 	}

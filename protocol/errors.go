@@ -15,30 +15,32 @@ import (
 )
 
 var (
-	// ErrLost is wrapped by the error of everything that was held and is held no longer without having been
-	// given back: its session ended, could no longer be trusted, or its node was deleted by somebody.
+	// ErrLost is wrapped by the Err of a value whose hold has ended without being given back: its session ended or could
+	// no longer be trusted, or its node was deleted.
 	ErrLost = errors.New("lost")
 
-	// ErrReleased is what Err of a value says once it has been given back.
+	// ErrReleased is wrapped by the Err of a value that was given back.
 	ErrReleased = errors.New("released")
 
-	// ErrClosed is returned by every operation of a client, and wrapped by the error of everything that it
-	// held, once [Client.Close] was called.
+	// ErrClosed is returned by every operation of a client after [Client.Close]. The Err of all that the client held then
+	// wraps it, too.
 	ErrClosed = errors.New("client closed")
 
-	// ErrTooLarge is returned for data that a server would refuse by ending the connection, which all users of the
-	// session share: before anything is sent if no server with the default jute.maxbuffer would take it, and after
-	// two connections if this one turns out to take less.
+	// ErrTooLarge is returned for data that a server would refuse. A server does so by ending the connection, which all
+	// users of the session share. If no server with the default jute.maxbuffer would accept the data, nothing is sent. If
+	// this server accepts less than that, the error comes after two connections were lost.
 	ErrTooLarge = errors.New("data too large")
 
-	// ErrUncertain is wrapped by the error of an operation of which nobody can tell any more whether it happened.
+	// ErrUncertain is wrapped by the error of an operation whose outcome is unknown and can no longer be found out.
 	ErrUncertain = errors.New("outcome unknown")
 
-	// ErrSequenceExhausted is returned when the sequence numbers below a path are about to run out. They start
-	// again at zero once the path was deleted and re-created.
+	// ErrSequenceExhausted is returned when the sequence numbers below a path are about to run out. Delete the path while
+	// it is not in use: the numbers then start again at zero.
 	ErrSequenceExhausted = errors.New("sequence numbers exhausted")
 )
 
+// wrap adds recipe and path to err, in the form that all recipes use: "lock: /locks/a: …". It returns nil if err is nil, and
+// an error that has both already as it is.
 func wrap(recipe, path string, err error) error {
 	if err == nil {
 		return nil
@@ -62,8 +64,8 @@ func (e *recipeError) Unwrap() error { return e.err }
 // has executed the request or may yet do so.
 func OutcomeUnknown(err error) bool { return outcomeOf(err) == unknown }
 
-// contextError is why ctx ended. It wraps ctx's own error and tells its cause, which it does not wrap: that may be
-// anything, an error of zk.Conn too, and would be mistaken for an answer.
+// contextError returns why ctx ended. It wraps ctx's own error. It has the text of ctx's cause and does not wrap that: the
+// cause may be an error of zk.Conn, which would be mistaken for an answer.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(cause, err) {
@@ -72,16 +74,16 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %v", err, cause)
 }
 
-// An outcome says what is known of one attempt at an operation.
+// An outcome is what is known about one attempt at an operation.
 type outcome int
 
 const (
 	definite outcome = iota // the server has answered, with success or with an error of its own
 	notSent                 // the server has not executed it and never will
-	unknown                 // it may have been executed, or may still be
+	unknown                 // it may have been executed, or may be executed later
 )
 
-// outcomeOf reads the outcome out of what zk.Conn returned.
+// outcomeOf returns the outcome of an attempt from the error that zk.Conn has returned.
 func outcomeOf(err error) outcome {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -93,6 +95,7 @@ func outcomeOf(err error) outcome {
 	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired):
 		return notSent
 	}
+
 	switch serverCode(err) {
 	case zkwire.CodeThrottled:
 		return notSent
@@ -102,7 +105,7 @@ func outcomeOf(err error) outcome {
 	return definite
 }
 
-// serverCode is the code of an answer for which zk.Conn has no error value, or 0.
+// serverCode returns the code of an answer for which zk.Conn has no error value, or CodeOK.
 func serverCode(err error) zkwire.Code {
 	if err == nil {
 		return 0

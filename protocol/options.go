@@ -13,10 +13,10 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A ConnectOption shapes the sessions of a client; give it to [Connect]. Every [Option] is one too.
+// A ConnectOption configures the sessions of a client. Give it to [Connect]. Every [Option] is one, too.
 type ConnectOption interface{ applyConnect(*Client) error }
 
-// An Option shapes what is done under the sessions; give it to [Connect] or [Client.With].
+// An Option configures what is done in the sessions. Give it to [Connect] or [Client.With].
 type Option interface {
 	ConnectOption
 	apply(*Client) error
@@ -31,11 +31,12 @@ type option func(*Client) error
 func (o option) applyConnect(c *Client) error { return o(c) }
 func (o option) apply(c *Client) error        { return o(c) }
 
-// WithSessionTimeout asks for this session timeout, by default ten seconds. The server clamps it to its own limits,
-// by default 2 and 20 of its ticks; what it granted is [Session.Timeout]. It must be at least one millisecond.
+// WithSessionTimeout asks for this session timeout, which must be at least one millisecond. The default is ten seconds.
+// The server clamps the timeout to its own limits, which are 2 and 20 of its ticks by default. [Session.Timeout] returns
+// the timeout that it has granted.
 //
-// To resume a session in time, dialling and the handshake may take a sixth of the timeout each. Where a round
-// trip to the servers takes longer than that (333 ms for a timeout of two seconds) no session outlives its connection.
+// To resume a session in time, dialling and the handshake may take a sixth of the timeout each. If a round trip to the
+// servers takes longer, no session outlives its connection. For a timeout of two seconds, that limit is 333 ms.
 func WithSessionTimeout(d time.Duration) ConnectOption {
 	return connectOption(func(c *Client) error {
 		if d < time.Millisecond || d.Milliseconds() > math.MaxInt32 {
@@ -46,13 +47,13 @@ func WithSessionTimeout(d time.Duration) ConnectOption {
 	})
 }
 
-// WithDialer makes connections with d, which is where TLS goes. It is called from a goroutine of the client, with
-// one server of the connect string at a time, and should return within the timeout that it is given. [Client.Close]
-// does not wait for a call that is under way.
+// WithDialer makes connections with d: this is how to use TLS. d is called from goroutines of the client, with one server
+// of the connect string at a time. It should return within the timeout that it is given. [Client.Close] does not wait for
+// a call that is under way.
 //
-// The address that d gets is the one in the connect string, a name with its port, as certificates are issued for names.
-// If a name has several addresses d chooses among them: it should not choose the same one each time, as a
-// member that accepts connections need not serve. Without a dialer every address of every name is tried.
+// d gets the address as it stands in the connect string, with the port, because certificates are issued for names. If a
+// name has several addresses, d chooses one. It should not choose the same one each time, as a member that accepts
+// connections need not serve. Without a dialer, the client tries every address of every name.
 func WithDialer(d zk.Dialer) ConnectOption {
 	return connectOption(func(c *Client) error {
 		if d == nil {
@@ -66,13 +67,13 @@ func WithDialer(d zk.Dialer) ConnectOption {
 	})
 }
 
-// WithAuth adds a credential, such as scheme "digest" with "user:password", which is sent on every connection of
-// every session before anything else. It may be given several times.
+// WithAuth adds a credential, such as "user:password" for the scheme "digest". The client sends it first on every
+// connection of every session. WithAuth may be given several times.
 //
-// A credential that the servers refuse when the client connects fails [Connect]. If they refuse it later, a session
-// that has a connection goes on trying others until it is lost, and further sessions are asked for
-// at intervals of the session timeout. Meanwhile the state is [Lost], the logger gets a warning for each attempt, and the
-// error of [Client.Session] says why.
+// If the servers refuse the credential at first, [Connect] returns an error. If they refuse it later, a session that has
+// a connection tries other servers until it is lost. The client then asks for further sessions, at intervals of the
+// session timeout. Meanwhile its state is [Lost], the logger gets a warning for each attempt, and the error of
+// [Client.Session] says why.
 func WithAuth(scheme string, auth []byte) ConnectOption {
 	return connectOption(func(c *Client) error {
 		if scheme == "" {
@@ -83,15 +84,17 @@ func WithAuth(scheme string, auth []byte) ConnectOption {
 	})
 }
 
+// A credential is what WithAuth was given.
 type credential struct {
 	scheme string
 	auth   []byte
 }
 
-// WithStateListener calls f with every change of state, one call at a time and in order, from a goroutine of its
-// own: f may take its time, and may call the client, [Client.Close] included. It may be given several times. If f blocks
-// for so long that 1,000 calls are due, it is not told any more of connections that came and went; it still
-// hears of every loss that it has not heard of yet, once, and of the state in the end.
+// WithStateListener calls f for every change of state, one call at a time and in order, from a goroutine of the client's
+// own. f may block, and may call the client, [Client.Close] included. WithStateListener may be given several times.
+//
+// If f blocks until 1,000 calls are due, connections that came and went are left out from then on. f is still called for
+// every loss, and for the state in the end.
 func WithStateListener(f func(State)) ConnectOption {
 	return connectOption(func(c *Client) error {
 		if f == nil {
@@ -102,7 +105,7 @@ func WithStateListener(f func(State)) ConnectOption {
 	})
 }
 
-// WithACL gives the nodes that are created this ACL, by default world:anyone with all permissions.
+// WithACL creates nodes with this ACL, which must not be empty. The default grants all permissions to world:anyone.
 func WithACL(acl []zk.ACL) Option {
 	return option(func(c *Client) error {
 		if len(acl) == 0 {
@@ -113,12 +116,12 @@ func WithACL(acl []zk.ACL) Option {
 	})
 }
 
-// WithBackOff calls newBackOff for each operation that has to be repeated, to pace it. The default is exponential
-// between 20 milliseconds and two seconds, jittered, without an end: an operation ends with its ctx.
+// WithBackOff paces the attempts at an operation that has to be repeated. newBackOff is called for each such operation.
+// The default back-off grows from 20 milliseconds to two seconds, is jittered, and never stops: the operation ends with
+// its ctx.
 //
-// Where the back-off ends by itself, the operation returns its last error. That ends the call and not the clean-up:
-// the client goes on in the background, at the default pace, until what the call may have left behind is deleted or
-// the session is over.
+// When a back-off stops, the operation returns its last error. The clean-up goes on in the background, at the default
+// pace, until nothing of the operation is left or the session is over.
 func WithBackOff(newBackOff func() backoff.BackOff) Option {
 	return option(func(c *Client) error {
 		if newBackOff == nil {
@@ -137,7 +140,7 @@ func defaultBackOff() backoff.BackOff {
 	)
 }
 
-// WithLogger writes what the client does about failures to l. By default it is silent.
+// WithLogger logs failures, and what the client does about them, to l. By default the client logs nothing.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *Client) error {
 		if l == nil {
@@ -148,7 +151,7 @@ func WithLogger(l *slog.Logger) Option {
 	})
 }
 
-// WithObserver tells o of waits, holds, losses and retries: see [Observer].
+// WithObserver calls o for events: acquired, released, lost, retried. See [Observer].
 func WithObserver(o Observer) Option {
 	return option(func(c *Client) error {
 		if o == nil {

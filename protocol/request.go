@@ -12,27 +12,31 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// Create is that of zk.Conn, for what is given to [Do] and [Settle]. Unlike that it creates containers, too. What is too
-// large for any server it refuses with [ErrTooLarge], before anything is sent: such a request would cost all users of
-// the session their connection. What is too large for this server Do and Settle find out. It is safe for concurrent use.
+// Create calls Create of c. Call it from the function that is given to [Do] or [Settle]. It blocks until the server has
+// answered or the connection breaks.
+//
+// If the flags are [zk.FlagContainer] it creates a container, which zk.Conn's Create does not. A request that is too
+// large for any server would cost all users of the session their connection: Create refuses it with [ErrTooLarge] and
+// sends nothing. Do and Settle find out what is too large for this server. All other errors are those of c. Create is
+// safe for concurrent use.
 func Create(c *zk.Conn, path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
 	return send(headerSize+createSize(path, data, acl), func() (string, error) {
 		return c.Create(path, data, flags, acl)
 	})
 }
 
-// Set is that of zk.Conn, and refuses what is too large as [Create] does.
+// Set calls Set of c. It refuses data that is too large as [Create] does.
 func Set(c *zk.Conn, path string, data []byte, version int32) (*zk.Stat, error) {
 	return send(headerSize+setSize(path, data), func() (*zk.Stat, error) { return c.Set(path, data, version) })
 }
 
-// Multi is that of zk.Conn, and refuses what is too large as [Create] does. One size above a megabyte would make zk.Conn
-// panic.
+// Multi calls Multi of c. It refuses transactions that are too large as [Create] does. One size above a megabyte would
+// make zk.Conn panic.
 func Multi(c *zk.Conn, ops ...any) ([]zk.MultiResponse, error) {
 	return send(MultiSize(ops...), func() ([]zk.MultiResponse, error) { return c.Multi(ops...) })
 }
 
-// MultiSize returns the size of the request that [Multi] makes of these operations.
+// MultiSize returns the size in bytes of the request that [Multi] sends for these operations.
 func MultiSize(ops ...any) int {
 	size := headerSize + multiHeaderSize
 	for _, op := range ops {
@@ -51,7 +55,7 @@ func MultiSize(ops ...any) int {
 	return size
 }
 
-// The sizes of what a request consists of. A string and a buffer have their length before them, in four bytes.
+// The sizes of the parts of a request. Strings and buffers have a length of four bytes before them.
 const (
 	headerSize      = 4 + 4     // xid, operation
 	multiHeaderSize = 4 + 1 + 4 // operation, whether it is the last, error
@@ -71,13 +75,15 @@ func aclSize(acl []zk.ACL) int {
 	return size
 }
 
-// maxRequest is the size of the largest request that a server with the default jute.maxbuffer takes.
+// maxRequest is the size of the largest request that a server with the default jute.maxbuffer accepts.
 const maxRequest = sendBuffer - 4
 
+// send calls request unless its size is above maxRequest. It marks the error of a request that got no answer.
 func send[T any](size int, request func() (T, error)) (v T, err error) {
 	if size > maxRequest {
 		return v, fmt.Errorf("%w: a request of %d bytes, at most %d", ErrTooLarge, size, maxRequest)
 	}
+
 	v, err = request()
 	if err != nil && outcomeOf(err) == unknown {
 		err = &unanswered{err, size}
@@ -85,7 +91,7 @@ func send[T any](size int, request func() (T, error)) (v T, err error) {
 	return v, err
 }
 
-// An unanswered is the error of a request of this size that got no answer.
+// An unanswered is the error of a request that got no answer, with the size of that request.
 type unanswered struct {
 	error
 	size int
@@ -93,24 +99,29 @@ type unanswered struct {
 
 func (u *unanswered) Unwrap() error { return u.error }
 
-// A server refuses a request that is larger than its jute.maxbuffer by ending the connection, and so do some that do not
-// know the operation. A limits is what a session has seen of that.
+// A limits is what a session has learnt about the requests that its servers refuse. A server ends the connection at a
+// request that is larger than its jute.maxbuffer. Some servers end it at an operation that they do not know.
 type limits struct {
-	taken      int  // the size of the largest request that was answered
-	refused    int  // of the largest without an answer on the last connection, if that was ended by the server; or 0
-	containers int  // connections in a row that were ended with nothing unanswered but a request for a container
-	plain      bool // there are no containers
+	taken int // the size of the largest request that was answered
+
+	// refused is the size of the largest request without an answer on the last connection, if the server has ended that
+	// connection, and 0 otherwise.
+	refused int
+
+	containers int  // connections in a row that were ended with one request unanswered, which was for a container
+	plain      bool // the servers have no containers
 }
 
-// suspicious is the size below which no request is taken for refused: real servers have a limit far above that.
+// suspicious is the size up to which no request is taken for refused, as the limits of real servers are far above that.
 const suspicious = 32 << 10
 
-// ended notes what a connection ended with.
+// ended notes the requests that were unanswered when a connection ended.
 func (l *limits) ended(sent []sentRequest, byServer bool) {
 	l.refused = 0
 	if !byServer {
 		return
 	}
+
 	sent = slices.DeleteFunc(slices.Clone(sent), func(r sentRequest) bool { return r.xid <= 0 }) // pings
 	for _, r := range sent {
 		l.refused = max(l.refused, r.size)
@@ -118,13 +129,14 @@ func (l *limits) ended(sent []sentRequest, byServer bool) {
 	if l.refused <= max(suspicious, l.taken) {
 		l.refused = 0
 	}
+
 	if len(sent) == 1 && sent[0].op == zkwire.OpCreateContainer {
 		l.containers++
 		l.plain = l.plain || l.containers > 1
 	}
 }
 
-// took notes an answer.
+// took notes an answer to r.
 func (l *limits) took(r sentRequest, code zkwire.Code) {
 	l.taken = max(l.taken, r.size)
 	if r.op == zkwire.OpCreateContainer {
@@ -133,7 +145,7 @@ func (l *limits) took(r sentRequest, code zkwire.Code) {
 	}
 }
 
-// refuses reports whether the server seems to have ended the last connection because of the request that err is about.
+// refuses reports whether the server seems to have ended the last connection because of the request with this error.
 func (s *session) refuses(err error) bool {
 	var u *unanswered
 	if !errors.As(err, &u) {
@@ -144,17 +156,18 @@ func (s *session) refuses(err error) bool {
 	return s.limits.refused == u.size
 }
 
-// tooLarge is the error of a request that was refused.
+// tooLarge returns the error of a call whose request was refused with err.
 func (s *session) tooLarge(err error) error {
 	var u *unanswered
 	errors.As(err, &u)
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Errorf("%w: the server ends the connection at a request of %d bytes, and has taken one of %d: "+
 		"its jute.maxbuffer is in between", ErrTooLarge, u.size, s.limits.taken)
 }
 
-// byOtherSide reports whether an error of a connection says that the other side has ended it.
+// byOtherSide reports whether an error says that the other side has ended the connection.
 func byOtherSide(err error) bool {
 	var broken *net.OpError
 	switch {

@@ -7,15 +7,15 @@ import (
 
 // Trust is counted in twelfths of the granted session timeout: see "Trust" in the package documentation.
 const (
-	reportShare  = 4.0 / 12 // until a follower has told the leader: half a tick, at most 3, and 1 for a late ping
-	driftShare   = 1.0 / 12 // kept in reserve for clock rates
-	trustShare   = 8.0 / 12
-	syncShare    = 1.0 / 12  // from one request that the leader answers to the next
-	writeShare   = 3.0 / 12  // from one that a quorum agrees to
-	silenceShare = 2.0 / 12  // how long such a request, or the resumption of a session, may stay unanswered
-	lastShare    = 0.5 / 12  // kept for a last resumption
-	redialShare  = 0.25 / 12 // from one connection that a server has welcomed to the next but one
-	sampleShare  = 0.25 / 12
+	reportShare  = 4.0 / 12  // a follower has reported a contact: half a tick, which is 3 at most, and 1 for a late ping
+	driftShare   = 1.0 / 12  // in reserve for clock rates
+	trustShare   = 8.0 / 12  // trust lasts from a request that the leader has answered
+	syncShare    = 1.0 / 12  // between requests that the leader answers
+	writeShare   = 3.0 / 12  // between requests that a quorum agrees to
+	silenceShare = 2.0 / 12  // such a request, or the resumption of a session, may stay unanswered
+	lastShare    = 0.5 / 12  // in reserve for a last resumption
+	redialShare  = 0.25 / 12 // from a connection that a server has accepted to the next but one
+	sampleShare  = 0.25 / 12 // between two reports
 )
 
 // A confirmation says which members took part in an answer.
@@ -27,36 +27,39 @@ const (
 	byQuorum                     // and a quorum
 )
 
-// share is a part of the timeout.
+// share returns a part of the timeout.
 func share(timeout time.Duration, part float64) time.Duration {
 	return time.Duration(float64(timeout) * part)
 }
 
-// elapsed is the time from since to now by whichever clock went further: the monotonic one stops while the
-// machine sleeps, the other one can be set back.
+// elapsed returns the time from since to now, by the clock that went further. The monotonic clock stops while the machine
+// sleeps, and the wall clock can be set back.
 func elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }
 
-// trust knows until when the ensemble cannot have given a session up. Its time runs from the moments at which
-// requests were sent, so that a slow answer never stretches it. It is not safe for concurrent use.
+// A trust computes until when the ensemble cannot have expired a session. Its times are those at which requests were
+// sent, so a slow answer never prolongs it. It is not safe for concurrent use.
 type trust struct {
-	timeout   time.Duration
-	contact   time.Time // any answered request
-	confirmed time.Time // a request that the leader answered
-	agreed    time.Time // a request that a quorum agreed to
-	carried   time.Time // a request that the leader must have learnt of
+	timeout time.Duration
 
-	// reports are answered requests of which the leader may not know yet, oldest first, at least a sampleShare
-	// apart. Those that are older than a few reportShares matter no more.
+	// The send time of the latest request that was
+	contact   time.Time // answered at all
+	confirmed time.Time // answered by the leader
+	agreed    time.Time // agreed to by a quorum
+	carried   time.Time // certain to be known to the leader
+
+	// reports are answered requests that the leader may not know of yet, oldest first, and at least a sampleShare apart.
+	// Those that are older than a few reportShares no longer matter.
 	reports []report
 }
 
+// A report is a contact with a follower, which tells the leader of it.
 type report struct{ sent, answered time.Time }
 
 const maxReports = 48
 
-// began notes a session's start, which a quorum agrees to, or its resumption, in which the leader takes part.
+// began notes the start of a session, which a quorum agrees to, or its resumption, in which the leader takes part.
 func (t *trust) began(sent time.Time) {
 	if t.agreed.IsZero() {
 		t.agreed = sent
@@ -65,7 +68,7 @@ func (t *trust) began(sent time.Time) {
 	t.reports = t.reports[:0]
 }
 
-// answered notes that a request sent at one moment was answered at another.
+// answered notes that a request which was sent at one moment was answered at another.
 func (t *trust) answered(sent, at time.Time, by confirmation) {
 	t.contact = later(t.contact, sent)
 	if by == byQuorum {
@@ -81,6 +84,7 @@ func (t *trust) answered(sent, at time.Time, by confirmation) {
 		}
 		t.reports = append(t.reports[:0], t.reports[n:]...)
 	}
+
 	if n := len(t.reports); n > 0 && sent.Sub(t.reports[n-1].sent) < share(t.timeout, sampleShare) {
 		return
 	} else if n == maxReports {
@@ -89,20 +93,20 @@ func (t *trust) answered(sent, at time.Time, by confirmation) {
 	t.reports = append(t.reports, report{sent, at})
 }
 
-// deadline is when trust runs out if nothing more is heard.
+// deadline returns when trust runs out if nothing more is heard.
 func (t *trust) deadline() time.Time {
 	return earlier(
 		t.confirmed.Add(share(t.timeout, trustShare)),
 		earlier(t.carried, t.agreed).Add(share(t.timeout, 1-driftShare)))
 }
 
-// over tells whether trust has run out.
+// over reports whether trust has run out.
 func (t *trust) over(now time.Time) bool {
 	return elapsed(t.confirmed, now) >= share(t.timeout, trustShare) ||
 		elapsed(earlier(t.carried, t.agreed), now) >= share(t.timeout, 1-driftShare)
 }
 
-// lapse says what trust that is over has run out of.
+// lapse returns why trust has run out, as a text. Trust must be over.
 func (t *trust) lapse(now time.Time) string {
 	since, what := t.carried, "the leader need not have heard of it"
 	switch {
@@ -114,8 +118,8 @@ func (t *trust) lapse(now time.Time) string {
 	return fmt.Sprintf("%s for %v", what, elapsed(since, now).Round(time.Millisecond))
 }
 
-// due returns when the next request is due that renews trust, and whether that must be a write. It need not be one
-// while another is under way.
+// due returns when the next request is due that renews trust, and whether it must be a write. While a write is under way
+// it need not be one.
 func (t *trust) due(writing bool) (at time.Time, write bool) {
 	at = t.confirmed.Add(share(t.timeout, syncShare))
 	if w := t.agreed.Add(share(t.timeout, writeShare)); !writing && !w.After(at) {
@@ -124,7 +128,7 @@ func (t *trust) due(writing bool) (at time.Time, write bool) {
 	return at, false
 }
 
-// silent tells whether nothing at all was heard for a whole timeout.
+// silent reports whether nothing at all was heard for a whole timeout.
 func (t *trust) silent(now time.Time) bool { return elapsed(t.contact, now) >= t.timeout }
 
 func earlier(a, b time.Time) time.Time {
