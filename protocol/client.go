@@ -18,12 +18,13 @@ import (
 // closeTimeout bounds Close.
 const closeTimeout = 2 * time.Second
 
-// sendBuffer is the size of the longest frame that a server with the default jute.maxbuffer accepts. A longer one fails
-// in zk.Conn. The server would cut the connection, which all users of the session share.
+// sendBuffer is the size of the longest frame that a server with the default jute.maxbuffer
+// accepts. A longer one fails in zk.Conn. The server would cut the connection, which all users of
+// the session share.
 const sendBuffer = 4 + 1<<20 - 1
 
-// A Client is a lasting connection to an ensemble. It opens a new [Session] whenever one has ended. Recipes are made
-// from a client. It is safe for concurrent use.
+// A Client is a lasting connection to an ensemble. It opens a new [Session] whenever one has ended.
+// Recipes are made from a client. It is safe for concurrent use.
 type Client struct {
 	*sessions // shared by all views that With makes
 
@@ -67,13 +68,14 @@ type sessions struct {
 	unclosed error // about orphaned sessions that could not be closed in time
 }
 
-// Connect opens a session with the ensemble that the connect string names, such as "zk1:2181,zk2:2181,zk3:2181/app".
-// The part from the slash on is a chroot, which is put in front of all paths. The default port is 2181.
+// Connect opens a session with the ensemble that the connect string names, such as
+// "zk1:2181,zk2:2181,zk3:2181/app". The part from the slash on is a chroot, which is put in front
+// of all paths. The default port is 2181.
 //
-// Connect blocks until there is a session, or ctx ends. It then returns ctx's error, with the error of the last attempt
-// to connect. Before any I/O, it returns an error for a bad connect string or a bad option. If the servers refuse a
-// credential it returns an error that wraps [zk.ErrAuthFailed]. ctx bounds Connect alone: the client lives until
-// [Client.Close].
+// Connect blocks until there is a session, or ctx ends. It then returns ctx's error, with the error
+// of the last attempt to connect. Before any I/O, it returns an error for a bad connect string or a
+// bad option. If the servers refuse a credential it returns an error that wraps [zk.ErrAuthFailed].
+// ctx bounds Connect alone: the client lives until [Client.Close].
 func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (*Client, error) {
 	c := &Client{
 		sessions: &sessions{
@@ -115,8 +117,8 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 	return c, nil
 }
 
-// With returns a client with other options on the same sessions. Closing either client closes both. With does no I/O. A
-// bad option is returned by the first operation of the new client.
+// With returns a client with other options on the same sessions. Closing either client closes both.
+// With does no I/O. A bad option is returned by the first operation of the new client.
 func (c *Client) With(opts ...Option) *Client {
 	view := &Client{
 		sessions: c.sessions, acl: c.acl, newBackOff: c.newBackOff, log: c.log, observer: c.observer, err: c.err,
@@ -131,9 +133,10 @@ func (c *Client) With(opts ...Option) *Client {
 	return view
 }
 
-// Session returns the current session. It blocks until there is one. If ctx ends first it returns ctx's error, with the
-// error of the last attempt to connect. After [Client.Close] it returns [ErrClosed]. If the servers have refused a
-// credential before there ever was a session, it returns that error.
+// Session returns the current session. It blocks until there is one. If ctx ends first it returns
+// ctx's error, with the error of the last attempt to connect. After [Client.Close] it returns
+// [ErrClosed]. If the servers have refused a credential before there ever was a session, it returns
+// that error.
 func (c *Client) Session(ctx context.Context) (*Session, error) {
 	if c.err != nil {
 		return nil, c.err
@@ -193,12 +196,13 @@ func (c *Client) noSession(ctx context.Context) error {
 	return fmt.Errorf("%w: no session", contextError(ctx))
 }
 
-// Close ends the session, which deletes its ephemeral nodes, and waits for the client's goroutines. All that is held is
-// lost. Calls that wait return [ErrClosed] at once, and so do later ones.
+// Close ends the session, which deletes its ephemeral nodes, and waits for the client's goroutines.
+// All that is held is lost. Calls that wait return [ErrClosed] at once, and so do later ones.
 //
-// Close blocks for two seconds at most, whatever the network does. It returns an error if a session could not be closed.
-// The nodes of that session stay until the servers expire it. Close does not wait for a call of a state listener or an
-// observer that is under way. It may be called again, from anywhere, and returns the same.
+// Close blocks for two seconds at most, whatever the network does. It returns an error if a session
+// could not be closed. The nodes of that session stay until the servers expire it. Close does not
+// wait for a call of a state listener or an observer that is under way. It may be called again,
+// from anywhere, and returns the same.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	first := !c.stopped
@@ -239,7 +243,8 @@ func (c *Client) Close() error {
 	return c.endErr
 }
 
-// spawn runs f in a goroutine that Close waits for. Once Close has begun, it does nothing and returns false.
+// spawn runs f in a goroutine that Close waits for. Once Close has begun, it does nothing and
+// returns false.
 func (c *Client) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -364,7 +369,8 @@ func (c *Client) refuse(err error) {
 	c.refused = err
 }
 
-// authenticate sends the credentials, which zk.Conn then repeats on every connection of the session.
+// authenticate sends the credentials, which zk.Conn then repeats on every connection of the
+// session.
 func (c *Client) authenticate(s *session) error {
 	for _, a := range c.auth {
 		_, err := Do(s.life, s.base, func(conn *zk.Conn) (struct{}, error) {
@@ -377,8 +383,8 @@ func (c *Client) authenticate(s *session) error {
 	return nil
 }
 
-// retire takes a session that is over out of use, and starts to close it at the servers. It returns false if Close does
-// that.
+// retire takes a session that is over out of use, and starts to close it at the servers. It returns
+// false if Close does that.
 func (c *Client) retire(s *session) bool {
 	c.mu.Lock()
 	mine := !c.stopped

@@ -20,7 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// noNetwork fails the test if anybody dials.
+// noNetwork is a dialer that fails the test.
 func noNetwork(t *testing.T) protocol.ConnectOption {
 	return protocol.WithDialer(func(string, string, time.Duration) (net.Conn, error) {
 		t.Error("dialed")
@@ -130,7 +130,7 @@ func TestGrantedTimeoutIsTheServers(t *testing.T) {
 	})
 }
 
-func TestChrootIsInFrontOfPathsAndMadeOnDemand(t *testing.T) {
+func TestChrootIsInFrontOfPathsAndCreatedOnDemand(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		c := connect(t, srv.ConnectString()+root+"/app/x", protocol.WithDialer(srv.Dial))
@@ -165,7 +165,7 @@ func TestWithoutAChrootPathsStayAsTheyAre(t *testing.T) {
 	})
 }
 
-func TestEnsurePathMakesWhatVanishesMeanwhile(t *testing.T) {
+func TestEnsurePathCreatesWhatVanishesMeanwhile(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		s, root := session(t, srv.Client(t)), srv.Root(t)
 		vandal := session(t, srv.Client(t))
@@ -201,7 +201,7 @@ var (
 func TestCredentialsAndACLsOutliveConnectionsAndSessions(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		link, root, seen := srv.Link(t), srv.Root(t), make(states, 9)
-		c, stranger := link.Client(t, alice, aliceOnly, seen.option()), session(t, srv.Client(t))
+		c, other := link.Client(t, alice, aliceOnly, seen.option()), session(t, srv.Client(t))
 		first := session(t, c)
 		_, err := first.EnsurePath(lasting(t), root+"/own")
 		require.NoError(t, err)
@@ -212,7 +212,7 @@ func TestCredentialsAndACLsOutliveConnectionsAndSessions(t *testing.T) {
 				return conn.Set(s.Path(root+"/own"), []byte("mine"), -1)
 			})
 			require.NoError(t, err)
-			_, _, err = stranger.Conn().Get(stranger.Path(root + "/own"))
+			_, _, err = other.Conn().Get(other.Path(root + "/own"))
 			require.ErrorIs(t, err, zk.ErrNoAuth)
 		}
 		requireOurs()
@@ -230,7 +230,7 @@ func TestCredentialsAndACLsOutliveConnectionsAndSessions(t *testing.T) {
 		requireOurs()
 		s := session(t, c)
 		require.NotEqual(t, first.ID(), s.ID())
-		require.NoError(t, s.Conn().Delete(s.Path(root+"/own"), -1), "which nobody else may")
+		require.NoError(t, s.Conn().Delete(s.Path(root+"/own"), -1), "which the owner alone may do")
 	})
 }
 
@@ -244,7 +244,7 @@ func TestRefusedCredentialFailsConnect(t *testing.T) {
 	})
 }
 
-// TestCredentialRefusedLaterIsTriedAgain has the servers refuse it for a while, in which the session ends.
+// TestCredentialRefusedLaterIsTriedAgain ends the session while the servers refuse the credential.
 func TestCredentialRefusedLaterIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		var refused atomic.Bool
@@ -274,7 +274,8 @@ func TestCredentialRefusedLaterIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestCredentialsAreSentAgainOverAConnectionThatFailsToWrite is what blocks zk.Conn for ever, if it gets to see it.
+// TestCredentialsAreSentAgainOverAConnectionThatFailsToWrite is what blocks zk.Conn for ever, if it
+// gets to see it.
 func TestCredentialsAreSentAgainOverAConnectionThatFailsToWrite(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		for failing := 1; failing <= 4; failing++ {
@@ -309,7 +310,7 @@ func (c *failingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-func TestACutKeepsTheSessionAndWhatItHolds(t *testing.T) {
+func TestCutKeepsTheSessionAndWhatItHolds(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		link, root, seen := srv.Link(t), srv.Root(t), make(states, 9)
 		c := link.Client(t, seen.option())
@@ -331,7 +332,7 @@ func TestACutKeepsTheSessionAndWhatItHolds(t *testing.T) {
 	})
 }
 
-func TestListenersAreToldOfEveryStateInOrder(t *testing.T) {
+func TestListenersGetEveryStateInOrder(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		one, two := make(states, 9), make(states, 9)
 		c := srv.Client(t, one.option(), two.option())
@@ -373,7 +374,7 @@ func TestListenerMayCallTheClientAndCloseIt(t *testing.T) {
 	})
 }
 
-func TestExpiryIsTheEndOfASessionAndNothingOfItActsInTheNext(t *testing.T) {
+func TestExpiredSessionRunsNothingInTheNext(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		link, root := srv.Link(t), srv.Root(t)
 		c := link.Client(t)
@@ -417,7 +418,7 @@ func TestExpiryIsTheEndOfASessionAndNothingOfItActsInTheNext(t *testing.T) {
 	})
 }
 
-func TestDeadlineMovesOnWhileTheServerIsHeardOf(t *testing.T) {
+func TestAnswersMoveTheDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, root := srv.Link(t), srv.Root(t)
 		c := link.Client(t)

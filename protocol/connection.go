@@ -17,13 +17,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// firstOwnXid is the xid of the first request that zk.Conn knows nothing of. The next 1<<30 numbers are for those, too.
+// firstOwnXid is the xid of the first request that zk.Conn knows nothing of. The next 1<<30 numbers
+// are for those, too.
 const firstOwnXid = math.MinInt32
 
 // confirmationOf returns which members took part in an answer to op with this error code.
 //
-// For writes, the codes listed are those that the leader finds when it prepares a transaction. A follower never finds
-// them itself. A transaction that fails is voted on like any other.
+// For writes, the codes listed are those that the leader finds when it prepares a transaction. A
+// follower never finds them itself. A transaction that fails is voted on like any other.
 func confirmationOf(op zkwire.Op, code zkwire.Code) confirmation {
 	switch op {
 	case zkwire.OpCreate, zkwire.OpDelete, zkwire.OpSetData, zkwire.OpSetACL, zkwire.OpMulti,
@@ -41,10 +42,12 @@ func confirmationOf(op zkwire.Op, code zkwire.Code) confirmation {
 	return byServer
 }
 
-// A connection is one connection to one server, between zk.Conn and the network. It sees the handshake and notes when
-// requests are sent and answered. It has deadlines of its own for the handshake, and can be cut at any time.
+// A connection is one connection to one server, between zk.Conn and the network. It sees the
+// handshake and notes when requests are sent and answered. It has deadlines of its own for the
+// handshake, and can be cut at any time.
 //
-// zk.Conn calls Read and Write from one goroutine each. All other methods are safe for concurrent use.
+// zk.Conn calls Read and Write from one goroutine each. All other methods are safe for concurrent
+// use.
 type connection struct {
 	net.Conn
 	session *session
@@ -98,8 +101,8 @@ func newConnection(s *session, c net.Conn, timeout time.Duration) (_ *connection
 	return w, nil
 }
 
-// SetReadDeadline and SetWriteDeadline leave the deadline of the handshake alone. zk.Conn would wait ten times as long,
-// and without a limit for the second half of the answer.
+// SetReadDeadline and SetWriteDeadline leave the deadline of the handshake alone. zk.Conn would
+// wait ten times as long, and without a limit for the second half of the answer.
 func (w *connection) SetReadDeadline(t time.Time) error {
 	return w.setDeadline(w.Conn.SetReadDeadline, t)
 }
@@ -117,9 +120,10 @@ func (w *connection) setDeadline(set func(time.Time) error, t time.Time) error {
 	return set(t)
 }
 
-// Write sends one frame of zk.Conn's. It never fails: after an error the connection is cut, and zk.Conn learns of that
-// where it reads. An error here would make zk.Conn report that the request was not sent. If the error came while zk.Conn
-// sends credentials again, zk.Conn would block for ever.
+// Write sends one frame of zk.Conn's. It never fails: after an error the connection is cut, and
+// zk.Conn learns of that where it reads. An error here would make zk.Conn report that the request
+// was not sent. If the error came while zk.Conn sends credentials again, zk.Conn would block for
+// ever.
 func (w *connection) Write(p []byte) (int, error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -141,14 +145,15 @@ func (w *connection) write(p []byte, done func(code zkwire.Code)) {
 	}
 }
 
-// request sends a request that zk.Conn knows nothing of: an operation, a path, and the fields after the path. It blocks
-// while the network does not take the request.
+// request sends a request that zk.Conn knows nothing of: an operation, a path, and the fields after
+// the path. It blocks while the network does not take the request.
 //
-// The caller must have seen an answer to a request of zk.Conn over w. Then the credentials were sent, and the watches
-// are set again or about to be.
+// The caller must have seen an answer to a request of zk.Conn over w. Then the credentials were
+// sent, and the watches are set again or about to be.
 //
-// done is called with the error code of the answer, in order with the events that zk.Conn is told of. If the connection
-// ends first, done gets CodeConnectionLoss. If it had ended before, done is not called at all.
+// done is called with the error code of the answer, in order with the events that zk.Conn is told
+// of. If the connection ends first, done gets CodeConnectionLoss. If it had ended before, done is
+// not called at all.
 func (w *connection) request(op zkwire.Op, path string, fields []byte, done func(code zkwire.Code)) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -158,7 +163,8 @@ func (w *connection) request(op zkwire.Op, path string, fields []byte, done func
 	w.write(zkwire.SetLength(p), done)
 }
 
-// piece is how much of a long frame is sent at once. Each piece that gets through is a sign of life.
+// piece is how much of a long frame is sent at once. Each piece that gets through is a sign of
+// life.
 const piece = 16 << 10
 
 func (w *connection) send(frame []byte) error {
@@ -186,12 +192,15 @@ func (w *connection) progressed() time.Time {
 	return w.lastProgress
 }
 
-// note records a request. If replaced is true, the packets that it returns are to be sent in place of p.
+// note records a request. If replaced is true, the packets that it returns are to be sent in place
+// of p.
 //
-// In a connect request it writes the newest zxid seen, which zk.Conn would read and write without synchronisation.
+// In a connect request it writes the newest zxid seen, which zk.Conn would read and write without
+// synchronisation.
 //
-// The first request of zk.Conn to set watches again is replaced by the packets that were prepared when the handshake was
-// answered. If zk.Conn has very many watches it sends further such requests, which are emptied.
+// The first request of zk.Conn to set watches again is replaced by the packets that were prepared
+// when the handshake was answered. If zk.Conn has very many watches it sends further such requests,
+// which are emptied.
 func (w *connection) note(p []byte, done func(code zkwire.Code)) (instead [][]byte, replaced bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,8 +216,9 @@ func (w *connection) note(p []byte, done func(code zkwire.Code)) (instead [][]by
 		return nil, false
 	}
 
-	// Servers create an ordinary node if the operation is create and the flags ask for a container. CreateContainer of
-	// zk.Conn must not be used, as it reads the answer while that may be written.
+	// Servers create an ordinary node if the operation is create and the flags ask for a container.
+	// CreateContainer of zk.Conn must not be used, as it reads the answer while that may be
+	// written.
 	if head.Op == zkwire.OpCreate && binary.BigEndian.Uint32(p[len(p)-4:]) == zk.FlagContainer {
 		head.Op = zkwire.OpCreateContainer
 		zkwire.SetOp(p, head.Op)
@@ -240,7 +250,8 @@ func (w *connection) note(p []byte, done func(code zkwire.Code)) (instead [][]by
 	return instead, replaced
 }
 
-// Read hands zk.Conn the next bytes of the next frame that is meant for it. After an error the connection is cut.
+// Read hands zk.Conn the next bytes of the next frame that is meant for it. After an error the
+// connection is cut.
 func (w *connection) Read(p []byte) (int, error) {
 	n, err := w.read(p)
 	if err != nil {
@@ -268,7 +279,8 @@ func (w *connection) read(p []byte) (int, error) {
 	return n, err
 }
 
-// nextFrame waits for a frame that is meant for zk.Conn. It takes the answers to our own requests out of the stream.
+// nextFrame waits for a frame that is meant for zk.Conn. It takes the answers to our own requests
+// out of the stream.
 func (w *connection) nextFrame() error {
 	for {
 		done, code, err := w.peekFrame()
@@ -285,8 +297,9 @@ func (w *connection) nextFrame() error {
 	}
 }
 
-// peekFrame waits for a frame and looks at its head, which stays in the buffer. It may change the zxid there. If the
-// frame answers a request of our own, it returns what to call with which error code.
+// peekFrame waits for a frame and looks at its head, which stays in the buffer. It may change the
+// zxid there. If the frame answers a request of our own, it returns what to call with which error
+// code.
 func (w *connection) peekFrame() (done func(code zkwire.Code), code zkwire.Code, err error) {
 	head, err := w.in.Peek(4)
 	if err != nil {
@@ -346,8 +359,9 @@ func (w *connection) handshake(size int) error {
 	return nil
 }
 
-// answer notes an answer or an event by the head of its frame, in which it clears the zxid: see note. If it answers a
-// request of our own, done is what to call with the code. An error ends the connection.
+// answer notes an answer or an event by the head of its frame, in which it clears the zxid: see
+// note. If it answers a request of our own, done is what to call with the code. An error ends the
+// connection.
 func (w *connection) answer(frame []byte) (done func(code zkwire.Code), code zkwire.Code, err error) {
 	head, ok := zkwire.ParseReplyHeader(frame)
 	if !ok {
@@ -401,7 +415,8 @@ func (w *connection) take(xid int32) (r sentRequest, ok bool) {
 	return r, true
 }
 
-// cut ends the connection. zk.Conn then looks for another server. It may be called from anywhere, at any time.
+// cut ends the connection. zk.Conn then looks for another server. It may be called from anywhere,
+// at any time.
 func (w *connection) cut(why error) {
 	w.mu.Lock()
 	first, sent := !w.closed, w.sent
@@ -412,8 +427,9 @@ func (w *connection) cut(why error) {
 	if first {
 		w.session.ceased(sent, why)
 
-		// Answers may have arrived that were not looked at yet. They still count: zk.Conn gets them, and sets watches
-		// which the session has to know. Our own requests are answered below.
+		// Answers may have arrived that were not looked at yet. They still count: zk.Conn gets
+		// them, and sets watches which the session has to know. Our own requests are answered
+		// below.
 		w.sent = slices.Clone(sent)
 		for i := range w.sent {
 			if w.sent[i].done != nil {

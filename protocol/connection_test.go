@@ -28,8 +28,9 @@ func inMemory(t *testing.T, test func(s *Session)) {
 	})
 }
 
-// TestRequestsOfOurOwnMayBeMoreThanTheirNumbers makes the last requests that have numbers, and the first ones after that.
-func TestRequestsOfOurOwnMayBeMoreThanTheirNumbers(t *testing.T) {
+// TestOwnRequestsReuseTheirNumbers makes the last requests that have numbers, and the first ones
+// after those.
+func TestOwnRequestsReuseTheirNumbers(t *testing.T) {
 	inMemory(t, func(s *Session) {
 		w := s.connection()
 		for _, used := range []int32{math.MaxInt32 / 2, math.MaxInt32 - 10} {
@@ -48,9 +49,10 @@ func TestRequestsOfOurOwnMayBeMoreThanTheirNumbers(t *testing.T) {
 	})
 }
 
-// TestRefusalIsNotedWhileTheClientLooksAtTheSession has the client look at a session while the server refuses a request: the
-// client's lock is taken before the session's, and so may not be waited for with the session's held.
-func TestRefusalIsNotedWhileTheClientLooksAtTheSession(t *testing.T) {
+// TestRefusalIsLoggedWithoutTheSessionsLock holds the client's lock while the server refuses a
+// request. That lock is taken before the session's, so it must not be waited for while the
+// session's is held.
+func TestRefusalIsLoggedWithoutTheSessionsLock(t *testing.T) {
 	t.Parallel()
 	s, _ := held(t)
 	w := &connection{

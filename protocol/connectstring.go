@@ -10,8 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// parseConnectString splits "host1:2181,host2/chroot" into addresses with ports and a chroot, which is empty or an
-// absolute path.
+// parseConnectString splits "host1:2181,host2/chroot" into addresses with ports and a chroot, which
+// is empty or an absolute path.
 func parseConnectString(s string) (servers []string, chroot string, err error) {
 	hosts := s
 	if i := strings.IndexByte(s, '/'); i >= 0 {
@@ -32,8 +32,8 @@ func parseConnectString(s string) (servers []string, chroot string, err error) {
 	return servers, chroot, nil
 }
 
-// withPort returns the address of a host, with the default port if it has none. IPv6 addresses may stand in brackets. One
-// without a port may stand without them.
+// withPort returns the address of a host, with the default port if it has none. IPv6 addresses may
+// stand in brackets. One without a port may stand without them.
 func withPort(host string) (string, error) {
 	if host == "" {
 		return "", errors.New("empty server address")

@@ -11,9 +11,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// A route yields the addresses of the servers, one after the other. Each round begins with the names of the connect
-// string, resolved anew, and has every address of every name: some may accept connections and then not serve, which is
-// not known before. It is not safe for concurrent use.
+// A route yields the addresses of the servers, one after the other. Each round begins with the
+// names of the connect string, resolved anew, and has every address of every name: some may accept
+// connections and then not serve, which is not known before. It is not safe for concurrent use.
 type route struct {
 	client *sessions
 	names  []string
@@ -29,7 +29,8 @@ func newRoute(c *sessions) *route {
 // len returns how many addresses a round has.
 func (r *route) len() int { return r.size }
 
-// next returns the next address. It blocks while names are resolved, until timeout is over or ctx ends.
+// next returns the next address. It blocks while names are resolved, until timeout is over or ctx
+// ends.
 func (r *route) next(ctx context.Context, timeout time.Duration) string {
 	if len(r.round) == 0 {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -45,8 +46,9 @@ func (r *route) next(ctx context.Context, timeout time.Duration) string {
 	return address
 }
 
-// addresses returns the addresses of a server. While its name cannot be resolved, they are those of the last time. A
-// dialer of the user's gets the name itself, which it may need to check a certificate.
+// addresses returns the addresses of a server. While its name cannot be resolved, they are those of
+// the last time. A dialer of the user's gets the name itself, which it may need to check a
+// certificate.
 func (r *route) addresses(ctx context.Context, server string) []string {
 	host, port, err := net.SplitHostPort(server)
 	if err != nil || r.client.lookup == nil || net.ParseIP(host) != nil {
@@ -67,8 +69,9 @@ func (r *route) addresses(ctx context.Context, server string) []string {
 	return hosts
 }
 
-// A dialler connects a session. zk.Conn asks it for the next address as a [zk.HostProvider], and for a connection as a
-// [zk.Dialer]. It pauses for longer after each round that failed. Once the session is over, it connects to a stub.
+// A dialler connects a session. zk.Conn asks it for the next address as a [zk.HostProvider], and
+// for a connection as a [zk.Dialer]. It pauses for longer after each round that failed. Once the
+// session is over, it connects to a stub.
 type dialler struct {
 	session *session
 	route   *route
@@ -91,8 +94,8 @@ func (d *dialler) Next() (server string, retryStart bool) {
 	return d.route.next(s.life, share(timeout, silenceShare)), false
 }
 
-// dial makes a connection. It blocks for the pause that is due, until d's session is over, and then while the network
-// takes to connect.
+// dial makes a connection. It blocks for the pause that is due, until d's session is over, and then
+// while the network takes to connect.
 func (d *dialler) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	s := d.session
 	s.mu.Lock()
@@ -101,16 +104,17 @@ func (d *dialler) dial(network, address string, timeout time.Duration) (net.Conn
 	granted, accepted := s.trust.timeout, s.accepted[0]
 	s.mu.Unlock()
 
-	// A session that is to be resumed has to find a server that works before trust runs out. A new session has more
-	// time, which servers under load may need.
+	// A session that is to be resumed has to find a server that works before trust runs out. A new
+	// session has more time, which servers under load may need.
 	pace, limit := s.client.timeout, max(s.client.timeout/3, time.Second)
 	if known {
 		pace, limit = granted, share(granted, silenceShare)
 		timeout = min(timeout, limit)
 	}
 
-	// Servers that accept a session and hang up are not dialled without a pause either, though they answer. There is no
-	// pause after the first time, and a short one after the second, as one blip may follow another.
+	// Servers that accept a session and hang up are not dialled without a pause either, though they
+	// answer. There is no pause after the first time, and a short one after the second, as one blip
+	// may follow another.
 	pause := max(redialAfter(failures, d.route.len(), pace), time.Until(accepted.Add(share(granted, redialShare))))
 	select {
 	case <-time.After(pause):
@@ -137,8 +141,8 @@ func dialNet(ctx context.Context, network, address string, timeout time.Duration
 	return d.DialContext(ctx, network, address)
 }
 
-// dialWith dials with d, which takes no ctx. If ctx ends first, dialWith returns its cause, and a connection that d
-// makes later is closed.
+// dialWith dials with d, which takes no ctx. If ctx ends first, dialWith returns its cause, and a
+// connection that d makes later is closed.
 func dialWith(ctx context.Context, d zk.Dialer, network, address string, timeout time.Duration) (net.Conn, error) {
 	type result struct {
 		net.Conn
@@ -164,9 +168,9 @@ func dialWith(ctx context.Context, d zk.Dialer, network, address string, timeout
 	}
 }
 
-// stub returns a connection to no server, for the zk.Conn of a session that is over. zk.Conn ends only on an answer to
-// its request to close the session, and waits a second or more for that. The stub gives that answer, and discards all
-// other requests that zk.Conn has queued.
+// stub returns a connection to no server, for the zk.Conn of a session that is over. zk.Conn ends
+// only on an answer to its request to close the session, and waits a second or more for that. The
+// stub gives that answer, and discards all other requests that zk.Conn has queued.
 func (s *session) stub() net.Conn {
 	s.mu.Lock()
 	id, timeout := s.id, s.client.timeout

@@ -25,8 +25,8 @@ func names(addresses map[string][]string) ConnectOption {
 	})
 }
 
-// TestEveryAddressOfAServerIsTried has a name whose first address accepts connections and hangs up, as a member does
-// that has no quorum.
+// TestEveryAddressOfAServerIsTried has a name whose first address accepts connections and hangs up,
+// as a member does that has no quorum.
 func TestEveryAddressOfAServerIsTried(t *testing.T) {
 	t.Parallel()
 	srv, err := embedded.Start(embedded.Config{})

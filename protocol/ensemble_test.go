@@ -26,7 +26,7 @@ func TestTrustOnAnEnsemble(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
 	cluster := ensemble.Start(t, 3, ensemble.WithConfig("maxSessionTimeout=20000"))
-	everybody := cluster.Server(t)
+	servers := cluster.Server(t)
 
 	// The holder is connected to the member that is cut off from all others, over a sound link.
 	type grant struct {
@@ -46,7 +46,7 @@ func TestTrustOnAnEnsemble(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cluster.WaitHealthy()
-			root, isolated := everybody.Root(t), c.isolated()
+			root, isolated := servers.Root(t), c.isolated()
 			var others []*ensemble.Member
 			var addresses []string
 			for _, m := range cluster.Members() {
@@ -92,8 +92,8 @@ func TestTrustOnAnEnsemble(t *testing.T) {
 
 	t.Run("HolderOutlivesTheDeathOfItsServer", func(t *testing.T) {
 		cluster.WaitHealthy()
-		root := everybody.Root(t)
-		c := everybody.Client(t, protocol.WithSessionTimeout(10*time.Second))
+		root := servers.Root(t)
+		c := servers.Client(t, protocol.WithSessionTimeout(10*time.Second))
 		outlives := func(m *ensemble.Member) bool {
 			g := hold(t, c, root)
 			m.Stop()
@@ -119,8 +119,8 @@ func TestTrustOnAnEnsemble(t *testing.T) {
 
 	t.Run("NodesOfASessionLostInAnOutageAreDeletedAfterIt", func(t *testing.T) {
 		cluster.WaitHealthy()
-		root := everybody.Root(t)
-		link := everybody.Link(t)
+		root := servers.Root(t)
+		link := servers.Link(t)
 		c := link.Client(t, protocol.WithSessionTimeout(20*time.Second))
 		g := hold(t, c, root)
 		for _, m := range cluster.Members() {
@@ -134,10 +134,11 @@ func TestTrustOnAnEnsemble(t *testing.T) {
 		require.NoError(t, next.Release(lasting(t)))
 	})
 
-	// What was sent to one follower is on its way still when the session is resumed on the other one.
+	// What was sent to one follower is on its way still when the session is resumed on the other
+	// one.
 	t.Run("OneNodeThoughAnotherServerHidesTheFirst", func(t *testing.T) {
 		cluster.WaitHealthy()
-		root, observer := everybody.Root(t), session(t, everybody.Client(t))
+		root, observer := servers.Root(t), session(t, servers.Client(t))
 		var followers []*ensemble.Member
 		requireSoon(t, func() bool { followers = cluster.Followers(); return len(followers) == 2 }, "two follow")
 		slow, fast := followers[0], followers[1]

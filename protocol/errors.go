@@ -15,32 +15,34 @@ import (
 )
 
 var (
-	// ErrLost is wrapped by the Err of a value whose hold has ended without being given back: its session ended or could
-	// no longer be trusted, or its node was deleted.
+	// ErrLost is wrapped by the Err of a value whose hold has ended without being given back: its
+	// session ended or could no longer be trusted, or its node was deleted.
 	ErrLost = errors.New("lost")
 
 	// ErrReleased is wrapped by the Err of a value that was given back.
 	ErrReleased = errors.New("released")
 
-	// ErrClosed is returned by every operation of a client after [Client.Close]. The Err of all that the client held then
-	// wraps it, too.
+	// ErrClosed is returned by every operation of a client after [Client.Close]. The Err of all
+	// that the client held then wraps it, too.
 	ErrClosed = errors.New("client closed")
 
-	// ErrTooLarge is returned for data that a server would refuse. A server does so by ending the connection, which all
-	// users of the session share. If no server with the default jute.maxbuffer would accept the data, nothing is sent. If
-	// this server accepts less than that, the error comes after two connections were lost.
+	// ErrTooLarge is returned for data that a server would refuse. A server does so by ending the
+	// connection, which all users of the session share. If no server with the default
+	// jute.maxbuffer would accept the data, nothing is sent. If this server accepts less than that,
+	// the error comes after two connections were lost.
 	ErrTooLarge = errors.New("data too large")
 
-	// ErrUncertain is wrapped by the error of an operation whose outcome is unknown and can no longer be found out.
+	// ErrUncertain is wrapped by the error of an operation whose outcome is unknown and can no
+	// longer be found out.
 	ErrUncertain = errors.New("outcome unknown")
 
-	// ErrSequenceExhausted is returned when the sequence numbers below a path are about to run out. Delete the path while
-	// it is not in use: the numbers then start again at zero.
+	// ErrSequenceExhausted is returned when the sequence numbers below a path are about to run out.
+	// Delete the path while it is not in use: the numbers then start again at zero.
 	ErrSequenceExhausted = errors.New("sequence numbers exhausted")
 )
 
-// wrap adds recipe and path to err, in the form that all recipes use: "lock: /locks/a: …". It returns nil if err is nil, and
-// an error that has both already as it is.
+// wrap adds recipe and path to err, in the form that all recipes use: "lock: /locks/a: …". It
+// returns nil if err is nil, and an error that has both already as it is.
 func wrap(recipe, path string, err error) error {
 	if err == nil {
 		return nil
@@ -64,8 +66,8 @@ func (e *recipeError) Unwrap() error { return e.err }
 // has executed the request or may yet do so.
 func OutcomeUnknown(err error) bool { return outcomeOf(err) == unknown }
 
-// contextError returns why ctx ended. It wraps ctx's own error. It has the text of ctx's cause and does not wrap that: the
-// cause may be an error of zk.Conn, which would be mistaken for an answer.
+// contextError returns why ctx ended. It wraps ctx's own error. It has the text of ctx's cause and
+// does not wrap that: the cause may be an error of zk.Conn, which would be mistaken for an answer.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(cause, err) {

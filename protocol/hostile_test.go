@@ -19,7 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A tampering connection has its first frame, the answer to the handshake, changed on the way.
+// A tampering connection changes its first frame, which is the answer to the handshake.
 type tampering struct {
 	net.Conn
 	tamper func(frame []byte) []byte
@@ -53,7 +53,8 @@ func tamperFrom(n int32, srv *recipestest.Server, tamper func([]byte) []byte) pr
 	})
 }
 
-// TestServerThatGivesOutAnotherSessionEndsTheOldOne is about servers that answer a resumption with a new session.
+// TestServerThatGivesOutAnotherSessionEndsTheOldOne is about servers that answer a resumption with
+// a new session.
 func TestServerThatGivesOutAnotherSessionEndsTheOldOne(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		const other = 0x1234
@@ -78,7 +79,7 @@ func TestServerThatGivesOutAnotherSessionEndsTheOldOne(t *testing.T) {
 	})
 }
 
-func TestNonsenseInTheHandshakeIsSurvived(t *testing.T) {
+func TestClientSurvivesMalformedHandshakes(t *testing.T) {
 	t.Parallel()
 	for name, tamper := range map[string]func([]byte) []byte{
 		"empty frame":        func([]byte) []byte { return make([]byte, 4) },

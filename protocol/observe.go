@@ -36,9 +36,9 @@ func (s State) String() string {
 
 // An Observer is told of events, for metrics and traces. Give it to [WithObserver].
 //
-// Observe is called for one event at a time, in order, from a goroutine of the client's own. It may call the client,
-// [Client.Close] included. While it blocks, state listeners wait, too. An observer misses the events that come while
-// 1,000 calls are due already. The logger then gets a warning.
+// Observe is called for one event at a time, in order, from a goroutine of the client's own. It may
+// call the client, [Client.Close] included. While it blocks, state listeners wait, too. An observer
+// misses the events that come while 1,000 calls are due already. The logger then gets a warning.
 type Observer interface {
 	Observe(Event)
 }
@@ -80,8 +80,8 @@ func (k EventKind) String() string {
 	return "unknown"
 }
 
-// LogObserver returns an observer that logs each event to l: retries at level debug, losses as warnings, all others at
-// level info. It is safe for concurrent use.
+// LogObserver returns an observer that logs each event to l: retries at level debug, losses as
+// warnings, all others at level info. It is safe for concurrent use.
 func LogObserver(l *slog.Logger) Observer { return logObserver{l} }
 
 type logObserver struct{ log *slog.Logger }
@@ -132,8 +132,8 @@ func (c *Client) setState(state State) {
 	}, state)
 }
 
-// A dispatcher calls the functions that are posted to it, one after the other, in a goroutine that lives only while
-// there is a function to call. It is safe for concurrent use.
+// A dispatcher calls the functions that are posted to it, one after the other, in a goroutine that
+// lives only while there is a function to call. It is safe for concurrent use.
 type dispatcher struct {
 	mu      sync.Mutex // protects what follows
 	queue   []call
@@ -149,11 +149,12 @@ type call struct {
 	state State
 }
 
-// maxCalls is how many calls may be due before some are left out. It bounds the memory that a call that blocks costs.
+// maxCalls is how many calls may be due before some are left out. It bounds the memory that a call
+// that blocks costs.
 const maxCalls = 1000
 
-// post queues a call. If too many calls are due, post leaves out events, and states that cancel each other out. It
-// reports whether an event is the first to be left out for a while.
+// post queues a call. If too many calls are due, post leaves out events, and states that cancel
+// each other out. It reports whether an event is the first to be left out for a while.
 func (d *dispatcher) post(f func(), state State) (first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -176,8 +177,9 @@ func (d *dispatcher) post(f func(), state State) (first bool) {
 	return false
 }
 
-// foldStates removes the states behind the last one that is the same as state. These are connections that came and went
-// before the listeners were told of them. A loss always stays. The caller holds mu.
+// foldStates removes the states behind the last one that is the same as state. These are
+// connections that came and went before the listeners were told of them. A loss always stays. The
+// caller holds mu.
 func (d *dispatcher) foldStates(state State) {
 	for i := len(d.queue) - 1; i >= maxCalls-1 && d.queue[i].state != 0; i-- {
 		if d.queue[i].state == state {
@@ -209,8 +211,8 @@ func (d *dispatcher) run() {
 	close(d.idle)
 }
 
-// drain blocks until the queue is empty or ctx ends. It does not wait for a call that is under way, as that may be the
-// caller's own.
+// drain blocks until the queue is empty or ctx ends. It does not wait for a call that is under way,
+// as that may be the caller's own.
 func (d *dispatcher) drain(ctx context.Context) {
 	d.mu.Lock()
 	wait, idle := d.running && !d.calling, d.idle

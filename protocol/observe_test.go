@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBlockedObserverCostsSoMuchMemoryAndNoStates posts events and states while a call blocks.
-func TestBlockedObserverCostsSoMuchMemoryAndNoStates(t *testing.T) {
+// TestBlockedObserverBoundsTheQueueAndMissesNoLoss posts events and states while a call blocks.
+func TestBlockedObserverBoundsTheQueueAndMissesNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d dispatcher
 		var told []State

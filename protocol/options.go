@@ -13,7 +13,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A ConnectOption configures the sessions of a client. Give it to [Connect]. Every [Option] is one, too.
+// A ConnectOption configures the sessions of a client. Give it to [Connect]. Every [Option] is one,
+// too.
 type ConnectOption interface{ applyConnect(*Client) error }
 
 // An Option configures what is done in the sessions. Give it to [Connect] or [Client.With].
@@ -31,12 +32,13 @@ type option func(*Client) error
 func (o option) applyConnect(c *Client) error { return o(c) }
 func (o option) apply(c *Client) error        { return o(c) }
 
-// WithSessionTimeout asks for this session timeout, which must be at least one millisecond. The default is ten seconds.
-// The server clamps the timeout to its own limits, which are 2 and 20 of its ticks by default. [Session.Timeout] returns
-// the timeout that it has granted.
+// WithSessionTimeout asks for this session timeout, which must be at least one millisecond. The
+// default is ten seconds. The server clamps the timeout to its own limits, which are 2 and 20 of
+// its ticks by default. [Session.Timeout] returns the timeout that it has granted.
 //
-// To resume a session in time, dialling and the handshake may take a sixth of the timeout each. If a round trip to the
-// servers takes longer, no session outlives its connection. For a timeout of two seconds, that limit is 333 ms.
+// To resume a session in time, dialling and the handshake may take a sixth of the timeout each. If
+// a round trip to the servers takes longer, no session outlives its connection. For a timeout of
+// two seconds, that limit is 333 ms.
 func WithSessionTimeout(d time.Duration) ConnectOption {
 	return connectOption(func(c *Client) error {
 		if d < time.Millisecond || d.Milliseconds() > math.MaxInt32 {
@@ -47,13 +49,14 @@ func WithSessionTimeout(d time.Duration) ConnectOption {
 	})
 }
 
-// WithDialer makes connections with d: this is how to use TLS. d is called from goroutines of the client, with one server
-// of the connect string at a time. It should return within the timeout that it is given. [Client.Close] does not wait for
-// a call that is under way.
+// WithDialer makes connections with d: this is how to use TLS. d is called from goroutines of the
+// client, with one server of the connect string at a time. It should return within the timeout that
+// it is given. [Client.Close] does not wait for a call that is under way.
 //
-// d gets the address as it stands in the connect string, with the port, because certificates are issued for names. If a
-// name has several addresses, d chooses one. It should not choose the same one each time, as a member that accepts
-// connections need not serve. Without a dialer, the client tries every address of every name.
+// d gets the address as it stands in the connect string, with the port, because certificates are
+// issued for names. If a name has several addresses, d chooses one. It should not choose the same
+// one each time, as a member that accepts connections need not serve. Without a dialer, the client
+// tries every address of every name.
 func WithDialer(d zk.Dialer) ConnectOption {
 	return connectOption(func(c *Client) error {
 		if d == nil {
@@ -67,13 +70,13 @@ func WithDialer(d zk.Dialer) ConnectOption {
 	})
 }
 
-// WithAuth adds a credential, such as "user:password" for the scheme "digest". The client sends it first on every
-// connection of every session. WithAuth may be given several times.
+// WithAuth adds a credential, such as "user:password" for the scheme "digest". The client sends it
+// first on every connection of every session. WithAuth may be given several times.
 //
-// If the servers refuse the credential at first, [Connect] returns an error. If they refuse it later, a session that has
-// a connection tries other servers until it is lost. The client then asks for further sessions, at intervals of the
-// session timeout. Meanwhile its state is [Lost], the logger gets a warning for each attempt, and the error of
-// [Client.Session] says why.
+// If the servers refuse the credential at first, [Connect] returns an error. If they refuse it
+// later, a session that has a connection tries other servers until it is lost. The client then asks
+// for further sessions, at intervals of the session timeout. Meanwhile its state is [Lost], the
+// logger gets a warning for each attempt, and the error of [Client.Session] says why.
 func WithAuth(scheme string, auth []byte) ConnectOption {
 	return connectOption(func(c *Client) error {
 		if scheme == "" {
@@ -90,11 +93,12 @@ type credential struct {
 	auth   []byte
 }
 
-// WithStateListener calls f for every change of state, one call at a time and in order, from a goroutine of the client's
-// own. f may block, and may call the client, [Client.Close] included. WithStateListener may be given several times.
+// WithStateListener calls f for every change of state, one call at a time and in order, from a
+// goroutine of the client's own. f may block, and may call the client, [Client.Close] included.
+// WithStateListener may be given several times.
 //
-// If f blocks until 1,000 calls are due, connections that came and went are left out from then on. f is still called for
-// every loss, and for the state in the end.
+// If f blocks until 1,000 calls are due, connections that came and went are left out from then on.
+// f is still called for every loss, and for the state in the end.
 func WithStateListener(f func(State)) ConnectOption {
 	return connectOption(func(c *Client) error {
 		if f == nil {
@@ -105,7 +109,8 @@ func WithStateListener(f func(State)) ConnectOption {
 	})
 }
 
-// WithACL creates nodes with this ACL, which must not be empty. The default grants all permissions to world:anyone.
+// WithACL creates nodes with this ACL, which must not be empty. The default grants all permissions
+// to world:anyone.
 func WithACL(acl []zk.ACL) Option {
 	return option(func(c *Client) error {
 		if len(acl) == 0 {
@@ -116,12 +121,12 @@ func WithACL(acl []zk.ACL) Option {
 	})
 }
 
-// WithBackOff paces the attempts at an operation that has to be repeated. newBackOff is called for each such operation.
-// The default back-off grows from 20 milliseconds to two seconds, is jittered, and never stops: the operation ends with
-// its ctx.
+// WithBackOff paces the attempts at an operation that has to be repeated. newBackOff is called for
+// each such operation. The default back-off grows from 20 milliseconds to two seconds, is jittered,
+// and never stops: the operation ends with its ctx.
 //
-// When a back-off stops, the operation returns its last error. The clean-up goes on in the background, at the default
-// pace, until nothing of the operation is left or the session is over.
+// When a back-off stops, the operation returns its last error. The clean-up goes on in the
+// background, at the default pace, until nothing of the operation is left or the session is over.
 func WithBackOff(newBackOff func() backoff.BackOff) Option {
 	return option(func(c *Client) error {
 		if newBackOff == nil {
@@ -140,7 +145,8 @@ func defaultBackOff() backoff.BackOff {
 	)
 }
 
-// WithLogger logs failures, and what the client does about them, to l. By default the client logs nothing.
+// WithLogger logs failures, and what the client does about them, to l. By default the client logs
+// nothing.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *Client) error {
 		if l == nil {

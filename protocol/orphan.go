@@ -12,11 +12,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// closeOrphan closes a session at the servers that we have given up. The servers may still know it, and its nodes would
-// block other contenders until it expires. Without a quorum it never expires, as its time runs only under a leader.
+// closeOrphan closes a session at the servers that we have given up. The servers may still know it,
+// and its nodes would block other contenders until it expires. Without a quorum it never expires,
+// as its time runs only under a leader.
 //
-// closeOrphan blocks until the session is known to be gone, or ctx ends. It makes its requests itself: zk.Conn can
-// neither take over a session nor find out what became of its own.
+// closeOrphan blocks until the session is known to be gone, or ctx ends. It makes its requests
+// itself: zk.Conn can neither take over a session nor find out what became of its own.
 func (c *Client) closeOrphan(ctx context.Context, session int64, password []byte, timeout time.Duration) error {
 	route := newRoute(c.sessions)
 	for attempt := 1; ; attempt++ {
@@ -27,10 +28,12 @@ func (c *Client) closeOrphan(ctx context.Context, session int64, password []byte
 
 		pause, closing := redialAfter(attempt, route.len(), timeout), (<-chan struct{})(nil)
 		if prolonged && c.closing.Err() == nil {
-			// The session's time has begun anew. It must be left alone for that time, or failing attempts would keep it
-			// alive. Servers end sessions at the next tick, and there are two ticks or more to a timeout.
+			// The session's time has begun anew. It must be left alone for that time, or failing
+			// attempts would keep it alive. Servers end sessions at the next tick, and there are
+			// two ticks or more to a timeout.
 			//
-			// Close does not wait for this pause: its own attempts cannot keep the session alive for long.
+			// Close does not wait for this pause: its own attempts cannot keep the session alive
+			// for long.
 			c.log.Warn("lost session not closed", "session", session, "error", err)
 			pause, closing = timeout+timeout/2, c.closing.Done()
 		}
@@ -44,8 +47,8 @@ func (c *Client) closeOrphan(ctx context.Context, session int64, password []byte
 	}
 }
 
-// closeOrphanAt closes a session at one server. If that fails, prolonged reports whether the server may have resumed the
-// session, which prolongs its life.
+// closeOrphanAt closes a session at one server. If that fails, prolonged reports whether the server
+// may have resumed the session, which prolongs its life.
 func (c *Client) closeOrphanAt(ctx context.Context, server string, session int64, password []byte,
 	timeout time.Duration) (prolonged bool, err error) {
 	limit := max(timeout/3, time.Second)
@@ -60,8 +63,8 @@ func (c *Client) closeOrphanAt(ctx context.Context, server string, session int64
 	}
 	in := bufio.NewReaderSize(conn, 256)
 
-	// The request claims to have seen nothing, as nothing will be read. So any server accepts it, even one that has lost
-	// its data.
+	// The request claims to have seen nothing, as nothing will be read. So any server accepts it,
+	// even one that has lost its data.
 	answer, err := exchange(conn, in, zkwire.AppendConnectRequest(nil, zkwire.ConnectRequest{
 		Timeout: timeout, SessionID: session, Password: password,
 	}))

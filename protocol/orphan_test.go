@@ -16,10 +16,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// A gate is a way to a server that can be shut, and that counts the attempts to pass.
+// A gate is a dialer that can be shut, and that counts the calls.
 type gate struct {
 	dialer zk.Dialer
-	mute   bool // while it is shut connections are made, and nothing comes back
+	mute   bool // while it is shut, connections are made and nothing comes back
 
 	mu    sync.Mutex
 	shut  bool
@@ -75,8 +75,8 @@ func (c *gatedConn) Read(p []byte) (int, error) {
 	}
 }
 
-// TestLostSessionIsClosedWhereCredentialsAreDemanded has the next waiter hold the lock in less time than the servers would
-// need to expire the session.
+// TestLostSessionIsClosedWhereCredentialsAreDemanded expects the next waiter to acquire the lock
+// before the servers would have expired the session.
 func TestLostSessionIsClosedWhereCredentialsAreDemanded(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
@@ -84,7 +84,7 @@ func TestLostSessionIsClosedWhereCredentialsAreDemanded(t *testing.T) {
 			srv, err := embedded.Start(embedded.Config{InMemory: true, TickTime: time.Second, EnforceAuth: true})
 			require.NoError(t, err)
 			defer srv.Close()
-			buryWithCredentials(t, srv.ConnectString(), srv.Dial)
+			closeWithCredentials(t, srv.ConnectString(), srv.Dial)
 		})
 	})
 	t.Run("real", func(t *testing.T) {
@@ -94,11 +94,11 @@ func TestLostSessionIsClosedWhereCredentialsAreDemanded(t *testing.T) {
 		t.Parallel()
 		cluster := ensemble.Start(t, 1, ensemble.WithJVMFlags(
 			"-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest"))
-		buryWithCredentials(t, cluster.ConnectString(), net.DialTimeout)
+		closeWithCredentials(t, cluster.ConnectString(), net.DialTimeout)
 	})
 }
 
-func buryWithCredentials(t *testing.T, servers string, dial zk.Dialer) {
+func closeWithCredentials(t *testing.T, servers string, dial zk.Dialer) {
 	way := &gate{dialer: dial}
 	victim := connect(t, servers, alice, protocol.WithSessionTimeout(10*time.Second), protocol.WithDialer(way.dial))
 	other := connect(t, servers, alice, protocol.WithDialer(dial))
@@ -117,7 +117,8 @@ func buryWithCredentials(t *testing.T, servers string, dial zk.Dialer) {
 	require.NoError(t, other.Close())
 }
 
-// TestAttemptsToCloseALostSessionDoNotKeepItAlive has a server execute what it is sent, and its answers be lost.
+// TestAttemptsToCloseALostSessionDoNotKeepItAlive loses the answers of a server that executes all
+// requests.
 func TestAttemptsToCloseALostSessionDoNotKeepItAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -140,8 +141,9 @@ func TestAttemptsToCloseALostSessionDoNotKeepItAlive(t *testing.T) {
 	})
 }
 
-// TestCloseClosesALostSessionThatIsLetAlone has attempts to close it failed, and servers answer again.
-func TestCloseClosesALostSessionThatIsLetAlone(t *testing.T) {
+// TestCloseClosesAnOrphanedSessionDuringItsPause lets attempts to close the session fail, and the
+// servers answer again.
+func TestCloseClosesAnOrphanedSessionDuringItsPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv, err := embedded.Start(embedded.Config{InMemory: true, TickTime: time.Second})

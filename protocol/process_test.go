@@ -51,8 +51,8 @@ func holderMain(spec string) int {
 	return 0
 }
 
-// TestProcessThatWasStoppedKnowsAtItsFirstLook stops a holder until the next one has what it held.
-func TestProcessThatWasStoppedKnowsAtItsFirstLook(t *testing.T) {
+// TestStoppedProcessSeesTheLossAtOnce stops a holder until the next one has what it held.
+func TestStoppedProcessSeesTheLossAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		self, err := os.Executable()

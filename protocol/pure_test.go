@@ -61,7 +61,7 @@ func TestOutcomeOf(t *testing.T) {
 	}
 }
 
-func TestContextErrorTellsTheCauseAndIsNotTakenForIt(t *testing.T) {
+func TestContextErrorHasTheTextOfTheCauseOnly(t *testing.T) {
 	t.Parallel()
 	reason := fmt.Errorf("the reason: %w", zk.ErrConnectionClosed)
 	plain, cancel := context.WithCancel(t.Context())
@@ -169,8 +169,8 @@ func FuzzConnectString(f *testing.F) {
 	})
 }
 
-// TestErrIsComputedFromTheClocksWhenItIsCalled has nobody but the callers look at the clocks, as in a process that has
-// just been stopped for a while.
+// TestErrIsComputedFromTheClocksWhenItIsCalled runs no goroutine that looks at the clocks, as in a
+// process that has just been stopped for a while.
 func TestErrIsComputedFromTheClocksWhenItIsCalled(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(s *Session, g *Grant, ctx context.Context) error{

@@ -12,13 +12,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// Create calls Create of c. Call it from the function that is given to [Do] or [Settle]. It blocks until the server has
-// answered or the connection breaks.
+// Create calls Create of c. Call it from the function that is given to [Do] or [Settle]. It blocks
+// until the server has answered or the connection breaks.
 //
-// If the flags are [zk.FlagContainer] it creates a container, which zk.Conn's Create does not. A request that is too
-// large for any server would cost all users of the session their connection: Create refuses it with [ErrTooLarge] and
-// sends nothing. Do and Settle find out what is too large for this server. All other errors are those of c. Create is
-// safe for concurrent use.
+// If the flags are [zk.FlagContainer] it creates a container, which zk.Conn's Create does not. A
+// request that is too large for any server would cost all users of the session their connection:
+// Create refuses it with [ErrTooLarge] and sends nothing. Do and Settle find out what is too large
+// for this server. All other errors are those of c. Create is safe for concurrent use.
 func Create(c *zk.Conn, path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
 	return send(headerSize+createSize(path, data, acl), func() (string, error) {
 		return c.Create(path, data, flags, acl)
@@ -30,8 +30,8 @@ func Set(c *zk.Conn, path string, data []byte, version int32) (*zk.Stat, error) 
 	return send(headerSize+setSize(path, data), func() (*zk.Stat, error) { return c.Set(path, data, version) })
 }
 
-// Multi calls Multi of c. It refuses transactions that are too large as [Create] does. One size above a megabyte would
-// make zk.Conn panic.
+// Multi calls Multi of c. It refuses transactions that are too large as [Create] does. One size
+// above a megabyte would make zk.Conn panic.
 func Multi(c *zk.Conn, ops ...any) ([]zk.MultiResponse, error) {
 	return send(MultiSize(ops...), func() ([]zk.MultiResponse, error) { return c.Multi(ops...) })
 }
@@ -75,10 +75,12 @@ func aclSize(acl []zk.ACL) int {
 	return size
 }
 
-// maxRequest is the size of the largest request that a server with the default jute.maxbuffer accepts.
+// maxRequest is the size of the largest request that a server with the default jute.maxbuffer
+// accepts.
 const maxRequest = sendBuffer - 4
 
-// send calls request unless its size is above maxRequest. It marks the error of a request that got no answer.
+// send calls request unless its size is above maxRequest. It marks the error of a request that got
+// no answer.
 func send[T any](size int, request func() (T, error)) (v T, err error) {
 	if size > maxRequest {
 		return v, fmt.Errorf("%w: a request of %d bytes, at most %d", ErrTooLarge, size, maxRequest)
@@ -99,20 +101,22 @@ type unanswered struct {
 
 func (u *unanswered) Unwrap() error { return u.error }
 
-// A limits is what a session has learnt about the requests that its servers refuse. A server ends the connection at a
-// request that is larger than its jute.maxbuffer. Some servers end it at an operation that they do not know.
+// A limits is what a session has learnt about the requests that its servers refuse. A server ends
+// the connection at a request that is larger than its jute.maxbuffer. Some servers end it at an
+// operation that they do not know.
 type limits struct {
 	taken int // the size of the largest request that was answered
 
-	// refused is the size of the largest request without an answer on the last connection, if the server has ended that
-	// connection, and 0 otherwise.
+	// refused is the size of the largest request without an answer on the last connection, if the
+	// server has ended that connection, and 0 otherwise.
 	refused int
 
 	containers int  // connections in a row that were ended with one request unanswered, which was for a container
 	plain      bool // the servers have no containers
 }
 
-// suspicious is the size up to which no request is taken for refused, as the limits of real servers are far above that.
+// suspicious is the size up to which no request is taken for refused, as the limits of real servers
+// are far above that.
 const suspicious = 32 << 10
 
 // ended notes the requests that were unanswered when a connection ended.
@@ -145,7 +149,8 @@ func (l *limits) took(r sentRequest, code zkwire.Code) {
 	}
 }
 
-// refuses reports whether the server seems to have ended the last connection because of the request with this error.
+// refuses reports whether the server seems to have ended the last connection because of the request
+// with this error.
 func (s *session) refuses(err error) bool {
 	var u *unanswered
 	if !errors.As(err, &u) {

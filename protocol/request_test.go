@@ -41,7 +41,7 @@ func eachSmall(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	})
 }
 
-func TestServerThatTakesLessRefusesWithTwoConnections(t *testing.T) {
+func TestRequestThatThisServerRefusesCostsTwoConnections(t *testing.T) {
 	eachSmall(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
 		c := link.Client(t)
@@ -82,7 +82,7 @@ func TestServerThatTakesLessRefusesWithTwoConnections(t *testing.T) {
 }
 
 // Whose request the server refuses must not be guessed.
-func TestRefusalIsNotTakenForAnothersRequest(t *testing.T) {
+func TestRefusalCountsForItsOwnRequestOnly(t *testing.T) {
 	eachSmall(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
 		c := link.Client(t)
@@ -124,8 +124,8 @@ func TestRefusalIsNotTakenForAnothersRequest(t *testing.T) {
 	})
 }
 
-// A connection that breaks behind a large request says nothing of its size, if the server is known to take that; and once
-// is not enough.
+// A connection that breaks behind a large request says nothing of its size, if the server is known
+// to take that; and once is not enough.
 func TestCutBehindALargeRequestIsNoRefusal(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/line", srv.Link(t)
@@ -169,7 +169,8 @@ func TestOneCutBehindALargeRequestIsNoRefusal(t *testing.T) {
 	})
 }
 
-// What the server is known to take it has not refused, however often the connection breaks.
+// A request that is no larger than one that the server has accepted was not refused, however often
+// the connection breaks.
 func TestHangingUpAtARequestOfAKnownSizeIsNoRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/line", srv.Link(t)
@@ -234,8 +235,9 @@ func (c *sizingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// No request comes near the one size that makes zk.Conn panic, and none that a server with the defaults takes is refused.
-func TestRequestsThatNoServerTakesAreNotSent(t *testing.T) {
+// No request comes near the one size that makes zk.Conn panic, and none that a server with the
+// defaults takes is refused.
+func TestRequestsTooLargeForAnyServerAreNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
 		for op, call := range map[recipestest.Op]func(c *zk.Conn, node string, data []byte) error{
@@ -278,7 +280,7 @@ func TestRequestsThatNoServerTakesAreNotSent(t *testing.T) {
 	})
 }
 
-func TestAnACLCountsForTheSize(t *testing.T) {
+func TestACLCountsTowardsTheSize(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/line", srv.Link(t)
 		acl := make([]zk.ACL, 5000)

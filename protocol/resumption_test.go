@@ -11,7 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// held returns a session with a timeout of twelve seconds that has just begun, and something that it holds.
+// held returns a session with a timeout of twelve seconds that has just begun, and something that
+// it holds.
 func held(t *testing.T) (*session, *Grant) {
 	c := &Client{sessions: &sessions{stopped: true}, log: slog.New(slog.DiscardHandler), observer: noObserver{}}
 	s := newSession(c)
@@ -23,7 +24,8 @@ func held(t *testing.T) (*session, *Grant) {
 	return s, g
 }
 
-// TestAnswerThatComesTooLateRenewsNothing has it come before anything has looked at the clocks.
+// TestAnswerThatComesTooLateRenewsNothing delivers an answer before any goroutine has looked at the
+// clocks.
 func TestAnswerThatComesTooLateRenewsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +41,8 @@ func TestAnswerThatComesTooLateRenewsNothing(t *testing.T) {
 	})
 }
 
-// TestHandshakeThatIsAnsweredTooLateResumesNothing has the answer come before anything has looked at the clocks.
+// TestHandshakeThatIsAnsweredTooLateResumesNothing delivers the answer before any goroutine has
+// looked at the clocks.
 func TestHandshakeThatIsAnsweredTooLateResumesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +55,7 @@ func TestHandshakeThatIsAnsweredTooLateResumesNothing(t *testing.T) {
 	})
 }
 
-// TestTrustRunsFromTheDialNotFromTheAnswer has a handshake take three seconds.
+// TestTrustRunsFromTheDialNotFromTheAnswer makes a handshake that takes three seconds.
 func TestTrustRunsFromTheDialNotFromTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -66,7 +69,7 @@ func TestTrustRunsFromTheDialNotFromTheAnswer(t *testing.T) {
 	})
 }
 
-// TestAnswerToACredentialIsNoSignOfLife is what servers hold of it, too.
+// TestAnswerToACredentialIsNoSignOfLife: servers do not count credentials either.
 func TestAnswerToACredentialIsNoSignOfLife(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +84,8 @@ func TestAnswerToACredentialIsNoSignOfLife(t *testing.T) {
 	})
 }
 
-// TestAttemptsToConnectCountUntilAConnectionIsOfUse says when the next attempts need not be paced.
+// TestAttemptsToConnectCountUntilAConnectionIsOfUse checks when the next attempts need not be
+// paced.
 func TestAttemptsToConnectCountUntilAConnectionIsOfUse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -104,7 +108,8 @@ func TestAttemptsToConnectCountUntilAConnectionIsOfUse(t *testing.T) {
 	}
 }
 
-// TestTrustFollowsTheTimeoutOfAResumption has a server with other limits grant half of what the first one did.
+// TestTrustFollowsTheTimeoutOfAResumption resumes at a server that grants half of the first
+// timeout.
 func TestTrustFollowsTheTimeoutOfAResumption(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,8 @@ const (
 	childWatch
 )
 
-// setBy returns the kind of watch that zk.Conn sets on an answer with this code to a request that asked for a watch.
+// setBy returns the kind of watch that zk.Conn sets on an answer with this code to a request that
+// asked for a watch.
 func setBy(op zkwire.Op, code zkwire.Code) watchKinds {
 	switch {
 	case code == zkwire.CodeOK && (op == zkwire.OpGetData || op == zkwire.OpExists):
@@ -43,7 +44,8 @@ func firedBy(e zk.EventType) watchKinds {
 	return 0
 }
 
-// watching notes a watch that zk.Conn is about to note, too. The connection calls it with the last byte of the answer.
+// watching notes a watch that zk.Conn is about to note, too. The connection calls it with the last
+// byte of the answer.
 func (s *session) watching(path string, kind watchKinds) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +55,8 @@ func (s *session) watching(path string, kind watchKinds) {
 	s.watched[path] |= kind
 }
 
-// event is zk.Conn's callback for events. It must not block. zk.Conn forgets the watches that have fired after it.
+// event is zk.Conn's callback for events. It must not block. zk.Conn forgets the watches that have
+// fired after it.
 func (s *session) event(e zk.Event) {
 	if ended := firedBy(e.Type); ended != 0 {
 		s.mu.Lock()
@@ -67,12 +70,14 @@ func (s *session) event(e zk.Event) {
 	s.watches.notify(e)
 }
 
-// rewatchSize bounds the packets that set watches again. Those of zk.Conn have 128 KiB. A server with a small
-// jute.maxbuffer refuses them by ending the connection. A packet with one long path may be larger.
+// rewatchSize bounds the packets that set watches again. Those of zk.Conn have 128 KiB. A server
+// with a small jute.maxbuffer refuses them by ending the connection. A packet with one long path
+// may be larger.
 const rewatchSize = 32 << 10
 
-// rewatch returns the packets that set all watches again, for the server to report what has happened since a
-// transaction. Their xid is that of the Java client, whose answers zk.Conn ignores. The caller holds mu.
+// rewatch returns the packets that set all watches again, for the server to report what has
+// happened since a transaction. Their xid is that of the Java client, whose answers zk.Conn
+// ignores. The caller holds mu.
 func (s *session) rewatch(since int64) [][]byte {
 	var packets [][]byte
 	var lists [3][]byte // of paths, by kind

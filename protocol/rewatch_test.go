@@ -20,8 +20,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// TestSessionIsNotResumedWhereItWouldGoBackInTime moves a client to a follower that has not heard of its newest
-// lock. The connection before has broken, at different moments.
+// TestSessionIsNotResumedWhereItWouldGoBackInTime moves a client to a follower that has not heard
+// of its newest lock. The connection before has broken, at different moments.
 func TestSessionIsNotResumedWhereItWouldGoBackInTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		withheld bool // watches are not set again
@@ -78,8 +78,8 @@ func TestSessionIsNotResumedWhereItWouldGoBackInTime(t *testing.T) {
 	}
 }
 
-// TestWatchesSurviveTwoCuts has a node change while the client is away. The connection breaks again after each packet
-// of the next one: answers that are not covered by watches yet must not count.
+// TestWatchesSurviveTwoCuts has a node change while the client is away. The connection breaks again
+// after each packet of the next one: answers that are not covered by watches yet must not count.
 func TestWatchesSurviveTwoCuts(t *testing.T) {
 	for name, c := range map[string]struct {
 		watch  func(*zk.Conn, string) (<-chan zk.Event, error)
@@ -161,7 +161,8 @@ func TestWatchThatHasFiredIsNotSetAgain(t *testing.T) {
 	})
 }
 
-// TestManyWatchesAreSetAgainWhereRequestsMustBeSmall holds more than fits into one request of a server.
+// TestManyWatchesAreSetAgainWhereRequestsMustBeSmall holds more than fits into one request of a
+// server.
 func TestManyWatchesAreSetAgainWhereRequestsMustBeSmall(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
@@ -211,7 +212,8 @@ func manyWatches(t *testing.T, srv *recipestest.Server) {
 	require.NoError(t, s.Err())
 }
 
-// TestConnectionOverWhichWatchesAreNotSetAgainIsCut has a server refuse to do so. zk.Conn would only log that.
+// TestConnectionOverWhichWatchesAreNotSetAgainIsCut uses a server that refuses to set them. zk.Conn
+// would only log that.
 func TestConnectionOverWhichWatchesAreNotSetAgainIsCut(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link, l := srv.Root(t), srv.Link(t), new(liar)
@@ -286,9 +288,9 @@ func (c withholdingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// An answer may have arrived, and not have been looked at yet, when the connection is cut. The watch that came with it must
-// not be lost.
-func TestAnswerThatWaitsWhenTheConnectionIsCutLosesNoWatch(t *testing.T) {
+// TestUnreadAnswerKeepsItsWatchWhenTheConnectionIsCut cuts the connection after an answer has
+// arrived and before it is read.
+func TestUnreadAnswerKeepsItsWatchWhenTheConnectionIsCut(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/line", srv.Link(t)
 		g := hold(t, srv.Client(t), path)
@@ -309,7 +311,8 @@ func TestAnswerThatWaitsWhenTheConnectionIsCutLosesNoWatch(t *testing.T) {
 	})
 }
 
-// A lateConn hands over the answer to the first request for the data of a node only when it has been closed.
+// A lateConn hands over the answer to the first request for the data of a node only when it has
+// been closed.
 type lateConn struct {
 	net.Conn
 	path   string // how that of the node ends

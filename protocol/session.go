@@ -18,33 +18,37 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// A Session is one session with the ensemble, over one [zk.Conn] that lives and dies with it. What was begun
-// under a session can never run under another.
+// A Session is one session with the ensemble, over one [zk.Conn] that ends with it. An operation
+// that was begun in a session never runs in another one.
 //
-// A session ends for good when the server says that it expired, when nothing was heard for its timeout, when
-// something is held and trust has run out (see "Trust" in the package documentation), or when the client is
-// closed. It is safe for concurrent use.
+// A session ends for good
 //
-// A Session is bound to the [Client] that returned it: requests that go through it use that client's ACL, back-off,
-// logger and observer. Clients that [Client.With] has made share the session with the same ID.
+//   - when the server says that it has expired,
+//   - when nothing was heard from the server for its whole timeout,
+//   - when something is held and trust has run out (see "Trust" in the package documentation),
+//   - when the client is closed.
+//
+// A Session is bound to the [Client] that returned it: it uses that client's ACL, back-off, logger
+// and observer. Clients that were made by [Client.With] have Sessions with the same ID. A Session
+// is safe for concurrent use.
 type Session struct {
 	*session
 	client *Client
 }
 
-// A session is what the Sessions of all views of a client share.
+// A session is what the Sessions of all views of a client have in common.
 type session struct {
 	client *Client  // the one that Connect returned
-	base   *Session // bound to that
+	base   *Session // bound to that client
 	conn   *zk.Conn
-	events <-chan zk.Event // closed when conn's goroutines have ended; lossy, and not used for anything else
+	events <-chan zk.Event // closed when conn's goroutines have ended; lossy, so used for nothing else
 	nonces atomic.Uint32
 
 	watches watchTable
 
 	life  context.Context // done when the session is over
 	end   context.CancelCauseFunc
-	wake  chan struct{} // tells keep that there is something new
+	wake  chan struct{} // makes keep look at the session again
 	began chan struct{} // closed by the first handshake
 
 	stubbing sync.Once
@@ -54,24 +58,24 @@ type session struct {
 	id          int64
 	password    []byte
 	trust       trust
-	newest      int64                 // the last transaction that the session knows of, by any answer or event
-	settled     int64                 // up to here no event of any watch is missing
-	watched     map[string]watchKinds // the watches that zk.Conn has set
+	newest      int64                 // the newest transaction that an answer or event has told of
+	settled     int64                 // the transaction up to which no event of a watch is missing
+	watched     map[string]watchKinds // the watches that zk.Conn has set, by path
 	wire        *connection           // nil while there is no connection
-	handshaking *connection           // a connection whose handshake was not answered yet
+	handshaking *connection           // a connection whose handshake is under way
 	ready       bool                  // requests may be made
 	gate        chan struct{}         // closed while ready
-	resumed     chan struct{}         // closed, and made anew, by the next handshake that is answered
-	engaged     int                   // grants, contenders and whoever else needs answers: trust is kept fresh for them
+	resumed     chan struct{}         // closed, and made anew, when a handshake is answered
+	engaged     int                   // how many grants, contenders and calls need trust to be kept fresh
 	grants      map[*Grant]struct{}
 	err         error
-	expired     bool         // or closed: the server has said that nothing of the session is left
-	failures    int          // attempts to connect since the last connection of use
-	lastFail    error        // what the last of them died of
-	accepted    [2]time.Time // when the last two connections were dialled whose handshake was answered
+	expired     bool         // or closed: the server has said that the session is gone
+	failures    int          // attempts to connect since the last useful connection
+	lastFail    error        // the error of the last of these attempts
+	accepted    [2]time.Time // when the last two connections that the servers have accepted were dialled
 	limits      limits
 
-	warned    time.Time // when the logger was last told of refusals
+	warned    time.Time // when refusals were last logged
 	engagedAt time.Time // when engaged was last zero
 	wakes     time.Time // when keep looks at the clocks next
 }
@@ -93,22 +97,24 @@ func newSession(c *Client) *session {
 	return s
 }
 
-// ID is the session's number, as the server gave it.
+// ID returns the session ID that the server has given out.
 func (s *session) ID() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id
 }
 
-// Timeout is the session timeout that the server granted, which may differ from the one asked for.
+// Timeout returns the session timeout that the server has granted. It may differ from the one that
+// was asked for, and may change when the session moves to another server.
 func (s *session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.trust.timeout
 }
 
-// Deadline is when the session will be over if nothing more is heard from the ensemble. While something is held
-// it is when trust runs out; otherwise when the server might expire the session. It moves on with every answer.
+// Deadline returns when the session will be over if nothing more is heard from the ensemble. While
+// something is held, that is when trust runs out. Otherwise it is when the server may expire the
+// session. Answers move it on.
 func (s *session) Deadline() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,17 +124,20 @@ func (s *session) Deadline() time.Time {
 	return s.trust.contact.Add(s.trust.timeout)
 }
 
-// Conn is the session's connection, for reads and Multi calls of your own. Its paths are absolute: put
-// [Session.Path] around those that are not. Its calls block until they are answered or the connection breaks,
-// whatever your ctx says, and calls made while there is no connection wait for the next one of this session.
-// Watches set through it survive any number of broken connections, and end with the session: each fires once for
-// whatever happened since it was set, early or late. It may also fire for a change that its owner knows already. As
-// with every ZooKeeper client, a node that was created and deleted again while there was no connection has never existed
-// for a watch that waits for it. Keep what you send below [MaxData]: one size of a Multi just above a
-// megabyte makes zk.Conn panic. Do not close it.
+// Conn returns the session's zk.Conn, for reads and Multi calls of your own. Do not close it.
+//
+// Its paths are absolute: use [Session.Path] to put the chroot in front. Its calls block until they
+// are answered or the connection breaks, whatever your ctx says. While there is no connection, they
+// wait for the session's next one. [Do] returns when ctx ends. Keep what you send below [MaxData]:
+// one size of a Multi just above a megabyte makes zk.Conn panic.
+//
+// Watches set through it survive any number of broken connections, and end with the session. Each
+// fires once for what has happened since it was set, early or late. It may also fire for a change
+// that its owner knows already. As with every ZooKeeper client, a node that was created and deleted
+// while there was no connection has never existed for a watch that waits for it.
 func (s *session) Conn() *zk.Conn { return s.conn }
 
-// Path is path with the chroot of the connect string in front.
+// Path returns path with the chroot of the connect string in front.
 func (s *session) Path(path string) string {
 	if path == "/" && s.client.chroot != "" {
 		return s.client.chroot
@@ -136,12 +145,14 @@ func (s *session) Path(path string) string {
 	return s.client.chroot + path
 }
 
-// Done is closed when the session is over. [Session.Err] then tells why, and may tell earlier.
+// Done returns a channel that is closed when the session is over. [Session.Err] then returns why.
+// It may do so a moment earlier.
 func (s *session) Done() <-chan struct{} { return s.life.Done() }
 
-// Err is nil while the session can be trusted. After that it wraps [ErrLost], or [ErrClosed] too if the client was
-// closed. It is computed from the clocks when it is called, and so is right in a process that has just been
-// stopped for a minute, before anything else in it has noticed.
+// Err returns nil while the session can be trusted. After that it returns an error that wraps
+// [ErrLost], and also [ErrClosed] if the client was closed. It is computed from the clocks at the
+// time of the call. So it is right in a process that has just been stopped for a minute, before
+// anything else there has noticed.
 func (s *session) Err() error {
 	s.mu.Lock()
 	err := s.err
@@ -154,7 +165,7 @@ func (s *session) Err() error {
 	return err
 }
 
-// overdue tells whether the clocks say that the session is over. The caller holds mu.
+// overdue returns an error if the session is over by the clocks. The caller holds mu.
 func (s *session) overdue(now time.Time) error {
 	switch {
 	case s.id == 0:
@@ -168,7 +179,8 @@ func (s *session) overdue(now time.Time) error {
 	return nil
 }
 
-// finish ends the session, once: its connection is cut, everything it held is lost, everybody who waits is told.
+// finish ends the session with err, once. All that it holds is lost, calls that wait return, and
+// its connections are cut.
 func (s *session) finish(err error) {
 	s.mu.Lock()
 	if s.err != nil {
@@ -179,7 +191,7 @@ func (s *session) finish(err error) {
 	grants := maps.Clone(s.grants)
 	cut := []*connection{s.handshaking, s.wire}
 	if errors.Is(err, ErrClosed) {
-		cut = cut[:1] // the other one is needed to close the session
+		cut = cut[:1] // the current connection is needed to close the session
 	}
 	s.mu.Unlock()
 
@@ -194,7 +206,8 @@ func (s *session) finish(err error) {
 	}
 }
 
-// beginHandshake notes a connection on which the handshake is about to begin, and returns the last zxid seen.
+// beginHandshake notes a connection whose handshake is about to begin. It returns the zxid that the
+// handshake has to claim.
 func (s *session) beginHandshake(w *connection) (zxid int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,15 +217,16 @@ func (s *session) beginHandshake(w *connection) (zxid int64, err error) {
 	return s.newest, s.err
 }
 
-// seen notes the zxid of an answer or an event. Two numbers come of it, which must not be taken for each other.
+// seen notes the zxid of an answer or an event. It feeds two numbers that must not be confused.
 //
-// newest goes into the next connect request: a server that does not know that transaction yet refuses us. It may
-// not be smaller than anything that was seen, or the session goes back in time.
+// newest goes into the next connect request. A server that does not know this transaction yet
+// refuses the session. If newest were smaller than a zxid that was seen, the session could go back
+// in time.
 //
-// settled goes into the next request to set watches again: servers report what has happened after it. It may
-// not be greater than the transaction of an event that was not delivered. Events come in order with the answers, but for
-// watches that are not set on this connection yet; until they are, settled stays where it is. Where it is too
-// small a watch fires for a change that its owner knows.
+// settled goes into the next request to set watches again. Servers report what has happened after
+// it. It must not exceed the transaction of an event that was not delivered. Events come in order
+// with the answers, except for watches that are not set on this connection yet. Until they are set,
+// settled does not move. If settled is too small, a watch fires for a change that its owner knows.
 func (s *session) seen(zxid int64, settles bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,29 +236,30 @@ func (s *session) seen(zxid int64, settles bool) {
 	}
 }
 
-// latest is the number of a transaction that all events happen after which are still to come.
+// latest returns a zxid: all events that are still to come belong to later transactions.
 func (s *session) latest() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.settled
 }
 
-// connected takes a connection whose handshake was answered into use, or refuses it. It returns the packets that
-// set the session's watches again there.
+// connected takes a connection into use whose handshake was answered with h, or returns an error,
+// with which the connection ends. It returns the packets that set the session's watches again over
+// it.
 func (s *session) connected(w *connection, h zkwire.ConnectResponse) (rewatch [][]byte, err error) {
 	s.mu.Lock()
 	overdue := s.overdue(time.Now())
 	switch {
 	case s.err != nil:
 		err = s.err
-	case overdue != nil: // what is over for those who look at the clock does not come back for the others
+	case overdue != nil: // what callers of Err have seen lost must not come back for others
 		err = overdue
 	case s.id == 0 && h.SessionID != 0:
 		s.id, s.trust.timeout = h.SessionID, h.Timeout
 		close(s.began)
 	case h.SessionID != s.id || h.SessionID == 0:
-		// An expired session is answered with number 0; some servers just give out a new one. Either way
-		// zk.Conn must not get to see it: it would go on in that.
+		// For an expired session most servers answer with number 0, and some with a new session.
+		// zk.Conn must see neither: it would go on in a new session.
 		err = fmt.Errorf("%w: session %#x expired", ErrLost, s.id)
 		if s.id == 0 {
 			err = errors.New("the server refused to open a session")
@@ -259,15 +274,19 @@ func (s *session) connected(w *connection, h zkwire.ConnectResponse) (rewatch []
 		}
 		return nil, err
 	}
+
 	s.password = h.Password
 	s.trust.timeout = h.Timeout
 	s.trust.began(w.dialled)
 	s.accepted = [2]time.Time{s.accepted[1], w.dialled}
 	s.wire, s.handshaking = w, nil
-	// What is held comes first: a long request that is made again would keep a quorum from confirming it in time.
+
+	// Confirming what is held comes first. A long request that is repeated could delay the quorum's
+	// answer for too long.
 	if len(s.grants) == 0 || elapsed(s.trust.agreed, time.Now()) < h.Timeout/2 {
 		s.admitRequests()
 	}
+
 	close(s.resumed)
 	s.resumed = make(chan struct{})
 	rewatch = s.rewatch(s.settled)
@@ -278,7 +297,8 @@ func (s *session) connected(w *connection, h zkwire.ConnectResponse) (rewatch []
 	return rewatch, nil
 }
 
-// disconnected takes note that a connection has ended.
+// disconnected notes that a connection, or an attempt to make one, has ended. w is nil if there
+// never was a connection.
 func (s *session) disconnected(w *connection, why error) {
 	s.mu.Lock()
 	current := w != nil && s.wire == w
@@ -296,13 +316,14 @@ func (s *session) disconnected(w *connection, why error) {
 		s.lastFail = why
 	}
 	s.mu.Unlock()
+
 	if current {
 		s.client.review(s)
 		s.poke()
 	}
 }
 
-// admitRequests lets those go on who wait for a connection. The caller holds mu.
+// admitRequests lets calls go on that wait for a connection. The caller holds mu.
 func (s *session) admitRequests() {
 	if !s.ready {
 		s.ready = true
@@ -310,14 +331,14 @@ func (s *session) admitRequests() {
 	}
 }
 
-// ceased notes with which requests unanswered a connection has ended.
+// ceased notes that a connection has ended while these requests were unanswered.
 func (s *session) ceased(sent []sentRequest, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limits.ended(sent, byOtherSide(why))
 }
 
-// answered notes an answer that has come over w.
+// answered notes an answer to r that has come over w.
 func (s *session) answered(w *connection, r sentRequest, code zkwire.Code) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -325,6 +346,7 @@ func (s *session) answered(w *connection, r sentRequest, code zkwire.Code) {
 	if r.op == zkwire.OpAuth { // which servers do not count as a sign of life
 		return
 	}
+
 	now := time.Now()
 	by := confirmationOf(r.op, code)
 	if by == byQuorum && s.wire == w {
@@ -335,15 +357,15 @@ func (s *session) answered(w *connection, r sentRequest, code zkwire.Code) {
 	}
 	s.limits.took(r, code)
 
-	// A server may welcome us, answer a request, and hang up, again and again. So one answer is no proof that
-	// the next attempt to connect need not be paced.
+	// A server may accept the session, answer a request and hang up, again and again. So one answer
+	// does not end the pauses between attempts to connect.
 	if by != byServer || now.Sub(w.dialled) >= share(s.trust.timeout, silenceShare) {
 		s.failures, s.lastFail = 0, nil
 	}
 }
 
-// warn has the logger told, once a minute, that the server refuses requests, if this error code says so. The caller does
-// not hold mu: the client's lock, which spawn takes, comes before it.
+// warn logs that the server refuses requests, if this error code says so, at most once a minute.
+// The caller does not hold mu: spawn takes the client's lock, which comes before it.
 func (s *session) warn(code zkwire.Code) {
 	if !slices.Contains(refusals, code) {
 		return
@@ -355,16 +377,17 @@ func (s *session) warn(code zkwire.Code) {
 	}
 	s.mu.Unlock()
 	if due {
-		s.client.spawn(func() { // the caller does not wait for a logger
+		s.client.spawn(func() { // the caller must not wait for a logger
 			s.client.log.Warn("server refuses requests, which are tried again", "session", s.ID(), "error", code.String())
 		})
 	}
 }
 
-// refusals are the errors with which a server refuses requests that may succeed later, by code.
+// refusals are the codes with which a server refuses requests that may succeed later.
 var refusals = []zkwire.Code{zkwire.CodeConnectionLoss, zkwire.CodeSessionMoved, zkwire.CodeThrottled}
 
-// await blocks until the session has a connection. It returns an error if ctx ends or the session is over first.
+// await blocks until requests may be made. It returns an error if ctx ends or the session is over
+// first.
 func (s *session) await(ctx context.Context) error {
 	for {
 		if ctx.Err() != nil {
@@ -373,10 +396,11 @@ func (s *session) await(ctx context.Context) error {
 		if err := s.Err(); err != nil {
 			return err
 		}
+
 		s.mu.Lock()
-		gate, connected := s.gate, s.ready
+		gate, ready := s.gate, s.ready
 		s.mu.Unlock()
-		if connected {
+		if ready {
 			return nil
 		}
 		select {
@@ -388,23 +412,23 @@ func (s *session) await(ctx context.Context) error {
 	}
 }
 
-// connection returns the present connection, or nil if there is none.
+// connection returns the current connection, or nil if there is none.
 func (s *session) connection() *connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.wire
 }
 
-// resumption returns a channel that is closed when the session gets its next connection. Events may have been missed
-// until then.
+// resumption returns a channel that is closed when the session gets its next connection. Events may
+// be missed from now until then.
 func (s *session) resumption() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.resumed
 }
 
-// ended returns why something under s could not go on, ctx or s having ended. It tells what the last attempt to connect
-// died of, if the connection is in trouble.
+// ended returns why a call in s could not go on, after ctx or s has ended. If there is no
+// connection, it includes the error of the last attempt to connect.
 func (s *session) ended(ctx context.Context) error {
 	if ctx.Err() == nil || ctx == s.life {
 		return context.Cause(s.life)
@@ -428,7 +452,7 @@ func (s *session) engage() {
 	}
 }
 
-// wakeBy has keep look at the clocks at that time, at the latest. The caller holds mu.
+// wakeBy makes keep look at the clocks at that time, at the latest. The caller holds mu.
 func (s *session) wakeBy(at time.Time) {
 	if s.wakes.After(at) {
 		s.poke()
@@ -472,8 +496,8 @@ func (s *session) dismiss(g *Grant) {
 	}
 }
 
-// dispose takes a session that is over to its end: it is closed at the servers, unless they have ended it, and its
-// goroutines are joined. Closing is tried until ctx ends.
+// dispose closes a session that is over at the servers, unless they have ended it, and joins its
+// goroutines. It tries to close the session until ctx ends, and then returns an error.
 func (s *session) dispose(ctx context.Context) error {
 	s.mu.Lock()
 	w, opened := s.wire, s.id != 0
@@ -481,13 +505,15 @@ func (s *session) dispose(ctx context.Context) error {
 	if w == nil {
 		<-s.stubbed
 	}
-	s.conn.Close() // takes a second if there is a connection on which nobody answers
+
+	s.conn.Close() // takes a second if there is a connection over which no answer comes
 	if w != nil {
 		w.cut(net.ErrClosed)
 	}
 	for range s.events {
-		// Nothing is of interest but the end.
+		// Only the end of the channel matters.
 	}
+
 	s.mu.Lock()
 	gone, password, timeout := s.expired, s.password, s.trust.timeout
 	s.mu.Unlock()
@@ -500,6 +526,7 @@ func (s *session) dispose(ctx context.Context) error {
 // newOwner is a name for one contender or claim of this session.
 func (s *session) newOwner() Owner { return Owner{s.ID(), s.nonces.Add(1)} }
 
+// poke makes keep look at the session again.
 func (s *session) poke() {
 	select {
 	case s.wake <- struct{}{}:
@@ -507,25 +534,25 @@ func (s *session) poke() {
 	}
 }
 
-// keep watches the clocks until the session is over, and asks the leader for confirmation while something is
-// held or waited for and nothing else does.
+// keep watches the clocks until the session is over. While something is held or waited for, and no
+// other requests do so, it makes requests that renew trust.
 func (s *session) keep() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 
-	var asks questions
-	var asked time.Time
-	var slow time.Duration // how long the leader may take, if that is longer than usual
+	var pending proofs     // not answered yet
+	var sent time.Time     // when the last one was
+	var slow time.Duration // how long an answer may take, if that is longer than usual
 	for {
 		select {
 		case <-s.Done():
 			return
-		case answered := <-asks.oldest():
+		case answered := <-pending.oldest():
 			// A sync may be fast where a write is slow.
-			if took := time.Since(asks[0].at); answered && (asks[0].write || 2*took > slow) {
+			if took := time.Since(pending[0].at); answered && (pending[0].write || 2*took > slow) {
 				slow = 2 * took
 			}
-			asks = asks[1:]
+			pending = pending[1:]
 		case <-s.wake:
 		case <-timer.C:
 		}
@@ -541,18 +568,20 @@ func (s *session) keep() {
 		if holds {
 			end = s.trust.deadline()
 		}
-		if len(asks) > 0 && asks[0].of != w { // they went down with their connection
-			asks, asked = nil, time.Time{}
+		if len(pending) > 0 && pending[0].over != w { // they have ended with their connection
+			pending, sent = nil, time.Time{}
 		}
-		due, write := s.trust.due(asks.write())
-		// What has just begun asks for itself, and an answer that renews nothing must not make us spin.
-		due = later(due, later(s.engagedAt, asked).Add(share(timeout, syncShare)))
-		s.wakes = now.Add(timeout) // whoever is engaged meanwhile wakes us again
+		due, write := s.trust.due(pending.write())
+
+		// A contender that has just come makes requests itself. An answer that renews nothing must
+		// not make keep spin.
+		due = later(due, later(s.engagedAt, sent).Add(share(timeout, syncShare)))
+		s.wakes = now.Add(timeout) // engage wakes keep earlier
 		s.mu.Unlock()
 
 		if w != nil && engaged && !now.Before(due) {
-			// Also while earlier ones are under way: reports of contacts are then as close together as usual.
-			asks, asked = append(asks, s.ask(w, now, write)), now
+			// Earlier ones may be under way. So reports of contacts are as close together as usual.
+			pending, sent = append(pending, s.prove(w, now, write)), now
 			due = now.Add(share(timeout, syncShare))
 		}
 
@@ -561,21 +590,21 @@ func (s *session) keep() {
 			next = earlier(next, due)
 		}
 
-		// A server that stays silent has to be left while there is time for another one. Where the one before was
-		// left for the same reason, or answers have been slow, it is the quorum that takes its time, and leaving
-		// would only begin the wait anew.
+		// A silent server has to be left while there is time for another one. If the server before
+		// was left for the same reason, or answers have been slow, the quorum is slow. Leaving
+		// would then only begin the wait anew.
 		usual := share(timeout, silenceShare)
-		if len(asks) > 0 {
-			limit := later(asks[0].at, w.progressed()).Add(max(usual, slow))
+		if len(pending) > 0 {
+			limit := later(pending[0].at, w.progressed()).Add(max(usual, slow))
 			if now.Before(limit) {
 				next = earlier(next, limit)
 			} else {
 				slow = min(2*max(usual, slow), timeout)
-				w.cut(fmt.Errorf("no answer from the leader for %v", now.Sub(asks[0].at).Round(time.Millisecond)))
+				w.cut(fmt.Errorf("no answer from the leader for %v", now.Sub(pending[0].at).Round(time.Millisecond)))
 			}
 		}
 
-		// The leader takes part in a resumption, which may renew trust that is about to run out.
+		// A resumption may renew trust that is about to run out, as the leader takes part in it.
 		if w != nil && holds {
 			last := later(end.Add(-share(timeout, lastShare)), w.dialled.Add(usual))
 			if now.Before(last) {
@@ -584,6 +613,7 @@ func (s *session) keep() {
 				w.cut(errors.New("trust is about to run out"))
 			}
 		}
+
 		next = later(next, now.Add(time.Millisecond))
 		s.mu.Lock()
 		s.wakes = next
@@ -592,52 +622,56 @@ func (s *session) keep() {
 	}
 }
 
-// A question is a request under way that renews trust.
-type question struct {
-	of       *connection
+// A proof is a request under way that renews trust.
+type proof struct {
+	over     *connection
 	at       time.Time
 	write    bool
-	answered chan bool // gets whether there was an answer
+	answered chan bool // receives whether there was an answer
 }
 
-// questions are those not answered yet, oldest first. Answers come in that order.
-type questions []question
+// proofs are oldest first. They are answered in that order.
+type proofs []proof
 
-func (q questions) oldest() <-chan bool {
-	if len(q) == 0 {
+// oldest returns a channel that receives whether the oldest proof was answered. It is nil if there
+// is none.
+func (ps proofs) oldest() <-chan bool {
+	if len(ps) == 0 {
 		return nil
 	}
-	return q[0].answered
+	return ps[0].answered
 }
 
-// write reports whether one of them is a write.
-func (q questions) write() bool {
-	return slices.ContainsFunc(q, func(q question) bool { return q.write })
+// write reports whether one of the proofs is a write.
+func (ps proofs) write() bool {
+	return slices.ContainsFunc(ps, func(p proof) bool { return p.write })
 }
 
-func (s *session) ask(w *connection, now time.Time, write bool) question {
-	q := question{w, now, write, make(chan bool, 1)}
+// prove sends a sync or a write over w, in the background.
+func (s *session) prove(w *connection, now time.Time, write bool) proof {
+	p := proof{w, now, write, make(chan bool, 1)}
 	s.client.spawn(func() {
-		// What the answer says does not matter, and that there is one the wire notes.
+		// The connection notes that there is an answer. What the answer says does not matter.
 		var err error
 		if write {
 			err = s.writeNothing(s.conn)
 		} else {
 			_, err = s.conn.Sync(s.Path("/"))
 		}
-		q.answered <- outcomeOf(err) == definite
+		p.answered <- outcomeOf(err) == definite
 	})
-	return q
+	return p
 }
 
-// writeNothing deletes a node that does not exist, which is put to the vote like any other transaction.
+// writeNothing deletes a node that does not exist. The quorum votes on that as on any other
+// transaction.
 func (s *session) writeNothing(c *zk.Conn) error {
 	return c.Delete(s.client.chroot+"/"+s.newOwner().String(), -1)
 }
 
-// redialAfter is how long to wait before the next attempt to connect, after that many failed ones: not at all
-// until every address was tried, and never so long that a session of this timeout, which has a quarter of it to come
-// back with nothing lost, would spend most of that on waiting.
+// redialAfter returns the pause before the next attempt to connect, after this many failed ones.
+// There is no pause until every address was tried. A session has a quarter of its timeout to come
+// back with nothing lost, so the pauses take only a small part of that.
 func redialAfter(failures, servers int, timeout time.Duration) time.Duration {
 	rounds := failures / servers
 	if rounds == 0 || failures%servers != 0 {
@@ -650,7 +684,7 @@ func redialAfter(failures, servers int, timeout time.Duration) time.Duration {
 
 const shortestPause = 10 * time.Millisecond
 
-// logger passes what zk.Conn has to say to the client's logger.
+// A logger passes the messages of zk.Conn to the client's logger.
 type logger struct{ s *session }
 
 func (l logger) Printf(format string, args ...any) {

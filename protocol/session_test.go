@@ -78,8 +78,9 @@ func TestSilentServerIsLeftForAnother(t *testing.T) {
 	})
 }
 
-// TestCallsIssuedWhileAwayGoOnAfterTheReconnect has them wait while several attempts to connect fail.
-func TestCallsIssuedWhileAwayGoOnAfterTheReconnect(t *testing.T) {
+// TestCallsMadeWhileSuspendedGoOnAfterTheReconnect has them wait while several attempts to connect
+// fail.
+func TestCallsMadeWhileSuspendedGoOnAfterTheReconnect(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link := srv.Link(t)
 		s := session(t, link.Client(t))
@@ -100,7 +101,7 @@ func TestCallsIssuedWhileAwayGoOnAfterTheReconnect(t *testing.T) {
 	})
 }
 
-func TestCallsIssuedWhileAwayWhoseContextHasEndedNeverAct(t *testing.T) {
+func TestCallsCancelledWhileSuspendedNeverAct(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		link, root := srv.Link(t), srv.Root(t)
 		c, seen := srv.Client(t), make(states, 9)
@@ -137,7 +138,7 @@ func TestCallsIssuedWhileAwayWhoseContextHasEndedNeverAct(t *testing.T) {
 	})
 }
 
-func TestSessionIsOverBeforeTheServerGivesItUp(t *testing.T) {
+func TestSessionIsLostBeforeTheServerExpiresIt(t *testing.T) {
 	for name, fault := range map[string]func(*recipestest.Link){
 		"stall":         (*recipestest.Link).Stall,
 		"cut":           (*recipestest.Link).Cut,
@@ -169,7 +170,7 @@ func TestSessionIsOverBeforeTheServerGivesItUp(t *testing.T) {
 	}
 }
 
-// TestErrTellsBeforeAnybodyHasNoticed asks at the moment at which trust runs out.
+// TestErrAndDeadlineAgreeToTheNanosecond calls Err at the moment at which trust runs out.
 func TestErrAndDeadlineAgreeToTheNanosecond(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, root := srv.Link(t), srv.Root(t)
@@ -217,8 +218,8 @@ func TestBlipShorterThanTheWindowLosesNothing(t *testing.T) {
 	})
 }
 
-// TestNodesOfALostSessionAreDeletedThoughTheServerStillKnowsIt is an outage of the whole ensemble, in which
-// sessions do not age.
+// TestNodesOfALostSessionAreDeletedThoughTheServerStillKnowsIt is an outage of the whole ensemble,
+// in which sessions do not age.
 func TestNodesOfALostSessionAreDeletedThoughTheServerStillKnowsIt(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
@@ -238,7 +239,7 @@ func TestNodesOfALostSessionAreDeletedThoughTheServerStillKnowsIt(t *testing.T) 
 	})
 }
 
-func TestCloseFinishesTheBurialOfALostSession(t *testing.T) {
+func TestCloseClosesAnOrphanedSession(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		c, other := srv.Client(t), srv.Client(t)
@@ -252,8 +253,8 @@ func TestCloseFinishesTheBurialOfALostSession(t *testing.T) {
 	})
 }
 
-// TestReconnectOvertakesTheCutOfTheOldConnection has the new connection ready before the end of the old one was
-// dealt with, because closing that takes a while.
+// TestReconnectOvertakesTheCutOfTheOldConnection makes a new connection while the old one is still
+// being closed, which takes a while.
 func TestReconnectOvertakesTheCutOfTheOldConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, root := srv.Link(t), srv.Root(t)
@@ -285,7 +286,7 @@ func (c lingering) Close() error {
 	return err
 }
 
-func TestNothingIsConfirmedOnceNothingIsHeld(t *testing.T) {
+func TestSessionThatHoldsNothingSendsNoProofs(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, root := srv.Link(t), srv.Root(t)
 		c := link.Client(t)
@@ -321,8 +322,9 @@ func TestNothingIsConfirmedOnceNothingIsHeld(t *testing.T) {
 	})
 }
 
-// TestTrustIsKeptWhereTheRootIsLocked has a chroot in which nobody may create or delete anything but below one node.
-func TestTrustIsKeptWhereTheRootIsLocked(t *testing.T) {
+// TestTrustIsRenewedWithoutPermissionsOnTheChroot uses a chroot whose ACL allows to create and
+// delete nodes below one node only.
+func TestTrustIsRenewedWithoutPermissionsOnTheChroot(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		owner := session(t, srv.Client(t, alice))
@@ -356,8 +358,8 @@ func TestTrustIsKeptWhereTheRootIsLocked(t *testing.T) {
 	})
 }
 
-// TestCauseThatLooksLikeAnOutageIsNotRepeated cancels with the cause that an errgroup gives whose other member has
-// met an outage, while an acquisition is under way.
+// TestCauseThatLooksLikeAnOutageIsNotRepeated cancels with the cause that an errgroup gives whose
+// other member has met an outage, while an acquisition is under way.
 func TestCauseThatLooksLikeAnOutageIsNotRepeated(t *testing.T) {
 	for _, cause := range []error{nil, zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrNoNode} {
 		for _, want := range []error{context.Canceled, context.DeadlineExceeded} {
@@ -527,8 +529,9 @@ func TestCloseDeletesWhatWasHeldAtOnce(t *testing.T) {
 	})
 }
 
-// TestServerThatHasLostItsDataIsTakenBack has the server refuse everybody who has seen more than it knows.
-func TestServerThatHasLostItsDataIsTakenBack(t *testing.T) {
+// TestClientReturnsToAServerThatHasLostItsData starts a server again that refuses clients which
+// have seen more than it knows.
+func TestClientReturnsToAServerThatHasLostItsData(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		fresh := recipestest.Start(t, recipestest.WithInMemory())
 		root := srv.Root(t)

@@ -36,9 +36,10 @@ func (c *thin) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestLongRequestsAndRepliesPassAThinLinkWhileALeaseIsHeld has them take 4.5 of 10 s, during which nothing else passes.
-// That may be more than is left of trust when they begin; after a resumption it is less.
-func TestLongRequestsAndRepliesPassAThinLinkWhileALeaseIsHeld(t *testing.T) {
+// TestLongRequestsAndRepliesOverASlowLinkLoseNothing sends requests that take 4.5 of 10 s, during
+// which nothing else passes. That may be more than is left of trust when they begin. After a
+// resumption it is less.
+func TestLongRequestsAndRepliesOverASlowLinkLoseNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
 		c := link.Client(t, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -65,7 +66,7 @@ func TestLongRequestsAndRepliesPassAThinLinkWhileALeaseIsHeld(t *testing.T) {
 	})
 }
 
-// TestSlowQuorumLosesNothing has every write take a fifth of the timeout, and then a quarter.
+// TestSlowQuorumLosesNothing delays every write by a fifth of the timeout, and then by a quarter.
 func TestSlowQuorumLosesNothing(t *testing.T) {
 	for _, timeout := range []time.Duration{2 * time.Second, 10 * time.Second} {
 		t.Run(timeout.String(), func(t *testing.T) {
@@ -90,7 +91,8 @@ func TestSlowQuorumLosesNothing(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatEndAtOnceArePaced has a server answer the handshake and a request or two, and hang up.
+// TestConnectionsThatEndAtOnceArePaced uses a server that answers the handshake and a request or
+// two, and hangs up.
 func TestConnectionsThatEndAtOnceArePaced(t *testing.T) {
 	exists := func(conn *zk.Conn) error { _, _, err := conn.Exists("/"); return err }
 	sync := func(conn *zk.Conn) error { _, err := conn.Sync("/"); return err }
@@ -162,7 +164,7 @@ func (c *curt) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// TestSlowLinkLosesNothing has every answer take almost a sixth of the timeout.
+// TestSlowLinkLosesNothing delays every answer by almost a sixth of the timeout.
 func TestSlowLinkLosesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
@@ -177,9 +179,10 @@ func TestSlowLinkLosesNothing(t *testing.T) {
 	})
 }
 
-// TestWhatIsHeldIsConfirmedBeforeRequestsGoOn has requests wait for a connection that comes more than half the timeout
-// after a quorum has last agreed to a write. A long one among them would keep a quorum from confirming the lease in time.
-func TestWhatIsHeldIsConfirmedBeforeRequestsGoOn(t *testing.T) {
+// TestWhatIsHeldIsConfirmedBeforeOtherRequests has requests wait for a connection that comes more
+// than half the timeout after a quorum has last agreed to a write. A long one among them would keep
+// a quorum from confirming the lease in time.
+func TestWhatIsHeldIsConfirmedBeforeOtherRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
 		var mu sync.Mutex
@@ -225,7 +228,7 @@ func TestWhatIsHeldIsConfirmedBeforeRequestsGoOn(t *testing.T) {
 	})
 }
 
-// A notingConn tells which requests are sent.
+// A notingConn records which requests are sent.
 type notingConn struct {
 	net.Conn
 	note func(recipestest.Op)

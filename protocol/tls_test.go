@@ -22,7 +22,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-func TestTLSIsADialer(t *testing.T) {
+func TestDialerMayUseTLS(t *testing.T) {
 	t.Parallel()
 	certificate, key := selfSigned(t)
 	server := ensemble.Start(t, 1, ensemble.WithTLS(append(certificate, key...), nil)).Members()[0]

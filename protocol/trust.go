@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Trust is counted in twelfths of the granted session timeout: see "Trust" in the package documentation.
+// Trust is counted in twelfths of the granted session timeout: see "Trust" in the package
+// documentation.
 const (
 	reportShare  = 4.0 / 12  // a follower has reported a contact: half a tick, which is 3 at most, and 1 for a late ping
 	driftShare   = 1.0 / 12  // in reserve for clock rates
@@ -32,14 +33,14 @@ func share(timeout time.Duration, part float64) time.Duration {
 	return time.Duration(float64(timeout) * part)
 }
 
-// elapsed returns the time from since to now, by the clock that went further. The monotonic clock stops while the machine
-// sleeps, and the wall clock can be set back.
+// elapsed returns the time from since to now, by the clock that went further. The monotonic clock
+// stops while the machine sleeps, and the wall clock can be set back.
 func elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }
 
-// A trust computes until when the ensemble cannot have expired a session. Its times are those at which requests were
-// sent, so a slow answer never prolongs it. It is not safe for concurrent use.
+// A trust computes until when the ensemble cannot have expired a session. Its times are those at
+// which requests were sent, so a slow answer never prolongs it. It is not safe for concurrent use.
 type trust struct {
 	timeout time.Duration
 
@@ -49,8 +50,8 @@ type trust struct {
 	agreed    time.Time // agreed to by a quorum
 	carried   time.Time // certain to be known to the leader
 
-	// reports are answered requests that the leader may not know of yet, oldest first, and at least a sampleShare apart.
-	// Those that are older than a few reportShares no longer matter.
+	// reports are answered requests that the leader may not know of yet, oldest first, and at least
+	// a sampleShare apart. Those that are older than a few reportShares no longer matter.
 	reports []report
 }
 
@@ -59,7 +60,8 @@ type report struct{ sent, answered time.Time }
 
 const maxReports = 48
 
-// began notes the start of a session, which a quorum agrees to, or its resumption, in which the leader takes part.
+// began notes the start of a session, which a quorum agrees to, or its resumption, in which the
+// leader takes part.
 func (t *trust) began(sent time.Time) {
 	if t.agreed.IsZero() {
 		t.agreed = sent
@@ -118,8 +120,8 @@ func (t *trust) lapse(now time.Time) string {
 	return fmt.Sprintf("%s for %v", what, elapsed(since, now).Round(time.Millisecond))
 }
 
-// due returns when the next request is due that renews trust, and whether it must be a write. While a write is under way
-// it need not be one.
+// due returns when the next request is due that renews trust, and whether it must be a write. While
+// a write is under way it need not be one.
 func (t *trust) due(writing bool) (at time.Time, write bool) {
 	at = t.confirmed.Add(share(t.timeout, syncShare))
 	if w := t.agreed.Add(share(t.timeout, writeShare)); !writing && !w.After(at) {

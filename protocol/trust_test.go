@@ -15,7 +15,8 @@ const second = time.Second
 // at is a moment of a test's own time.
 func at(d time.Duration) time.Time { return time.Unix(1e9, 0).Add(d) }
 
-// newTrust is the trust of a session of 12 seconds, so that a share is a second, which began at moment 0.
+// newTrust is the trust of a session of 12 seconds, so that a share is a second, which began at
+// moment 0.
 func newTrust() *trust {
 	t := &trust{timeout: 12 * second}
 	t.began(at(0))
@@ -32,7 +33,7 @@ func TestTrustRunsFromTheHandshake(t *testing.T) {
 	require.True(t, tr.silent(at(12*second)))
 }
 
-// TestTrustNeedsAllOfThem has everybody else go on to answer.
+// TestTrustNeedsTheServerTheLeaderAndAQuorum loses the answers of one of them at a time.
 func TestTrustNeedsTheServerTheLeaderAndAQuorum(t *testing.T) {
 	t.Parallel()
 	for by, until := range map[confirmation]struct {
@@ -89,7 +90,7 @@ func TestTrustNeverMovesBackByALateAnswer(t *testing.T) {
 	require.Equal(t, before, tr.deadline())
 }
 
-func TestAResumptionIsTheLeadersWordNotAQuorums(t *testing.T) {
+func TestResumptionIsConfirmedByTheLeaderAlone(t *testing.T) {
 	t.Parallel()
 	tr := newTrust()
 	tr.began(at(7 * second))
@@ -138,10 +139,11 @@ func setWall(moment time.Time, by time.Duration) time.Time {
 	return moment
 }
 
-// TestTrustNeverOutlivesTheLeadersPatience runs a client with random requests against a model of a follower and its
-// leader. At random moments the follower is cut off, and the leader deposed. Whatever the client was told until then,
-// its deadline must not lie behind the moment at which the session may be given up.
-func TestTrustNeverOutlivesTheLeadersPatience(t *testing.T) {
+// TestTrustNeverOutlivesTheSession runs a client with random requests against a model of a follower
+// and its leader. At random moments the follower is cut off, and the leader deposed. Whatever the
+// client has heard until then, its deadline must not be after the moment at which the session may
+// be expired.
+func TestTrustNeverOutlivesTheSession(t *testing.T) {
 	t.Parallel()
 	for range 50 { // times a hundred: it is close only where everything comes together
 		rapid.Check(t, func(t *rapid.T) {
@@ -153,12 +155,13 @@ func TestTrustNeverOutlivesTheLeadersPatience(t *testing.T) {
 	}
 }
 
-// An ensembleModel is one follower, whose client is the one under test, and its leader. Time is in milliseconds.
+// An ensembleModel is one follower, whose client is the one under test, and its leader. Time is in
+// milliseconds.
 //
-// The leader pings every half tick; the follower answers with the sessions that it was in touch with since the ping
-// before. What the follower forwards stays behind those reports, and what the leader answers in order, too. A leader
-// that was deposed goes on as before, but no quorum agrees to anything any more. Its successor gives every session a
-// whole new timeout.
+// The leader pings every half tick; the follower answers with the sessions that it was in touch
+// with since the ping before. What the follower forwards stays behind those reports, and what the
+// leader answers in order, too. A leader that was deposed goes on as before, but no quorum agrees
+// to anything any more. Its successor gives every session a whole new timeout.
 type ensembleModel struct {
 	timeout, halfTick int
 	lateness          func() int // of a ping, after the one before
@@ -191,7 +194,8 @@ func drawEnsemble(t *rapid.T) *ensembleModel {
 	}
 }
 
-// play returns until when the client trusts its session in the end, and from when on somebody may give it up.
+// play returns until when the client trusts its session in the end, and from when on a leader may
+// expire it.
 func (m *ensembleModel) play(t *rapid.T) (trusted, expires int) {
 	tr := &trust{timeout: time.Duration(m.timeout) * time.Millisecond}
 	moment := func(ms int) time.Time { return at(time.Duration(ms) * time.Millisecond) }

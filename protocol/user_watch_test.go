@@ -11,8 +11,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A watch that was set through Session.Conn hears of what happens while the client is away, whatever else is answered
-// before the watches are set again, and wherever the next connection breaks.
+// A watch that was set through Session.Conn hears of what happens while the client is away,
+// whatever else is answered before the watches are set again, and wherever the next connection
+// breaks.
 func TestWatchOfACallerSurvivesTwoCuts(t *testing.T) {
 	for name, test := range map[string]struct {
 		watch  func(*zk.Conn, string) (<-chan zk.Event, error)
@@ -63,8 +64,8 @@ func TestWatchOfACallerSurvivesTwoCuts(t *testing.T) {
 	}
 }
 
-// cutTwice cuts a connection, has the node change meanwhile, and cuts the next one before its packet number step. It
-// reports whether there was such a packet.
+// cutTwice cuts a connection, changes the node meanwhile, and cuts the next one before its packet
+// number step. It reports whether there was such a packet.
 func cutTwice(t *testing.T, step int, watch func(*zk.Conn, string) (<-chan zk.Event, error),
 	change func(*zk.Conn, string) error, want zk.EventType) (met bool) {
 	synctest.Test(t, func(t *testing.T) {

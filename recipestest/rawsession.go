@@ -12,8 +12,8 @@ import (
 // answerTimeout is how long one answer may take.
 const answerTimeout = 10 * time.Second
 
-// endTimeout is how long the end of a session may take that its client may have resumed, before we look whether it is
-// over.
+// endTimeout is how long the end of a session may take that its client may have resumed, before we
+// look whether it is over.
 const endTimeout = 2 * time.Second
 
 var (
@@ -28,8 +28,8 @@ type serverError zkwire.Code
 
 func (e serverError) Error() string { return fmt.Sprintf("server error %d", int32(e)) }
 
-// A rawSession is a session without a client: no goroutine, no pings, no reconnect. It looks after a test from outside,
-// also where no client could be started. It is not safe for concurrent use.
+// A rawSession is a session without a client: no goroutine, no pings, no reconnect. It looks after
+// a test from outside, also where no client could be started. It is not safe for concurrent use.
 type rawSession struct {
 	conn    net.Conn
 	chroot  string
@@ -37,7 +37,8 @@ type rawSession struct {
 	timeout time.Duration // for an answer
 }
 
-// connect opens a session of our own with the first server that accepts it. It blocks until one does or timeout is over.
+// connect opens a session of our own with the first server that accepts it. It blocks until one
+// does or timeout is over.
 func (s *Server) connect(timeout time.Duration) (*rawSession, error) {
 	return s.resume(0, make([]byte, zkwire.PasswordSize), timeout)
 }
@@ -113,7 +114,8 @@ func (s *Server) endSession(id int64, password []byte) error {
 		if err != nil {
 			return err
 		}
-		// The client may win the session back before we end it, and our request go unanswered. The next handshake tells.
+		// The client may win the session back before we end it, and our request go unanswered. The
+		// next handshake tells.
 		w.timeout = endTimeout
 		if err = w.close(); err == nil || time.Now().After(deadline) {
 			return err

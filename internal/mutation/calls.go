@@ -7,7 +7,7 @@ func init() {
 			File: "protocol/connection.go",
 			Old:  "w.sent = slices.Clone(sent)",
 			New:  "w.sent = nil",
-			Test: "TestAnswerThatWaitsWhenTheConnectionIsCutLosesNoWatch",
+			Test: "TestUnreadAnswerKeepsItsWatchWhenTheConnectionIsCut",
 		},
 		{
 			Name: "clean-up: a call that was given up takes a place in line later",

@@ -8,7 +8,7 @@ func init() {
 			File: "protocol/retry.go",
 			Old:  "if refused && again {",
 			New:  "if refused && again && settle == nil {",
-			Test: "TestServerThatTakesLessRefusesWithTwoConnections/embedded",
+			Test: "TestRequestThatThisServerRefusesCostsTwoConnections/embedded",
 		},
 		{
 			Name: "too large: one cut is taken for a refusal",
@@ -36,21 +36,21 @@ func init() {
 			File: "protocol/request.go",
 			Old:  "return s.limits.refused == u.size",
 			New:  "return s.limits.refused > 0",
-			Test: "TestRefusalIsNotTakenForAnothersRequest/embedded",
+			Test: "TestRefusalCountsForItsOwnRequestOnly/embedded",
 		},
 		{
 			Name: "too large: a request is larger than a server takes",
 			File: "protocol/request.go",
 			Old:  "if size > maxRequest {",
 			New:  "if size > maxRequest+10 {",
-			Test: "TestRequestsThatNoServerTakesAreNotSent",
+			Test: "TestRequestsTooLargeForAnyServerAreNotSent",
 		},
 		{
 			Name: "too large: an ACL has no size",
 			File: "protocol/path.go",
 			Old:  "n += aclSize(c.acl) + besideData",
 			New:  "n += besideData",
-			Test: "TestAnACLCountsForTheSize",
+			Test: "TestACLCountsTowardsTheSize",
 		},
 		{
 			Name: "containers: an answer that there are none is forgotten",

@@ -64,7 +64,7 @@ func init() {
 			File: "protocol/errors.go",
 			Old:  `return fmt.Errorf("%w: %v", err, cause)`,
 			New:  `return fmt.Errorf("%w: %w", err, cause)`,
-			Test: "TestCauseThatLooksLikeAnOutageIsNotRepeated|TestContextErrorTellsTheCause",
+			Test: "TestCauseThatLooksLikeAnOutageIsNotRepeated|TestContextErrorHasTheText",
 		},
 		{
 			Name: "outcome: a create that may have happened is repeated",

@@ -30,7 +30,7 @@ func init() {
 			File: "protocol/session.go",
 			Old:  "current := w != nil && s.wire == w",
 			New:  "current := s.wire == w",
-			Test: "TestCallsIssuedWhileAwayGoOnAfterTheReconnect",
+			Test: "TestCallsMadeWhileSuspendedGoOnAfterTheReconnect",
 		},
 		{
 			Name: "session: the gate is closed twice",
@@ -44,7 +44,7 @@ func init() {
 			File: "protocol/retry.go",
 			Old:  "if err := s.await(ctx); err != nil {",
 			New:  "if err := s.Err(); err != nil {",
-			Test: "TestCallsIssuedWhileAwayWhoseContextHasEndedNeverAct",
+			Test: "TestCallsCancelledWhileSuspendedNeverAct",
 		},
 		{
 			Name: "session: a handshake has the time that zk.Conn gives it",
@@ -66,7 +66,7 @@ func init() {
 			File: "protocol/connection.go",
 			Old:  "if granted.SessionID != 0 && granted.Timeout <= 0 {",
 			New:  "if false {",
-			Test: "TestNonsenseInTheHandshakeIsSurvived",
+			Test: "TestClientSurvivesMalformedHandshakes",
 		},
 		{
 			Name: "close: a user's dialer is waited for",
@@ -80,7 +80,7 @@ func init() {
 			File: "protocol/client.go",
 			Old:  "defer context.AfterFunc(ctx, c.stop)()",
 			New:  "c.stop()",
-			Test: "TestCloseFinishesTheBurialOfALostSession",
+			Test: "TestCloseClosesAnOrphanedSession",
 		},
 		{
 			Name: "views: requests use the options of the client that has dialled",
@@ -202,7 +202,7 @@ func init() {
 			File: "protocol/orphan.go",
 			Old:  "timeout+timeout/2, c.closing.Done()",
 			New:  "timeout+timeout/2, nil",
-			Test: "TestCloseClosesALostSessionThatIsLetAlone",
+			Test: "TestCloseClosesAnOrphanedSessionDuringItsPause",
 		},
 		{
 			Name: "session: one address of a name is tried",
@@ -264,10 +264,10 @@ func init() {
 			Test: "TestSlowQuorumLosesNothing",
 		},
 		{
-			Name: "session: one question at a time",
+			Name: "session: one proof at a time",
 			File: "protocol/session.go",
 			Old:  "if w != nil && engaged && !now.Before(due) {",
-			New:  "if w != nil && engaged && len(asks) == 0 && !now.Before(due) {",
+			New:  "if w != nil && engaged && len(pending) == 0 && !now.Before(due) {",
 			Test: "TestSlowLinkLosesNothing",
 		},
 		{
@@ -353,14 +353,14 @@ func init() {
 			File: "protocol/session.go",
 			Old:  "\ts.mu.Unlock()\n\tif due {",
 			New:  "\tdefer s.mu.Unlock()\n\tif due {",
-			Test: "TestRefusalIsNotedWhileTheClientLooksAtTheSession",
+			Test: "TestRefusalIsLoggedWithoutTheSessionsLock",
 		},
 		{
 			Name: "connection: numbers of own requests run into those of others",
 			File: "protocol/connection.go",
 			Old:  "w.ownXids = (w.ownXids + 1) % (1 << 30)",
 			New:  "w.ownXids++",
-			Test: "TestRequestsOfOurOwnMayBeMoreThanTheirNumbers",
+			Test: "TestOwnRequestsReuseTheirNumbers",
 		},
 		{
 			Name: "connection: a server that answers and hangs up is dialled at once",
@@ -395,7 +395,7 @@ func init() {
 			File: "protocol/session.go",
 			Old:  "if len(s.grants) == 0 || elapsed(s.trust.agreed",
 			New:  "if true || elapsed(s.trust.agreed",
-			Test: "TestWhatIsHeldIsConfirmedBeforeRequestsGoOn",
+			Test: "TestWhatIsHeldIsConfirmedBeforeOtherRequests",
 		},
 	}...)
 }

@@ -36,7 +36,7 @@ func init() {
 			File: "protocol/trust.go",
 			Old:  "earlier(t.carried, t.agreed).Add",
 			New:  "t.carried.Add",
-			Test: "TestTrustNeedsTheServerTheLeaderAndAQuorum|TestAResumptionIs",
+			Test: "TestTrustNeedsTheServerTheLeaderAndAQuorum|TestResumptionIsConfirmed",
 		},
 		{
 			Name: "trust: only the monotonic clock is asked",
@@ -50,7 +50,7 @@ func init() {
 			File: "protocol/session.go",
 			Old:  "if w != nil && engaged && !now.Before(due) {",
 			New:  "if w != nil && engaged && due.IsZero() {",
-			Test: "TestBlipShorterThanTheWindowLosesNothing|TestNothingIsConfirmedOnceNothingIsHeld",
+			Test: "TestBlipShorterThanTheWindowLosesNothing|TestSessionThatHoldsNothingSendsNoProofs",
 		},
 		{
 			Name: "trust: a server that does not answer is kept",
@@ -64,7 +64,7 @@ func init() {
 			File: "protocol/session.go",
 			Old:  "	delete(s.grants, g)\n	s.engaged--",
 			New:  "	delete(s.grants, g)",
-			Test: "TestNothingIsConfirmedOnceNothingIsHeld",
+			Test: "TestSessionThatHoldsNothingSendsNoProofs",
 		},
 		{
 			Name: "trust: an untrusted session grants",

@@ -8,8 +8,9 @@ import (
 // ErrMalformed is returned for bytes that do not have the fields that they should have.
 var ErrMalformed = errors.New("malformed packet")
 
-// A Decoder reads fields off the front of Rest. After the first field that does not fit, Bad is true, Rest is empty and
-// every read returns a zero value. So callers check once, at the end. Memory is allocated only for bytes that Rest has.
+// A Decoder reads fields off the front of Rest. After the first field that does not fit, Bad is
+// true, Rest is empty and every read returns a zero value. So callers check once, at the end.
+// Memory is allocated only for bytes that Rest has.
 type Decoder struct {
 	Rest []byte
 	Bad  bool
@@ -74,8 +75,8 @@ func (d *Decoder) NullableString() (s string, ok bool) {
 	return string(d.take(int(n))), true
 }
 
-// Vector calls next for each element of the next vector. It reports false for the null vector. A vector with a negative
-// count is empty.
+// Vector calls next for each element of the next vector. It reports false for the null vector. A
+// vector with a negative count is empty.
 func (d *Decoder) Vector(next func()) bool {
 	n := d.Int32()
 	for i := int32(0); i < n && !d.Bad; i++ {

@@ -14,8 +14,8 @@ var ErrFrameSize = errors.New("bad frame length")
 // lengthSize is the size of a frame's length.
 const lengthSize = 4
 
-// PayloadSize returns the length that stands at the head of a frame. It returns an error that wraps [ErrFrameSize] if
-// the length is negative or above limit. head must have four bytes.
+// PayloadSize returns the length that stands at the head of a frame. It returns an error that wraps
+// [ErrFrameSize] if the length is negative or above limit. head must have four bytes.
 func PayloadSize(head []byte, limit int) (int, error) {
 	n := int(int32(binary.BigEndian.Uint32(head)))
 	if n < 0 || n > limit {
@@ -24,9 +24,9 @@ func PayloadSize(head []byte, limit int) (int, error) {
 	return n, nil
 }
 
-// ReadFrame reads one frame with a payload of at most limit bytes. It returns [io.EOF] if r ends before the frame
-// begins, [io.ErrUnexpectedEOF] if r ends within the frame, and an error that wraps [ErrFrameSize] for a bad length. A
-// long frame takes memory as its bytes arrive.
+// ReadFrame reads one frame with a payload of at most limit bytes. It returns [io.EOF] if r ends
+// before the frame begins, [io.ErrUnexpectedEOF] if r ends within the frame, and an error that
+// wraps [ErrFrameSize] for a bad length. A long frame takes memory as its bytes arrive.
 func ReadFrame(r io.Reader, limit int) ([]byte, error) {
 	var head [lengthSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -52,8 +52,9 @@ func ReadFrame(r io.Reader, limit int) ([]byte, error) {
 // trusted is how many bytes are allocated on the word of a length alone.
 const trusted = 64 << 10
 
-// CutFrame splits the first frame off b. It returns a nil frame if b does not have all of it yet, and an error that
-// wraps [ErrFrameSize] for a bad length. The frame shares b's memory, and appending to it does not change rest.
+// CutFrame splits the first frame off b. It returns a nil frame if b does not have all of it yet,
+// and an error that wraps [ErrFrameSize] for a bad length. The frame shares b's memory, and
+// appending to it does not change rest.
 func CutFrame(b []byte, limit int) (frame, rest []byte, err error) {
 	if len(b) < lengthSize {
 		return nil, b, nil
@@ -69,8 +70,8 @@ func CutFrame(b []byte, limit int) (frame, rest []byte, err error) {
 	return b[:end:end], b[end:], nil
 }
 
-// SetLength makes the first four bytes of frame its length. Functions that append a frame leave them zero until its
-// body is complete.
+// SetLength makes the first four bytes of frame its length. Functions that append a frame leave
+// them zero until its body is complete.
 func SetLength(frame []byte) []byte {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-lengthSize))
 	return frame

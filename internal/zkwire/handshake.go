@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// PasswordSize is the length of a session's password, and of the zeros that a client sends for a new session.
+// PasswordSize is the length of a session's password, and of the zeros that a client sends for a
+// new session.
 const PasswordSize = 16
 
 // A ConnectRequest opens a session, or resumes the one that it names.
@@ -15,8 +16,8 @@ type ConnectRequest struct {
 	SessionID int64 // 0 for a new session
 	Password  []byte
 
-	// ReadOnlyField says that the request ends with the read-only field, which clients send since ZooKeeper 3.4. The
-	// response then has that field, too.
+	// ReadOnlyField says that the request ends with the read-only field, which clients send since
+	// ZooKeeper 3.4. The response then has that field, too.
 	ReadOnlyField, ReadOnly bool
 }
 
@@ -36,8 +37,8 @@ func AppendConnectRequest(b []byte, r ConnectRequest) []byte {
 	return b
 }
 
-// ParseConnectRequest reads a connect request from its payload, which is a frame without its length. It returns
-// [ErrMalformed] if fields are missing.
+// ParseConnectRequest reads a connect request from its payload, which is a frame without its
+// length. It returns [ErrMalformed] if fields are missing.
 func ParseConnectRequest(payload []byte) (ConnectRequest, error) {
 	d := Decoder{Rest: payload}
 	d.Int32() // protocol version
@@ -56,15 +57,16 @@ func ParseConnectRequest(payload []byte) (ConnectRequest, error) {
 	return r, nil
 }
 
-// SetLastZxid changes the zxid that a connect request claims to have seen. It does nothing if the frame is too short to
-// be one.
+// SetLastZxid changes the zxid that a connect request claims to have seen. It does nothing if the
+// frame is too short to be one.
 func SetLastZxid(frame []byte, zxid int64) {
 	if len(frame) >= seenAt+8 {
 		binary.BigEndian.PutUint64(frame[seenAt:], uint64(zxid))
 	}
 }
 
-// A ConnectResponse grants a session. With session 0 the server says that the session of the request has expired.
+// A ConnectResponse grants a session. With session 0 the server says that the session of the
+// request has expired.
 type ConnectResponse struct {
 	Timeout   time.Duration // as granted
 	SessionID int64
@@ -88,8 +90,8 @@ func AppendConnectResponse(b []byte, r ConnectResponse) []byte {
 	return b
 }
 
-// ParseConnectResponse reads a connect response from its payload, which is a frame without its length. It returns
-// [ErrMalformed] if fields are missing.
+// ParseConnectResponse reads a connect response from its payload, which is a frame without its
+// length. It returns [ErrMalformed] if fields are missing.
 func ParseConnectResponse(payload []byte) (ConnectResponse, error) {
 	d := Decoder{Rest: payload}
 	d.Int32() // protocol version

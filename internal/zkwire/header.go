@@ -31,7 +31,8 @@ type RequestHeader struct {
 	Op  Op
 }
 
-// ParseRequestHeader returns the head of a frame that is a request. It reports false if the frame is too short.
+// ParseRequestHeader returns the head of a frame that is a request. It reports false if the frame
+// is too short.
 func ParseRequestHeader(frame []byte) (RequestHeader, bool) {
 	if len(frame) < RequestBody {
 		return RequestHeader{}, false
@@ -42,7 +43,8 @@ func ParseRequestHeader(frame []byte) (RequestHeader, bool) {
 	}, true
 }
 
-// AppendRequest appends the beginning of a request. The caller appends the body to that, and calls [SetLength].
+// AppendRequest appends the beginning of a request. The caller appends the body to that, and calls
+// [SetLength].
 func AppendRequest(b []byte, h RequestHeader) []byte {
 	b = AppendInt32(b, 0) // the length
 	b = AppendInt32(b, h.Xid)
@@ -62,8 +64,8 @@ type ReplyHeader struct {
 	Code Code
 }
 
-// ParseReplyHeader returns the head of a frame that is a reply. It reports false if the frame is too short. The rest of
-// the frame need not have arrived.
+// ParseReplyHeader returns the head of a frame that is a reply. It reports false if the frame is
+// too short. The rest of the frame need not have arrived.
 func ParseReplyHeader(frame []byte) (ReplyHeader, bool) {
 	if len(frame) < ReplyBody {
 		return ReplyHeader{}, false
@@ -75,8 +77,8 @@ func ParseReplyHeader(frame []byte) (ReplyHeader, bool) {
 	}, true
 }
 
-// PutReplyHeader writes the length and the header at the head of a frame that has room for them: its body begins at
-// [ReplyBody].
+// PutReplyHeader writes the length and the header at the head of a frame that has room for them:
+// its body begins at [ReplyBody].
 func PutReplyHeader(frame []byte, h ReplyHeader) {
 	SetLength(frame)
 	SetXid(frame, h.Xid)

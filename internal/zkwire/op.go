@@ -5,8 +5,8 @@ import "strconv"
 // Op is the operation of a request.
 type Op int32
 
-// The operations of a client. OpNotification is what a watch event has in the place of an operation, and OpError marks
-// a part of a transaction that has failed.
+// The operations of a client. OpNotification is what a watch event has in the place of an
+// operation, and OpError marks a part of a transaction that has failed.
 const (
 	OpNotification    Op = 0
 	OpCreate          Op = 1
