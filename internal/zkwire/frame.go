@@ -37,16 +37,31 @@ func ReadFrame(r io.Reader, limit int) ([]byte, error) {
 		return nil, err
 	}
 
-	var frame bytes.Buffer
-	frame.Grow(lengthSize + min(n, trusted))
-	frame.Write(head[:])
-	if _, err = io.CopyN(&frame, r, int64(n)); errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
+	if n <= trusted {
+		frame := make([]byte, lengthSize+n)
+		copy(frame, head[:])
+		if _, err := io.ReadFull(r, frame[lengthSize:]); err != nil {
+			return nil, unexpected(err)
+		}
+		return frame, nil
 	}
-	if err != nil {
-		return nil, err
+
+	var frame bytes.Buffer
+	frame.Grow(lengthSize + trusted)
+	frame.Write(head[:])
+	if _, err = io.CopyN(&frame, r, int64(n)); err != nil {
+		return nil, unexpected(err)
 	}
 	return frame.Bytes(), nil
+}
+
+// unexpected returns the error for an end of the input within a frame, and other errors as they
+// are.
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // trusted is how many bytes are allocated on the word of a length alone.
