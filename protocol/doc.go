@@ -155,39 +155,4 @@
 //
 // Errors of the server are returned as zk.Conn has them. For codes that zk.Conn does not know, they
 // are texts: "unknown error: -125" if a quota of the ensemble is exceeded, for example.
-//
-// # The next in line
-//
-// A contender of a [Line] waits for one node. That this node is gone does not say that nothing else is ahead: its contender
-// may have given up. Listing the line again would tell, but costs a round trip and as many bytes as there are contenders, at
-// the very moment at which all of them wait. A holder, however, knows that nothing is ahead of it, and as numbers only grow
-// nothing ever will be. So it releases with a transaction that
-//
-//	creates  <its node>-passed
-//	deletes  <its node>-passed
-//	deletes  <its node>
-//
-// The first of these is the release marker. The next waiter watches for its creation as well as for the end of the node. A
-// server tells of events in the order in which things have happened. So the waiter hears of the creation right before the
-// deletion. If its own node is untouched and all of that came over one connection, it holds without another request.
-// The marker is never seen, as a transaction is executed as one. It uses up a number of the sequence, which ends after two
-// thousand million. A waiter with one node ahead needs no marker: it is enough that this node is gone. (A node that is
-// converted is changed first, so that its waiters hear of that and not of its end.)
-//
-// If the node goes in another way there is no marker, and the waiter lists the line: the contender died, gave up, was deleted
-// by an operator, or belongs to another library. The waiter also lists after a reconnect, when events may have been missed.
-//
-// Its watch for the marker would then stay, as no other client makes that marker. So the session removes it, by a request that
-// its server answers alone. No other client learns of that. zk.Conn does not know these watches: a watch that is set over one
-// connection ends with it, and is not set again over the next. A server before ZooKeeper 3.5 cannot remove watches. A session
-// that has met such a server lists the line from then on.
-//
-// In the benchmark of this module a hand-over takes 1.2 to 1.4 times the floor, which is a plain delete and the event of
-// it, on one server on loopback. With a millisecond of network it takes 1.05 to 1.1 times the floor.
-//
-// The requests, beside those of the contender's own node:
-//
-//	contended cycle           a listing, 2 nodes read, 1 marker watched for, and nothing after the release
-//	predecessor gone without  1 watch removed, a listing, 1 node read; 1 marker watched for if more than one is ahead
-//	wait that is given up     nothing, and 1 watch removed if the predecessor goes without its marker later
 package protocol

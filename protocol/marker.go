@@ -3,6 +3,8 @@ package protocol
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // MarkerSuffix makes the name of a node's marker, which says something about how the node was deleted.
@@ -26,7 +28,7 @@ func (w *Watch) Marked() bool { return w.Deleted() && w.shared.marked }
 // A markerWatch is a watch for the marker of a node. It is set by a request of our own, so that zk.Conn knows
 // nothing of it and does not set it again over the next connection: it ends with the connection over which it was set.
 type markerWatch struct {
-	over *wire
+	over *connection
 	set  bool // the server has said so
 }
 
@@ -49,11 +51,11 @@ func (t *watchTable) expect(w *Watch) {
 	}
 	t.markers[node] = m
 	t.session.client.spawn(func() {
-		over.ask(opExists, node+MarkerSuffix, []byte{1}, func(code int32) {
+		over.request(zkwire.OpExists, node+MarkerSuffix, []byte{1}, func(code zkwire.Code) {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			switch current := t.markers[node] == m; {
-			case code != 0 && code != codeNoNode:
+			case code != zkwire.CodeOK && code != zkwire.CodeNoNode:
 				if current {
 					delete(t.markers, node) // the server has set no watch
 				}
@@ -82,19 +84,19 @@ func (t *watchTable) remove(m *markerWatch, node string) {
 	const watchesOfData = 2 // which are those for the existence of a node, too
 	kind := binary.BigEndian.AppendUint32(nil, watchesOfData)
 	t.session.client.spawn(func() {
-		m.over.ask(opRemoveWatches, node+MarkerSuffix, kind, func(code int32) { t.removed(m, code) })
+		m.over.request(zkwire.OpRemoveWatches, node+MarkerSuffix, kind, func(code zkwire.Code) { t.removed(m, code) })
 	})
 }
 
 // removed notes how the server has answered to a request to remove a watch. Servers before 3.5 know no such request: they
 // refuse it, or hang up. A session that has learnt this once expects no markers any more.
-func (t *watchTable) removed(m *markerWatch, code int32) {
+func (t *watchTable) removed(m *markerWatch, code zkwire.Code) {
 	t.mu.Lock()
 	refused := false
 	switch code {
-	case 0, codeNoWatcher: // it had fired
+	case zkwire.CodeOK, zkwire.CodeNoWatcher: // it had fired
 		t.unanswered = nil
-	case codeConnectionLoss:
+	case zkwire.CodeConnectionLoss:
 		t.listing = t.listing || t.unanswered != nil && t.unanswered != m.over // two in a row are no accident
 		t.unanswered = m.over
 	default:

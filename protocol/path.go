@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // MaxData is the most data, in bytes, that a recipe puts into one request, its path included. A server with the
@@ -93,7 +95,7 @@ func (s *Session) ensure(ctx context.Context, path string, acl []zk.ACL) (create
 		_, err := Do(ctx, s, func(c *zk.Conn) (string, error) {
 			if s.hasContainers() {
 				made, err := Create(c, path, nil, zk.FlagContainer, acl)
-				if serverCode(err) != codeUnimplemented {
+				if serverCode(err) != zkwire.CodeUnimplemented {
 					return made, err
 				}
 			}

@@ -19,8 +19,8 @@ type watchTable struct {
 	markers map[string]*markerWatch // those for release markers, by the path of the node
 	marked  string                  // the node whose marker the event before told of, if it did
 
-	listing    bool  // the server cannot remove watches: no release marker is watched for
-	unanswered *wire // the last connection that ended before it was told that a watch is removed
+	listing    bool        // the server cannot remove watches: no release marker is watched for
+	unanswered *connection // the last connection that ended before it was told that a watch is removed
 }
 
 // A sharedWatch waits for something to change at a node, on behalf of all who watch that. It fires once.
