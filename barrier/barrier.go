@@ -105,8 +105,8 @@ func (b *Barrier) Set(ctx context.Context) error {
 	})
 }
 
-// set creates the barrier or replaces its data. It returns the Stat of a barrier that falls with another
-// session.
+// set creates the barrier or replaces its data. It returns the Stat of a barrier that falls with
+// another session.
 func (b *Barrier) set(ctx context.Context, s *protocol.Session) (other *zk.Stat, err error) {
 	for {
 		err := b.create(ctx, s)
@@ -147,8 +147,8 @@ func (b *Barrier) create(ctx context.Context, s *protocol.Session) error {
 	return err
 }
 
-// awaitFall waits until a barrier of another session is gone. After the deadline it returns an error that
-// wraps ErrEphemeral.
+// awaitFall waits until a barrier of another session is gone. After the deadline it returns an
+// error that wraps ErrEphemeral.
 func (b *Barrier) awaitFall(ctx context.Context, s *protocol.Session, other *zk.Stat, deadline time.Time) error {
 	limited, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { suite.Main(m) }
 
 type group = suite.Group
 
-// requireSet demands that a Wait with little patience gives up.
+// requireSet demands that a short Wait times out.
 func requireSet(t *testing.T, b *barrier.Barrier, why ...any) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -29,7 +29,7 @@ func requireSet(t *testing.T, b *barrier.Barrier, why ...any) {
 	require.ErrorIs(t, b.Wait(ctx), context.DeadlineExceeded, why...)
 }
 
-// requireOpen demands that a Wait comes to its end, although nobody is about to remove the barrier.
+// requireOpen demands that a Wait ends, though no removal is under way.
 func requireOpen(t *testing.T, b *barrier.Barrier) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), suite.Limit)
@@ -37,8 +37,9 @@ func requireOpen(t *testing.T, b *barrier.Barrier) {
 	require.NoError(t, b.Wait(ctx))
 }
 
-// waitEnds lets something happen that ends a Wait which had begun before. What had been answered when the connection
-// broke, but not been looked at yet, is read again: then it was the next barrier that was waited at, so it happens again.
+// waitEnds calls happen until a Wait that had begun before ends. If the connection broke before the
+// waiter had looked at an answer, it reads again, and then waits at the next barrier. So one call
+// of happen may not be enough.
 func waitEnds(t *testing.T, waited <-chan error, happen func()) {
 	t.Helper()
 	for range 10 {
@@ -53,8 +54,8 @@ func waitEnds(t *testing.T, waited <-chan error, happen func()) {
 	require.Fail(t, "still waiting")
 }
 
-// settle waits until c has a session, which it returns, and has taken in the answers that were delivered to that: it does
-// so in their order.
+// settle waits until c has a session, and returns that. The session has then processed all answers
+// that were delivered before, as it does so in order.
 func settle(t *testing.T, c *protocol.Client) (s *protocol.Session) {
 	t.Helper()
 	for {
@@ -66,7 +67,7 @@ func settle(t *testing.T, c *protocol.Client) (s *protocol.Session) {
 	}
 }
 
-// kinds are the barriers that one may set.
+// kinds are the options of the barriers that can be set.
 var kinds = map[string][]barrier.Option{
 	"persistent": nil,
 	"ephemeral":  {barrier.WithEphemeral()},
@@ -90,14 +91,17 @@ func TestBarrierIsSetWaitedAtAndRemoved(t *testing.T) {
 		c := srv.Client(t)
 		setter := barrier.New(c, path, append(opts, barrier.WithData([]byte("mine")))...)
 		other := barrier.New(srv.Client(t), path)
+
 		require.NoError(t, other.Wait(t.Context()), "not set")
 		require.NoError(t, other.Remove(t.Context()), "not set")
+
 		for range 3 {
 			require.NoError(t, setter.Set(t.Context()))
 			require.NoError(t, setter.Set(t.Context()), "set already")
 			requireSet(t, other)
 			data, _ := suite.Get(t, c, path)
 			require.Equal(t, "mine", string(data))
+
 			var wait group
 			for range 3 {
 				wait.Go(func() error { return other.Wait(t.Context()) })
@@ -117,6 +121,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	link := srv.Link(t)
 	c := link.Client(t)
 	before := link.Packets()
+
 	for name, b := range map[string]*barrier.Barrier{
 		"nil client":    barrier.New(nil, "/a"),
 		"empty path":    barrier.New(c, ""),
@@ -161,6 +166,7 @@ func TestCloseEndsWait(t *testing.T) {
 		errs := make(chan error, 1)
 		go func() { errs <- b.Wait(context.Background()) }()
 		<-asleep
+
 		suite.Close(t, c)
 		require.ErrorIs(t, <-errs, protocol.ErrClosed)
 		require.ErrorIs(t, b.Wait(t.Context()), protocol.ErrClosed)
@@ -176,6 +182,7 @@ func TestEphemeralBarrierFallsWithItsSetter(t *testing.T) {
 		b, other := barrier.New(c, path, barrier.WithEphemeral()), barrier.New(srv.Client(t), path)
 		require.NoError(t, b.Set(t.Context()))
 		requireSet(t, other)
+
 		var wait group
 		wait.Go(func() error { return other.Wait(t.Context()) })
 		srv.ExpireSession(suite.Session(t, c).ID())
@@ -183,13 +190,14 @@ func TestEphemeralBarrierFallsWithItsSetter(t *testing.T) {
 	})
 }
 
-// The node is deleted and created in one transaction, while the waiter is away: there is no moment at which it could see
-// none, and no event that tells it of the deletion.
+// The node is deleted and created in one transaction, while the waiter is away. At no moment could
+// it see that there is no node, and no event reports the deletion.
 func TestWaiterNoticesThatTheBarrierIsAnotherOne(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, away := range []bool{false, true} {
 			path := srv.Root(t) + "/b"
 			require.NoError(t, barrier.New(srv.Client(t), path).Set(t.Context()))
+
 			link := srv.Link(t)
 			c := link.Client(t)
 			b := barrier.New(c, path)
@@ -197,6 +205,7 @@ func TestWaiterNoticesThatTheBarrierIsAnotherOne(t *testing.T) {
 			waited := make(chan error, 1)
 			go func() { waited <- b.Wait(t.Context()) }()
 			<-asleep
+
 			waitEnds(t, waited, func() {
 				if away {
 					settle(t, c)
@@ -208,7 +217,7 @@ func TestWaiterNoticesThatTheBarrierIsAnotherOne(t *testing.T) {
 				require.NoError(t, err)
 				link.Heal()
 			})
-			requireSet(t, b, "who comes now waits")
+			requireSet(t, b, "a new Wait blocks")
 		}
 	})
 }
@@ -218,6 +227,7 @@ func TestWaiterSleepsThroughChangesOfData(t *testing.T) {
 		path := srv.Root(t) + "/b"
 		setter := barrier.New(srv.Client(t), path)
 		require.NoError(t, setter.Set(t.Context()))
+
 		link := srv.Link(t)
 		b := barrier.New(link.Client(t), path)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -225,6 +235,7 @@ func TestWaiterSleepsThroughChangesOfData(t *testing.T) {
 		errs := make(chan error, 1)
 		go func() { errs <- b.Wait(ctx) }()
 		<-asleep
+
 		again := link.Answered(recipestest.OpGetData, 2)
 		require.NoError(t, setter.Set(t.Context()))
 		<-again
@@ -239,6 +250,7 @@ func TestWaiterWaitsOnInTheNextSession(t *testing.T) {
 		path := srv.Root(t) + "/b"
 		setter := barrier.New(srv.Client(t), path)
 		require.NoError(t, setter.Set(t.Context()))
+
 		for _, again := range []bool{false, true} {
 			link := srv.Link(t)
 			c := link.Client(t)
@@ -247,6 +259,7 @@ func TestWaiterWaitsOnInTheNextSession(t *testing.T) {
 			go func() { errs <- barrier.New(c, path).Wait(t.Context()) }()
 			<-asleep
 			next := link.Answered(recipestest.OpGetData, 2)
+
 			if again { // removed and set while it has no session
 				waitEnds(t, errs, func() {
 					session := settle(t, c)
@@ -263,13 +276,14 @@ func TestWaiterWaitsOnInTheNextSession(t *testing.T) {
 				require.NoError(t, setter.Remove(t.Context()))
 				require.NoError(t, <-errs)
 			}
+
 			require.NoError(t, setter.Set(t.Context()))
 		}
 		require.NoError(t, setter.Remove(t.Context()))
 	})
 }
 
-// Packets are counted, and what is left at the server in watches.
+// The test counts packets, and the watches that are left at the server.
 func TestWaitIsCheap(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
@@ -293,6 +307,7 @@ func TestWaitIsCheap(t *testing.T) {
 		suite.Measure(t, func() error {
 			require.NoError(t, setter.Set(t.Context()))
 			before, events := link.Count(recipestest.OpGetData), link.Events()
+
 			for range waiters { // they give up, one after the other
 				require.True(t, func() bool {
 					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
@@ -300,6 +315,7 @@ func TestWaitIsCheap(t *testing.T) {
 					return b.Wait(ctx) != nil
 				}())
 			}
+
 			early := link.Count(recipestest.OpGetData) - before
 			synced := link.Answered(recipestest.OpSync, link.Count(recipestest.OpSync)+waiters)
 			var wait group
@@ -309,10 +325,12 @@ func TestWaitIsCheap(t *testing.T) {
 			<-synced
 			require.NoError(t, setter.Remove(t.Context()))
 			require.NoError(t, wait.Wait())
+
 			reads, events := link.Count(recipestest.OpGetData)-before, link.Events()-events
-			// Those who have their answer to the sync, but were not asleep yet when the barrier was removed, read it, too.
+			// Waiters that have the answer to their sync, but did not watch yet when the barrier
+			// was removed, read it, too.
 			if early > 1 || reads > 10 || events > 2 {
-				return fmt.Errorf("they do not share what they read: %d reads by those who gave up, %d by all, %d events",
+				return fmt.Errorf("they do not share what they read: %d reads by waits that were given up, %d by all, %d events",
 					early, reads, events)
 			}
 			return nil
@@ -320,7 +338,8 @@ func TestWaitIsCheap(t *testing.T) {
 	})
 }
 
-// A removal comes to the server after its caller has given up, and after the barrier was removed and set again.
+// A removal arrives at the server after its caller has given up, and after the barrier was removed
+// and set again.
 func TestLateRemovalDoesNotHitALaterBarrier(t *testing.T) {
 	for kind, opts := range kinds {
 		for _, how := range []string{"removed and set again", "set again"} {
@@ -342,6 +361,7 @@ func lateRemoval(t *testing.T, opts []barrier.Option, only bool, after int, slow
 	late := barrier.New(link.Client(t), path)
 	b := barrier.New(srv.Client(t), path, opts...)
 	require.NoError(t, b.Set(t.Context()))
+
 	if link.Packets() > 0 {
 		after += link.Packets()
 	}
@@ -349,19 +369,21 @@ func lateRemoval(t *testing.T, opts []barrier.Option, only bool, after int, slow
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), slow/4)
 	defer cancel()
+
 	if late.Remove(ctx) == nil {
 		return
 	}
 	if !only {
 		require.NoError(t, b.Remove(t.Context()))
 	}
+
 	require.NoError(t, b.Set(t.Context()))
 	time.Sleep(10 * slow)
 	requireSet(t, b)
 	require.NoError(t, b.Remove(t.Context()))
 }
 
-// One waits, one sets and removes, and one of them meets a fault.
+// One client waits, another sets and removes, and one of the two meets a fault.
 func TestFaultAtEachStep(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
 		root := srv.Root(t)
@@ -408,15 +430,18 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, opts []barrie
 	if waits {
 		waiter, setter = victim, sound
 	}
+
 	session := suite.Session(t, victim).ID()
 	s, w := barrier.New(setter, path, opts...), barrier.New(waiter, path)
 	over := suite.At(link, step, func() { f.Do(srv, link, session) })
 	require.NoError(t, s.Set(ctx))
+
 	var wait group
 	wait.Go(func() error { return w.Wait(ctx) })
 	wait.Go(func() error { return w.Wait(ctx) })
 	require.NoError(t, s.Remove(ctx))
 	require.NoError(t, wait.Wait(), "step %d", step)
+
 	met = over()
 	link.Heal()
 	for _, b := range []*barrier.Barrier{s, w} {
@@ -431,6 +456,7 @@ func TestParentsMayVanish(t *testing.T) {
 		root := srv.Root(t)
 		c := srv.Client(t)
 		b := barrier.New(c, root+"/parent/b", opts...)
+
 		for range 3 {
 			require.NoError(t, b.Set(t.Context()))
 			require.NoError(t, b.Remove(t.Context()))
@@ -444,13 +470,14 @@ func TestParentsMayVanish(t *testing.T) {
 	})
 }
 
-func TestSeveralRemoveAtOnce(t *testing.T) {
+func TestSeveralRemovalsAtOnce(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
 		path := srv.Root(t) + "/b"
 		var clients []*protocol.Client
 		for range 4 {
 			clients = append(clients, srv.Client(t))
 		}
+
 		for range 20 {
 			require.NoError(t, barrier.New(clients[0], path, opts...).Set(t.Context()))
 			var all group
@@ -463,18 +490,20 @@ func TestSeveralRemoveAtOnce(t *testing.T) {
 	})
 }
 
-func TestStrangersChildKeepsTheBarrier(t *testing.T) {
+func TestForeignChildKeepsTheBarrier(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		b := barrier.New(c, path)
 		require.NoError(t, b.Set(t.Context()))
+
 		conn := suite.Session(t, c).Conn()
-		_, err := conn.Create(path+"/stranger", nil, 0, zk.WorldACL(zk.PermAll))
+		_, err := conn.Create(path+"/foreign", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
+
 		require.ErrorIs(t, b.Remove(t.Context()), zk.ErrNotEmpty)
 		children := suite.Children(t, c, path)
-		require.Equal(t, []string{"stranger"}, children)
+		require.Equal(t, []string{"foreign"}, children)
 		requireSet(t, b)
 	})
 }
@@ -498,7 +527,8 @@ func TestRemoveOnAServerThatLags(t *testing.T) {
 	})
 }
 
-// Another removal that is under way, and given up at any step, does not make Remove believe that the barrier is gone.
+// Another removal is under way, and is given up at any step. Remove must not take that for the end
+// of the barrier.
 func TestRemovalThatAnotherOneGaveUp(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
@@ -507,12 +537,13 @@ func TestRemovalThatAnotherOneGaveUp(t *testing.T) {
 	path := srv.Root(t) + "/barrier"
 	suite.Sweep(t, func(step int) bool {
 		require.NoError(t, barrier.New(operator, path).Set(t.Context()))
-		mark := path + "/another-remove"
-		_, err := conn.Create(mark, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		marker := path + "/another-remove"
+		_, err := conn.Create(marker, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
+
 		link := srv.Link(t)
 		b := barrier.New(link.Client(t), path)
-		stop := link.At(step, func() { conn.Delete(mark, -1) })
+		stop := link.At(step, func() { conn.Delete(marker, -1) })
 
 		require.NoError(t, b.Remove(t.Context()))
 		met := !stop()

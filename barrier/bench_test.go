@@ -10,7 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// From the removal to the return of the last of those who wait, each in a client of its own.
+// BenchmarkRelease measures the time from the removal to the return of the last waiter. Each waiter
+// has a Barrier of its own.
 func BenchmarkRelease(b *testing.B) {
 	for _, n := range []int{1, 16, 64} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -15,7 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A setter's machine goes away, and its process is started again: by another client, or by the same one in its next session.
+// A setter's machine is cut off, and its process is started again: with another client, or with the
+// same one in its next session.
 func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {
 	for _, same := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -24,9 +25,11 @@ func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {
 			link := srv.Link(t)
 			c := link.Client(t)
 			require.NoError(t, barrier.New(c, path, barrier.WithEphemeral()).Set(t.Context()))
+
 			waited := make(chan error, 1)
 			other := barrier.New(srv.Client(t), path)
 			go func() { waited <- other.Wait(t.Context()) }()
+
 			link.Stall()
 			if same {
 				s := suite.Session(t, c)
@@ -35,8 +38,10 @@ func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {
 			} else {
 				c = srv.Client(t)
 			}
+
 			require.NoError(t, barrier.New(c, path, barrier.WithEphemeral()).Set(t.Context()))
 			require.NoError(t, <-waited, "the old one has fallen")
+
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			require.ErrorIs(t, other.Wait(ctx), context.DeadlineExceeded)
@@ -46,7 +51,7 @@ func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {
 	}
 }
 
-func TestSetSaysThatTheBarrierFallsWithALivingSession(t *testing.T) {
+func TestSetReportsThatTheBarrierFallsWithALivingSession(t *testing.T) {
 	for _, opts := range kinds {
 		synctest.Test(t, func(t *testing.T) {
 			srv := recipestest.Start(t, recipestest.WithInMemory())
@@ -54,6 +59,7 @@ func TestSetSaysThatTheBarrierFallsWithALivingSession(t *testing.T) {
 			first, c := srv.Client(t), srv.Client(t)
 			require.NoError(t, barrier.New(first, path, barrier.WithEphemeral()).Set(t.Context()))
 			b := barrier.New(c, path, append(opts, barrier.WithData([]byte("new")))...)
+
 			began := time.Now()
 			err := b.Set(t.Context())
 			require.ErrorIs(t, err, barrier.ErrEphemeral)
@@ -63,7 +69,8 @@ func TestSetSaysThatTheBarrierFallsWithALivingSession(t *testing.T) {
 			data, _ := suite.Get(t, c, path)
 			require.Equal(t, "new", string(data))
 
-			// Its own session's is what it asks for, or not, and no reason to wait.
+			// The barrier of its own session is what Set wants, or never will be. Neither is a
+			// reason to wait.
 			began = time.Now()
 			require.NoError(t, barrier.New(first, path, barrier.WithEphemeral()).Set(t.Context()))
 			require.ErrorIs(t, barrier.New(first, path).Set(t.Context()), barrier.ErrEphemeral)
@@ -78,6 +85,7 @@ func TestSetThatWaitsEndsWithItsContext(t *testing.T) {
 		path := srv.Root(t) + "/b"
 		require.NoError(t, barrier.New(srv.Client(t), path, barrier.WithEphemeral()).Set(t.Context()))
 		b := barrier.New(srv.Client(t), path, opts...)
+
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, b.Set(ctx), context.DeadlineExceeded)
@@ -86,7 +94,8 @@ func TestSetThatWaitsEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The first setter dies while the second one waits, to which something happens at one of its packets.
+// The first setter dies while the second one waits. At one of its packets the second one meets a
+// fault.
 func TestFaultAtEachStepOfASetThatWaits(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
 		root := srv.Root(t)
@@ -100,15 +109,18 @@ func TestFaultAtEachStepOfASetThatWaits(t *testing.T) {
 					defer suite.Close(t, first, victim, other)
 					require.NoError(t, barrier.New(first, path, barrier.WithEphemeral()).Set(t.Context()))
 					id := suite.Session(t, victim).ID()
+
 					waits := link.Answered(recipestest.OpGetData, 1)
 					met := suite.At(link, step, func() { f.Do(srv, link, id) })
 					b := barrier.New(victim, path, opts...)
 					set := make(chan error, 1)
 					go func() { set <- b.Set(t.Context()) }()
 					<-waits
+
 					srv.ExpireSession(suite.Session(t, first).ID())
 					require.NoError(t, <-set, "step %d", step)
 					was := met()
+
 					if f.Name != "expiry" { // which may have come after Set
 						suite.CatchUp(t, other)
 						_, stat := suite.Get(t, other, path)
@@ -116,6 +128,7 @@ func TestFaultAtEachStepOfASetThatWaits(t *testing.T) {
 							require.Equal(t, id, stat.EphemeralOwner, "step %d", step)
 						}
 					}
+
 					require.NoError(t, barrier.New(other, path).Remove(t.Context()))
 					return was
 				})
@@ -124,7 +137,8 @@ func TestFaultAtEachStepOfASetThatWaits(t *testing.T) {
 	})
 }
 
-// Another library has set the barrier, and sets it again while the answer to the deletion is on its way.
+// Another library has set the barrier. It sets it again while the answer to the deletion is on its
+// way.
 func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
@@ -138,23 +152,28 @@ func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {
 			_, err := suite.Session(t, other).EnsurePath(t.Context(), root)
 			require.NoError(t, err)
 			conn := suite.Session(t, other).Conn()
+
 			create := func() {
 				_, err := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
 			}
+
 			create()
 			_, _, gone, err := conn.ExistsW(path)
 			require.NoError(t, err)
+
 			stalled := make(chan struct{})
 			met := suite.At(link, step, func() { link.StallReplies(); close(stalled) })
 			removed := make(chan error, 1)
 			go func() { removed <- barrier.New(c, path).Remove(t.Context()) }()
+
 			select {
 			case <-stalled:
 			case err := <-removed:
 				require.NoError(t, err)
 				removed <- nil
 			}
+
 			again := false
 			select {
 			case <-gone:
@@ -162,9 +181,11 @@ func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {
 				again = true
 			case <-time.After(100 * time.Millisecond): // this was not the deletion
 			}
+
 			link.Cut()
 			link.Heal()
 			require.NoError(t, <-removed)
+
 			was := met()
 			if again {
 				require.True(t, suite.Exists(t, other, path), "step %d", step)

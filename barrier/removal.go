@@ -60,6 +60,7 @@ func (b *Barrier) stat(ctx context.Context, s *protocol.Session) (*zk.Stat, erro
 	if err := s.Sync(ctx, b.recipe.Path()); err != nil {
 		return nil, err
 	}
+
 	_, stat, err := s.Get(ctx, b.recipe.Path())
 	return stat, err
 }
@@ -102,7 +103,8 @@ func (r *removal) removePersistent(ctx context.Context) error {
 	return err
 }
 
-// removeMarked deletes the barrier together with the marker, and with the markers of other removals.
+// removeMarked deletes the barrier together with the marker, and with the markers of other
+// removals.
 func (r *removal) removeMarked(ctx context.Context, marker string) error {
 	markers := []string{marker}
 	for protocol.Wanted(ctx) == nil {
@@ -117,6 +119,7 @@ func (r *removal) removeMarked(ctx context.Context, marker string) error {
 		if err != nil {
 			return err
 		}
+
 		markers = markers[:1]
 		for _, child := range children {
 			if !strings.HasSuffix(child, markerSuffix) {
@@ -130,8 +133,8 @@ func (r *removal) removeMarked(ctx context.Context, marker string) error {
 	return protocol.Wanted(ctx)
 }
 
-// removeEphemeral deletes the barrier together with the ID nodes that its setter's session has created
-// beside it: one, unless another client has deleted a barrier without that.
+// removeEphemeral deletes the barrier together with the ID nodes that its setter's session has
+// created beside it: one, unless another client has deleted a barrier without that.
 func (r *removal) removeEphemeral(ctx context.Context) error {
 	dir, base := path.Split(r.barrier.recipe.Path())
 	siblings, _, err := r.session.Children(ctx, path.Clean(dir))
@@ -146,14 +149,15 @@ func (r *removal) removeEphemeral(ctx context.Context) error {
 			ids = append(ids, dir+sibling)
 		}
 	}
+
 	if len(ids) == 0 { // set by another library
 		return r.removeForeign(ctx)
 	}
 	return r.deleteWith(ctx, ids)
 }
 
-// removeForeign deletes an ephemeral barrier that only its czxid tells from a later one. A deletion cannot
-// name that, so it is repeated only while the barrier that was meant is still there.
+// removeForeign deletes an ephemeral barrier that only its czxid tells from a later one. A deletion
+// cannot name that, so it is repeated only while the barrier that was meant is still there.
 func (r *removal) removeForeign(ctx context.Context) error {
 	b, s := r.barrier, r.session
 	_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
@@ -168,12 +172,14 @@ func (r *removal) removeForeign(ctx context.Context) error {
 	return err
 }
 
-// deleteWith deletes the barrier, if it has the version that was read, and the other nodes, or nothing.
+// deleteWith deletes the barrier, if it has the version that was read, and the other nodes, or
+// nothing.
 func (r *removal) deleteWith(ctx context.Context, others []string) error {
 	var ops []any
 	for _, other := range others {
 		ops = append(ops, &zk.DeleteRequest{Path: other, Version: -1})
 	}
+
 	ops = append(ops, &zk.DeleteRequest{Path: r.barrier.recipe.Path(), Version: r.stat.Version})
 	_, err := r.session.Multi(ctx, ops...)
 	return err

@@ -43,32 +43,34 @@ func (v *visit) start(enter, life context.Context, b *doublebarrier.Barrier, sta
 			return
 		}
 		v.node, v.members, v.token = e.Node(), e.Members(), e.Token()
+
 		if stay > 0 {
 			select {
 			case <-time.After(stay):
 			case <-e.Done():
 			}
 		}
+
 		v.departing = time.Now()
 		v.leave = e.Leave(life)
 	}()
 	return v
 }
 
-// withdrew tells whether Enter has promised that no round counts it.
+// withdrew reports whether Enter has promised that no round counts it.
 func (v *visit) withdrew() bool {
 	ended := errors.Is(v.err, context.Canceled) || errors.Is(v.err, context.DeadlineExceeded)
 	return ended && !v.vague()
 }
 
-// vague tells whether it may have been counted though it has not entered.
+// vague reports whether it may have been counted though it has not entered.
 func (v *visit) vague() bool {
 	return errors.Is(v.err, protocol.ErrUncertain) || errors.Is(v.err, protocol.ErrLost)
 }
 
-// agree checks that rounds are what they are to be: those of one gate agree about the members, which are n, and each of
-// whom has entered, or at least does not claim to have withdrawn. Beside those who say so, so many ghosts may have been
-// counted.
+// agree checks the rounds. Visits that one gate let in agree on the members, of which there are n.
+// Each member has entered, or at least does not claim to have withdrawn. Beside the vague visits,
+// up to so many ghosts may have been counted.
 func agree(n int, visits []*visit, ghosts int) error {
 	gates := make(map[int64][]string)
 	nodes := make(map[string]int64)
@@ -92,6 +94,7 @@ func agree(n int, visits []*visit, ghosts int) error {
 			vague++
 		}
 	}
+
 	counted := make(map[string]bool)
 	for token, members := range gates {
 		for _, m := range members {
@@ -103,13 +106,15 @@ func agree(n int, visits []*visit, ghosts int) error {
 			}
 		}
 	}
+
 	if vague < 0 {
-		return fmt.Errorf("%d were counted and have not entered, though nobody knows of a doubt", -vague)
+		return fmt.Errorf("%d were counted and have not entered, though no error says that they may be", -vague)
 	}
 	return nil
 }
 
-// An incident befalls the client behind link before one of its packets passes, and the member who is to be in doubt.
+// An incident is what happens to the client behind link before one of its packets passes. Perhaps
+// the ctx of the first member ends, too.
 type incident struct {
 	name    string
 	cancels bool
@@ -129,8 +134,7 @@ func incidents() []incident {
 	return all
 }
 
-// At every packet of a member, and of another one, something happens to whoever sends or gets it, and the member's ctx
-// ends, or not.
+// At every packet of a member, or of another one, its client meets an incident.
 func TestEitherAllEnterOrNone(t *testing.T) {
 	for _, x := range incidents() {
 		sizes := []int{2}
@@ -149,7 +153,7 @@ func TestEitherAllEnterOrNoneDuringLongFaults(t *testing.T) {
 	}
 }
 
-// sweep is in virtual time.
+// sweep runs in virtual time.
 func sweep(t *testing.T, x incident, n int) {
 	for _, last := range []bool{false, true} {
 		for _, own := range []bool{false, true} {
@@ -189,6 +193,7 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 	defer end()
 	ctx, cancel := context.WithCancel(life)
 	defer cancel()
+
 	links := []*recipestest.Link{srv.Link(t), srv.Link(t)}
 	cs := []*protocol.Client{links[0].Client(t), links[1].Client(t)}
 	spare := srv.Client(t)
@@ -197,6 +202,7 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 	}
 	defer suite.Close(t, append(cs, spare)...)
 	session(t, spare)
+
 	visits := make([]*visit, n)
 	start := func(i int) {
 		c := life
@@ -205,17 +211,20 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 		}
 		visits[i] = (&visit{name: fmt.Sprint(i)}).start(c, life, doublebarrier.New(cs[i], path, n, doublebarrier.WithWaiting()), 0)
 	}
+
 	victim := 1
 	if own {
 		victim = 0
 	}
 	id := session(t, cs[victim]).ID()
+
 	stop := links[victim].At(step, func() {
 		if x.cancels {
 			cancel()
 		}
 		x.fault(srv, links[victim], id)
 	})
+
 	if !last {
 		start(0)
 	}
@@ -223,10 +232,11 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 		start(i)
 	}
 	if last {
-		// They come to rest first; unless one of them meets its fault already, that is.
+		// The others come to rest before, unless one of them meets its fault already.
 		resting(t, spare, path, n-1, stop)
 		start(0)
 	}
+
 	first := slices.Clone(visits)
 	began := time.Now()
 	others := make(chan struct{})
@@ -243,12 +253,13 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 			<-first[0].done
 		}
 	}
+
 	replace, giveUp := context.WithCancel(life)
 	defer giveUp()
 	var replacements group
 	var mu sync.Mutex // protects visits
 	if x.kills || first[0].err != nil {
-		// One fewer than they would need to enter without any of the others.
+		// One fewer than could enter without one of the first.
 		b := doublebarrier.New(spare, path, n, doublebarrier.WithWaiting())
 		for range n - 1 {
 			replacements.Go(func() error {
@@ -263,21 +274,25 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 			})
 		}
 	}
+
 	for _, v := range first {
 		<-v.done
 	}
 	giveUp()
 	require.NoError(t, replacements.Wait())
+
 	met = !stop()
 	where := fmt.Sprintf("step %d, after %v", step, time.Since(began))
 	for _, l := range links {
 		l.Heal()
 	}
+
 	ghosts := 0
 	if x.kills && first[victim].err == nil { // it may have been counted before by a round that it has not seen
 		ghosts = 1
 	}
 	require.NoError(t, agree(n, visits, ghosts), where)
+
 	for i, v := range visits {
 		if i == 0 && x.cancels && v.err != nil && !errors.Is(v.err, protocol.ErrLost) {
 			require.ErrorIs(t, v.err, context.Canceled, where)
@@ -288,11 +303,13 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 			require.ErrorIs(t, v.leave, protocol.ErrLost, where)
 		}
 	}
+
 	vanishes(t, spare, path)
 	return met
 }
 
-// resting waits until so many have joined, or may have met what they are to meet.
+// resting waits until so many have joined. It gives up after a while, as one of them may have met
+// its fault.
 func resting(t *testing.T, c *protocol.Client, path string, n int, stop func() bool) {
 	conn := session(t, c).Conn()
 	for range 100 {

@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// An arrival is one call of Enter. It has one node at a time, in one session after the other. Only one
-// goroutine uses it at a time: that of Enter, or the one that finishes what Enter has begun.
+// An arrival is one call of Enter. It has one node at a time, in one session after the other. Only
+// one goroutine uses it at a time: that of Enter, or the one that finishes what Enter has begun.
 type arrival struct {
 	barrier     *Barrier
 	caller      context.Context // ends when Enter stops waiting for an outcome
@@ -46,7 +46,8 @@ const (
 // errGone says that our node was deleted before a gate was known to have counted it.
 var errGone = errors.New("member deleted while waiting")
 
-// A lingering is a context that ends a while after the one that it was made from, with the same error.
+// A lingering is a context that ends a while after the one that it was made from, with the same
+// error.
 type lingering struct {
 	context.Context
 	done chan struct{}
@@ -105,14 +106,16 @@ func (a *arrival) uncertain(err error) error {
 	return fmt.Errorf("%w: %w whether this member was counted", err, protocol.ErrUncertain)
 }
 
-// complete runs work to its end, whatever becomes of the caller. If the caller stops waiting, it returns an
-// unfinishedError. Work then goes on in the background, which has the arrival to itself, and ends with undo.
+// complete runs work to its end, whatever becomes of the caller. If the caller stops waiting, it
+// returns an unfinishedError. Work then goes on in the background, which has the arrival to itself,
+// and ends with undo.
 func (a *arrival) complete(work func(context.Context) (*Entry, error), undo func(outcome)) (*Entry, error) {
 	o, err := protocol.Detach(a.caller, a.session, func(ctx context.Context) (outcome, error) {
 		defer a.session.KeepAlive()()
 		e, err := work(ctx)
 		return outcome{e, err}, nil
 	}, undo)
+
 	if err != nil {
 		return nil, &unfinishedError{err}
 	}
@@ -151,11 +154,13 @@ func (a *arrival) enter(ctx context.Context) (*Entry, error) {
 	}
 }
 
-// checkSize refuses a barrier whose gate would not fit into one request, with so many bytes of others.
+// checkSize refuses a barrier whose gate would not fit into one request, with so many bytes of
+// others.
 func (a *arrival) checkSize(others int) error {
 	const rest = 100 // of an operation, the sequence number and the end of lines
 	b := a.barrier
 	name := len(memberPrefix(a.owner, a.nodes, b.n))
+
 	if size := b.n*(len(a.session.Path(b.process()))+3*name+rest) + others; size > protocol.MaxData {
 		return fmt.Errorf("%w: %d members take %d bytes in one transaction, at most %d",
 			protocol.ErrTooLarge, b.n, size, protocol.MaxData)
@@ -169,6 +174,7 @@ func (a *arrival) cross(ctx context.Context) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	g, err := a.await(ctx)
 	return a.conclude(g, err)
 }
@@ -181,8 +187,8 @@ func (a *arrival) abandon(joined outcome) {
 	}
 }
 
-// conclude makes an entry of a member that was counted. If it failed to wait for the gate, conclude withdraws
-// the member, or finds out that it was counted.
+// conclude makes an entry of a member that was counted. If it failed to wait for the gate, conclude
+// withdraws the member, or finds out that it was counted.
 func (a *arrival) conclude(g *gate, failed error) (*Entry, error) {
 	return a.complete(func(ctx context.Context) (*Entry, error) {
 		if failed != nil {
@@ -193,6 +199,7 @@ func (a *arrival) conclude(g *gate, failed error) (*Entry, error) {
 				return nil, failed
 			}
 		}
+
 		return a.admit(ctx, g)
 	}, outcome.leave)
 }
@@ -212,6 +219,7 @@ func (a *arrival) admit(ctx context.Context, g *gate) (*Entry, error) {
 	grant, err := a.barrier.recipe.NewGrant(ctx, a.session, node, g.token, func(ctx context.Context) error {
 		return e.depart(ctx, node)
 	})
+
 	if err != nil {
 		a.session.Delete(ctx, node, -1) // unless it has gone with the session
 		return nil, fmt.Errorf("%w: %w", protocol.ErrLost, err)
@@ -269,7 +277,7 @@ func (a *arrival) await(ctx context.Context) (*gate, error) {
 
 // clearOver removes the gate of a round that is over. It returns ErrFull if the round is under way.
 func (a *arrival) clearOver(ctx context.Context, r record) error {
-	left, err := r.gate.remaining(ctx, a.session)
+	left, err := r.gate.membersLeft(ctx, a.session)
 	if err != nil {
 		return err
 	} else if len(left) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A round of n members, each in a client of its own: all enter, all leave.
+// BenchmarkRound measures a round of n members, each in a client of its own: all enter, all leave.
 func BenchmarkRound(b *testing.B) {
 	for _, n := range []int{1, 4, 16, 64} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -13,7 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// work is what a member has asked of the server, but for what the keeper of its session does, and the grant's guard.
+// work returns what a member has asked of the server. It leaves out the keeper of its session, and
+// the guard of its grant.
 func work(l *recipestest.Link) (requests map[recipestest.Op]int, events int) {
 	requests = make(map[recipestest.Op]int)
 	for _, op := range []recipestest.Op{
@@ -25,8 +26,8 @@ func work(l *recipestest.Link) (requests map[recipestest.Op]int, events int) {
 	return requests, l.Events()
 }
 
-// Whatever n is, what each of the members asks for is the same. They come one after the other, and leave one after the
-// other, when the one before has seen how many there are.
+// Each member asks for the same, whatever n is. The members come one after the other, and leave one
+// after the other, once the one before has seen how many there are.
 func TestEnteringAndLeavingCostEachMemberAConstant(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, n := range []int{4, 16, 32} {
@@ -35,12 +36,14 @@ func TestEnteringAndLeavingCostEachMemberAConstant(t *testing.T) {
 				watcher := srv.Client(t)
 				persistent(t, watcher, path)
 				ctx := patient(t)
+
 				var links []*recipestest.Link
 				var cs []*protocol.Client
 				for range n {
 					l := srv.Link(t)
 					links, cs = append(links, l), append(cs, l.Client(t))
 				}
+
 				var all []*entering
 				for i, c := range cs {
 					all = append(all, enter(ctx, doublebarrier.New(c, path, n)))
@@ -52,6 +55,7 @@ func TestEnteringAndLeavingCostEachMemberAConstant(t *testing.T) {
 				for _, e := range all {
 					e.must(t)
 				}
+
 				most, sum := make(map[recipestest.Op]int), make(map[recipestest.Op]int)
 				note := func(from []map[recipestest.Op]int) (now []map[recipestest.Op]int) {
 					clear(most)
@@ -69,10 +73,11 @@ func TestEnteringAndLeavingCostEachMemberAConstant(t *testing.T) {
 					t.Logf("n=%d: most of one %v, all together %v", n, most, sum)
 					return now
 				}
+
 				entered := note(nil)
 				require.Equal(t, n, sum[recipestest.OpCreate], "a member each")
-				const few = 12 // however many there are
-				require.LessOrEqual(t, sum[recipestest.OpGetChildren], few, "listings by the last, and by whoever is woken by itself")
+				const few = 12 // for any n
+				require.LessOrEqual(t, sum[recipestest.OpGetChildren], few, "listings by the last member, and by one that woke by itself")
 				require.LessOrEqual(t, sum[recipestest.OpMulti], few, "one gate")
 				require.LessOrEqual(t, most[recipestest.OpGetChildren], 2)
 				require.LessOrEqual(t, most[recipestest.OpMulti], 2)
@@ -89,9 +94,9 @@ func TestEnteringAndLeavingCostEachMemberAConstant(t *testing.T) {
 				}
 				require.NoError(t, leaving.Wait())
 				note(entered)
-				// Everybody who waits looks at one of the others every third of a session timeout.
+				// Each waiter looks at one of the others every third of a session timeout.
 				looks := int(3 * time.Since(began) / session(t, watcher).Timeout())
-				require.LessOrEqual(t, sum[recipestest.OpGetChildren], few+n*looks, "by the last few, if anybody")
+				require.LessOrEqual(t, sum[recipestest.OpGetChildren], few+n*looks, "by the last few, if any")
 				require.LessOrEqual(t, most[recipestest.OpMulti], 1, "the gate's end")
 				require.LessOrEqual(t, sum[recipestest.OpMulti], few+n*looks)
 				require.LessOrEqual(t, most[recipestest.OpExists], 3+looks, "how many are left, and one of them now and then")

@@ -117,6 +117,7 @@ func (b *Barrier) Do(ctx context.Context, fn func(ctx context.Context) error) (e
 	if err != nil {
 		return err
 	}
+
 	held, cancel := e.Context(ctx)
 
 	returned := false

@@ -34,12 +34,13 @@ func TestAllEnterAndLeaveTogether(t *testing.T) {
 	})
 }
 
-func TestNobodyEntersOrLeavesBeforeTheLast(t *testing.T) {
+func TestNoMemberEntersOrLeavesBeforeTheLast(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		b := doublebarrier.New(c, path, 3)
 		ctx := patient(t)
+
 		first, second := enter(ctx, b), enter(ctx, b)
 		joined(t, c, path, 2)
 		select {
@@ -49,18 +50,21 @@ func TestNobodyEntersOrLeavesBeforeTheLast(t *testing.T) {
 			require.FailNow(t, "entered too early")
 		case <-time.After(50 * time.Millisecond):
 		}
+
 		third := enter(ctx, b)
 		entries := []*doublebarrier.Entry{first.must(t), second.must(t), third.must(t)}
 		left := make(chan error, 2)
 		for _, e := range entries[:2] {
 			go func() { left <- e.Leave(ctx) }()
 		}
+
 		joined(t, c, path, 1)
 		select {
 		case err := <-left:
 			require.FailNow(t, "left too early", "%v", err)
 		case <-time.After(50 * time.Millisecond):
 		}
+
 		require.NoError(t, entries[2].Leave(ctx))
 		require.NoError(t, errors.Join(<-left, <-left))
 		empty(t, c, path)
@@ -87,6 +91,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 		require.ErrorContains(t, err, "doublebarrier: ", name)
 		require.ErrorContains(t, b.Do(t.Context(), nil), "doublebarrier: ", name)
 	}
+
 	_, err := doublebarrier.New(c, "/a", 1_000_000).Enter(t.Context())
 	require.ErrorIs(t, err, protocol.ErrTooLarge)
 	require.Equal(t, before, link.Packets())
@@ -98,9 +103,11 @@ func TestLatecomersAreRefusedOrWait(t *testing.T) {
 		ctx := patient(t)
 		c := srv.Client(t)
 		b := doublebarrier.New(c, path, 2)
+
 		first, second := enter(ctx, b), enter(ctx, b)
 		first.must(t)
 		second.must(t)
+
 		_, err := b.Enter(ctx)
 		require.ErrorIs(t, err, doublebarrier.ErrFull)
 		joined(t, c, path, 2)
@@ -110,10 +117,12 @@ func TestLatecomersAreRefusedOrWait(t *testing.T) {
 		var leaving group
 		leaving.Go(func() error { return first.entry.Leave(ctx) })
 		joined(t, c, path, 1)
+
 		_, err = b.Enter(ctx)
 		require.ErrorIs(t, err, doublebarrier.ErrFull, "one is still in")
 		require.NoError(t, second.entry.Leave(ctx))
 		require.NoError(t, leaving.Wait())
+
 		require.Greater(t, third.must(t).Token(), first.entry.Token())
 		leaving.Go(func() error { return third.entry.Leave(ctx) })
 		require.NoError(t, fourth.must(t).Leave(ctx))
@@ -133,6 +142,7 @@ func TestOfMoreThanNExactlyNGetIn(t *testing.T) {
 			for _, c := range all {
 				comers = append(comers, enter(ctx, doublebarrier.New(c, path, n)))
 			}
+
 			var in []*doublebarrier.Entry
 			for _, e := range comers {
 				entry, err := e.wait()
@@ -142,6 +152,7 @@ func TestOfMoreThanNExactlyNGetIn(t *testing.T) {
 				}
 				in = append(in, entry)
 			}
+
 			require.Len(t, in, n)
 			var leaving group
 			for _, e := range in {
@@ -159,6 +170,7 @@ func TestDoneContextFailsAndChangesNothing(t *testing.T) {
 		c := srv.Client(t)
 		done, cancel := context.WithCancel(t.Context())
 		cancel()
+
 		_, err := doublebarrier.New(c, path, 1).Enter(done)
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, protocol.ErrUncertain)
@@ -207,6 +219,7 @@ func TestDo(t *testing.T) {
 				})
 			})
 		}
+
 		require.ErrorIs(t, all.Wait(), failed)
 		empty(t, c, path)
 
@@ -218,7 +231,7 @@ func TestDo(t *testing.T) {
 	})
 }
 
-func TestDoHearsOfALoss(t *testing.T) {
+func TestDoCancelsItsContextOnALoss(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
@@ -249,16 +262,19 @@ func TestCloseEndsEnterAndLeave(t *testing.T) {
 		closing = srv.Client(t)
 		e = enter(ctx, doublebarrier.New(closing, path, 2))
 		other := enter(ctx, doublebarrier.New(watcher, path, 2))
+
 		e.must(t)
 		left := make(chan error, 1)
 		go func() { left <- e.entry.Leave(ctx) }()
 		joined(t, watcher, path, 1)
 		require.NoError(t, closing.Close())
 		if err := <-left; !errors.Is(err, protocol.ErrClosed) {
-			require.ErrorIs(t, err, protocol.ErrLost) // before it had heard that its node was deleted
+			require.ErrorIs(t, err, protocol.ErrLost) // it had not learnt yet that its node was deleted
 		}
+
 		require.NoError(t, other.must(t).Leave(ctx))
 		empty(t, watcher, path)
+
 		_, err = doublebarrier.New(closing, path, 2).Enter(ctx)
 		require.ErrorIs(t, err, protocol.ErrClosed)
 	})

@@ -78,6 +78,7 @@ func (e *Entry) Leave(ctx context.Context) error {
 		if s == e.session {
 			return struct{}{}, e.gate.awaitEnd(ctx, s, e.left)
 		}
+
 		// Another server may not have heard of the round yet.
 		if err := s.Sync(ctx, r.Path()); err != nil {
 			return struct{}{}, err

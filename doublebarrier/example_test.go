@@ -92,7 +92,7 @@ func ExampleBarrier_Enter_timeout() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	_, err = doublebarrier.New(client, "/barriers/batch", 2).Enter(ctx) // nobody else comes
+	_, err = doublebarrier.New(client, "/barriers/batch", 2).Enter(ctx) // no other member comes
 	fmt.Println("in time:", !errors.Is(err, context.DeadlineExceeded))
 	// Output:
 	// in time: false

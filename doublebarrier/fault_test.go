@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -17,20 +18,21 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// inside returns the entries of n members, each of a client of its own, who have entered.
+// inside returns the entries of n members that have entered, each of a client of its own.
 func inside(t *testing.T, path string, cs ...*protocol.Client) (entries []*doublebarrier.Entry) {
 	t.Helper()
 	var all []*entering
 	for _, c := range cs {
 		all = append(all, enter(patient(t), doublebarrier.New(c, path, len(cs))))
 	}
+
 	for _, e := range all {
 		entries = append(entries, e.must(t))
 	}
 	return entries
 }
 
-// leave has all of them leave.
+// leave leaves with all of them.
 func leave(t *testing.T, entries ...*doublebarrier.Entry) {
 	t.Helper()
 	var leaving group
@@ -40,17 +42,20 @@ func leave(t *testing.T, entries ...*doublebarrier.Entry) {
 	require.NoError(t, leaving.Wait())
 }
 
-func TestWhoDiesBeforeTheGateIsReplaced(t *testing.T) {
+func TestMemberThatDiesBeforeTheGateIsReplaced(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		watcher := srv.Client(t)
 		dead, live, next := srv.Client(t), srv.Client(t), srv.Client(t)
+
 		d := enter(patient(t), doublebarrier.New(dead, path, 3))
 		l := enter(patient(t), doublebarrier.New(live, path, 3))
 		joined(t, watcher, path, 2)
+
 		require.NoError(t, dead.Close())
 		_, err := d.wait()
 		require.ErrorIs(t, err, protocol.ErrClosed)
+
 		n := enter(patient(t), doublebarrier.New(next, path, 3))
 		joined(t, watcher, path, 2)
 		last := enter(patient(t), doublebarrier.New(next, path, 3))
@@ -59,7 +64,7 @@ func TestWhoDiesBeforeTheGateIsReplaced(t *testing.T) {
 	})
 }
 
-func TestWhoDiesInsideCountsAsLeft(t *testing.T) {
+func TestMemberThatDiesInsideCountsAsLeft(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, when := range []string{"before the others leave", "while the others wait"} {
 			t.Run(when, func(t *testing.T) {
@@ -67,6 +72,7 @@ func TestWhoDiesInsideCountsAsLeft(t *testing.T) {
 				const n, deaths = 9, 2
 				cs := clients(t, srv, n)
 				entries := inside(t, path, cs...)
+
 				kill := func() {
 					for i := range deaths {
 						srv.ExpireSession(session(t, cs[i]).ID())
@@ -78,6 +84,7 @@ func TestWhoDiesInsideCountsAsLeft(t *testing.T) {
 						leaving.Go(func() error { return e.Leave(patient(t)) })
 					}
 				}
+
 				if when == "before the others leave" {
 					kill()
 					leaveAll()
@@ -86,6 +93,7 @@ func TestWhoDiesInsideCountsAsLeft(t *testing.T) {
 					joined(t, cs[n-1], path, deaths)
 					kill()
 				}
+
 				require.NoError(t, leaving.Wait())
 				for _, e := range entries[:deaths] {
 					<-e.Done()
@@ -97,7 +105,8 @@ func TestWhoDiesInsideCountsAsLeft(t *testing.T) {
 	})
 }
 
-// Many die at once, when all others have left already and none of those looks after them in particular.
+// Many members die at once when all others have left already. None of those waits for the dead ones
+// in particular.
 func TestLeaversNoticeThatAllOthersHaveDied(t *testing.T) {
 	for _, die := range []int{1, 4, 7, 8} {
 		synctest.Test(t, func(t *testing.T) {
@@ -105,15 +114,18 @@ func TestLeaversNoticeThatAllOthersHaveDied(t *testing.T) {
 			stage := suite.NewStage(t, n)
 			path := stage.Root(t) + "/b"
 			entries := inside(t, path, stage.Clients...)
+
 			var leaving group
 			for i, e := range entries[die:] {
 				leaving.Go(func() error { return e.Leave(t.Context()) })
 				joined(t, stage.Clients[n-1], path, n-1-i)
 			}
+
 			synctest.Wait()
 			for _, l := range stage.Links[:die] {
 				l.Stall()
 			}
+
 			began := time.Now()
 			require.NoError(t, leaving.Wait())
 			require.Less(t, time.Since(began), 20*time.Second)
@@ -123,22 +135,25 @@ func TestLeaversNoticeThatAllOthersHaveDied(t *testing.T) {
 	}
 }
 
-// Those who look after the last member die, too.
-func TestNobodyIsStrandedWhenWhoeverLooksAfterTheRestDies(t *testing.T) {
+// The leavers that wait for the last member die, too.
+func TestNoLeaverIsStrandedWhenTheLastFewDie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 8
 		stage := suite.NewStage(t, n)
 		path := stage.Root(t) + "/b"
 		entries := inside(t, path, stage.Clients...)
+
 		left := make(chan error, n)
 		for i, e := range entries[:n-1] {
 			go func() { left <- e.Leave(t.Context()) }()
 			joined(t, stage.Clients[0], path, n-1-i)
 		}
+
 		synctest.Wait()
-		for _, c := range stage.Clients[2:] { // among them all who saw that few are left
+		for _, c := range stage.Clients[2:] { // among them all that saw that few are left
 			require.NoError(t, c.Close())
 		}
+
 		var ended, closed int
 		for range n - 1 {
 			switch err := <-left; {
@@ -150,6 +165,7 @@ func TestNobodyIsStrandedWhenWhoeverLooksAfterTheRestDies(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
+
 		require.GreaterOrEqual(t, ended, 2)
 		vanishes(t, stage.Clients[0], path)
 	})
@@ -162,15 +178,18 @@ func TestStaleGateIsRemovedByTheNext(t *testing.T) {
 			cs := clients(t, srv, n)
 			persistent(t, cs[0], path) // or the server would remove the gate's record with its container
 			entries := inside(t, path, cs...)
+
 			for _, c := range cs {
 				srv.ExpireSession(session(t, c).ID())
 			}
 			for _, e := range entries {
 				<-e.Done()
 			}
+
 			watcher := srv.Client(t)
 			data, _ := suite.Get(t, watcher, path+"/process")
 			require.Contains(t, string(data), entries[0].Node(), "a gate is left")
+
 			if n > 1 {
 				var next []*entering
 				for i := range n - 1 {
@@ -182,6 +201,7 @@ func TestStaleGateIsRemovedByTheNext(t *testing.T) {
 					require.FailNow(t, "let in by a stale gate")
 				case <-time.After(20 * time.Millisecond):
 				}
+
 				next = append(next, enter(patient(t), doublebarrier.New(watcher, path, n)))
 				var in []*doublebarrier.Entry
 				for _, e := range next {
@@ -196,7 +216,7 @@ func TestStaleGateIsRemovedByTheNext(t *testing.T) {
 	})
 }
 
-// A removal that was on its way for long does not remove the gate of a later round.
+// A removal is on its way for long. It must not remove the gate of a later round.
 func TestLateRemovalDoesNotHitALaterGate(t *testing.T) {
 	const slow = time.Second
 	for after := range 12 {
@@ -207,16 +227,19 @@ func TestLateRemovalDoesNotHitALaterGate(t *testing.T) {
 			late := doublebarrier.New(stage.Clients[0], path, 1)
 			e, err := late.Enter(t.Context())
 			require.NoError(t, err)
+
 			stop := link.At(after+1, func() { link.Delay(slow) })
 			defer stop()
 			ctx, cancel := context.WithTimeout(t.Context(), slow/4)
 			defer cancel()
 			e.Leave(ctx)
-			// The others may wait for its node to go.
+			// Meanwhile the other clients are inside a barrier of their own.
+
 			others := inside(t, path+"2", stage.Clients[1:]...)
 			for _, o := range others {
 				require.NoError(t, o.Err())
 			}
+
 			second := doublebarrier.New(stage.Clients[1], path, 1, doublebarrier.WithWaiting())
 			for range 5 {
 				in, err := second.Enter(t.Context())
@@ -227,6 +250,7 @@ func TestLateRemovalDoesNotHitALaterGate(t *testing.T) {
 				require.Equal(t, token, stat.Czxid)
 				require.NoError(t, in.Leave(t.Context()))
 			}
+
 			var all group
 			for _, o := range others {
 				all.Go(func() error { return o.Leave(t.Context()) })
@@ -236,24 +260,28 @@ func TestLateRemovalDoesNotHitALaterGate(t *testing.T) {
 	}
 }
 
-// A member that sleeps when its gate opens finds it open, though the others have left long since.
+// A member is cut off when its gate opens. It enters, though the others have left long since.
 func TestSlowMemberEntersWhenFastOnesHaveLeft(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		link := srv.Link(t)
 		slow, watcher := link.Client(t), srv.Client(t)
+
 		e := enter(patient(t), doublebarrier.New(slow, path, 3))
 		joined(t, watcher, path, 1)
 		<-link.Answered(recipestest.OpGetData, 2) // the gate, which is not there, and itself
 		link.Cut()
+
 		b := doublebarrier.New(watcher, path, 3)
 		first, second := enter(patient(t), b), enter(patient(t), b)
 		first.must(t)
 		second.must(t)
+
 		var leaving group
 		leaving.Go(func() error { return first.entry.Leave(patient(t)) })
 		leaving.Go(func() error { return second.entry.Leave(patient(t)) })
 		joined(t, watcher, path, 1)
+
 		link.Heal()
 		require.Equal(t, first.entry.Members(), e.must(t).Members())
 		require.NoError(t, e.entry.Leave(patient(t)))
@@ -262,56 +290,64 @@ func TestSlowMemberEntersWhenFastOnesHaveLeft(t *testing.T) {
 	})
 }
 
-func TestStrangersAreIgnored(t *testing.T) {
+func TestForeignNodesAreIgnored(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		persistent(t, c, path)
 		conn := session(t, c).Conn()
-		_, err := conn.Set(path+"/process", []byte("somebody's"), -1)
+		_, err := conn.Set(path+"/process", []byte("foreign data"), -1)
 		require.NoError(t, err)
-		strangers := []string{"a", "member-", "member-1", "ready", "x-member-00000000001", "y", "z"}
-		for _, name := range strangers {
+
+		foreign := []string{"a", "member-", "member-1", "ready", "x-member-00000000001", "y", "z"}
+		for _, name := range foreign {
 			for _, dir := range []string{path + "/process/", path + "/not-"} {
 				_, err := conn.Create(dir+name, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
 			}
 		}
+
 		b := doublebarrier.New(c, path, 2)
 		link := srv.Link(t)
 		early := doublebarrier.New(link.Client(t), path, 2)
 		for range 3 {
-			// For members with another number, and to open the gate, as there are more than two children.
+			// One listing looks for members with another number. The other is to open the gate, as
+			// there are more than two children.
+
 			looked := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+2)
 			first := enter(patient(t), early)
 			<-looked
 			second := enter(patient(t), b)
 			require.Len(t, first.must(t).Members(), 2)
 			require.Equal(t, first.entry.Members(), second.must(t).Members())
+
 			var leaving group
 			leaving.Go(func() error { return first.entry.Leave(patient(t)) })
 			require.NoError(t, second.entry.Leave(patient(t)))
 			require.NoError(t, leaving.Wait())
 		}
 		data, stat := suite.Get(t, c, path+"/process")
-		require.Equal(t, "somebody's", string(data))
-		require.EqualValues(t, len(strangers), stat.NumChildren)
+		require.Equal(t, "foreign data", string(data))
+		require.EqualValues(t, len(foreign), stat.NumChildren)
+
 		_, err = conn.Create(path+"/ready", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		_, err = b.Enter(patient(t))
 		require.ErrorContains(t, err, "not a gate")
 		children := suite.Children(t, c, path+"/process")
-		require.Len(t, children, len(strangers))
+		require.Len(t, children, len(foreign))
 	})
 }
 
-// The node of somebody who waits is deleted, with all above it: it joins again. That of somebody inside: it is told.
+// The node of a waiting member is deleted, with all above it: it joins again. A member inside
+// notices the loss.
 func TestParentsMayVanish(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c, watcher := srv.Client(t), srv.Client(t)
 		b := doublebarrier.New(c, path, 2)
 		ctx := patient(t)
+
 		first := enter(ctx, b)
 		joined(t, watcher, path, 1)
 		conn := session(t, watcher).Conn()
@@ -319,6 +355,7 @@ func TestParentsMayVanish(t *testing.T) {
 			wipe(t, conn, path+"/process")
 			joined(t, watcher, path, 1)
 		}
+
 		second := enter(ctx, b)
 		entries := []*doublebarrier.Entry{first.must(t), second.must(t)}
 		wipe(t, conn, path)
@@ -327,6 +364,7 @@ func TestParentsMayVanish(t *testing.T) {
 			require.ErrorIs(t, e.Err(), protocol.ErrLost)
 			require.ErrorIs(t, e.Leave(ctx), protocol.ErrLost)
 		}
+
 		round(t, b, b)
 		wipe(t, conn, path)
 		round(t, b, b)
@@ -347,6 +385,7 @@ func wipe(t *testing.T, conn *zk.Conn, path string) {
 		for _, c := range children {
 			wipe(t, conn, path+"/"+c)
 		}
+
 		if err = conn.Delete(path, -1); err == nil {
 			return
 		}
@@ -366,6 +405,7 @@ func TestEnterGoesOnInTheNextSession(t *testing.T) {
 			joined(t, watcher, path, 1)
 			srv.ExpireSession(session(t, c).ID())
 		}
+
 		other := enter(patient(t), doublebarrier.New(watcher, path, 2, doublebarrier.WithWaiting()))
 		if members := other.must(t).Members(); members[0] != e.must(t).Node() && members[1] != e.must(t).Node() {
 			require.FailNow(t, "not together")
@@ -379,24 +419,27 @@ func TestLeaveWaitsOnInTheNextSession(t *testing.T) {
 		path := srv.Root(t) + "/b"
 		link := srv.Link(t)
 		c, other := link.Client(t), srv.Client(t)
+
 		entries := inside(t, path, c, other)
 		heard := link.Sent(recipestest.OpExists, link.Count(recipestest.OpExists)+1)
 		left := make(chan error, 1)
 		go func() { left <- entries[0].Leave(patient(t)) }()
 		<-heard // that its node is gone, and it asks how many are left
+
 		srv.ExpireSession(session(t, c).ID())
 		select {
 		case err := <-left:
 			require.FailNow(t, "left too early", "%v", err)
 		case <-time.After(50 * time.Millisecond):
 		}
+
 		require.NoError(t, entries[1].Leave(patient(t)))
 		require.NoError(t, <-left)
 		vanishes(t, other, path)
 	})
 }
 
-// At every packet of one who leaves something happens to it.
+// At every packet of a member that leaves, it meets a fault.
 func TestFaultAtEachStepOfLeave(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
@@ -409,6 +452,7 @@ func TestFaultAtEachStepOfLeave(t *testing.T) {
 						link := srv.Link(t)
 						victim, sound := link.Client(t), srv.Client(t)
 						defer suite.Close(t, victim, sound)
+
 						entries := inside(t, path, victim, sound)
 						var leaving group
 						var err error
@@ -416,17 +460,20 @@ func TestFaultAtEachStepOfLeave(t *testing.T) {
 							leaving.Go(func() error { return entries[1].Leave(patient(t)) })
 							joined(t, sound, path, 1)
 						}
+
 						id := session(t, victim).ID()
 						stop := link.At(step, func() { f.Do(srv, link, id) })
 						if !last {
 							leaving.Go(func() error { return entries[1].Leave(patient(t)) })
 						}
+
 						err = entries[0].Leave(patient(t))
 						if err != nil && f.Name == "expiry" {
 							require.ErrorIs(t, err, protocol.ErrLost)
 						} else {
 							require.NoError(t, err, "step %d", step)
 						}
+
 						require.NoError(t, leaving.Wait(), "step %d", step)
 						met := !stop()
 						link.Heal()
@@ -439,28 +486,33 @@ func TestFaultAtEachStepOfLeave(t *testing.T) {
 	})
 }
 
-// Enter returns in time though nobody answers, says that it does not know, and leaves nothing behind.
+// Enter returns in time though no server answers. It reports that the outcome is unknown, and
+// leaves nothing behind.
 func TestEnterReturnsInTimeWhenTheNetworkIsSilent(t *testing.T) {
 	for _, counted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			stage := suite.NewStage(t, 2)
 			path := stage.Root(t) + "/b"
+
 			ctx, cancel := context.WithCancel(t.Context())
 			e := enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
 			joined(t, stage.Clients[1], path, 1)
 			synctest.Wait()
+
 			stage.Links[0].Stall()
 			other := &entering{}
 			if counted {
 				other = enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2))
 				other.must(t)
 			}
+
 			cancel()
 			began := time.Now()
 			_, err := e.wait()
 			require.LessOrEqual(t, time.Since(began), 100*time.Millisecond)
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorIs(t, err, protocol.ErrUncertain)
+
 			stage.Calm()
 			if counted {
 				require.NoError(t, other.entry.Leave(t.Context()))
@@ -470,7 +522,7 @@ func TestEnterReturnsInTimeWhenTheNetworkIsSilent(t *testing.T) {
 	}
 }
 
-// What was never sent is not in doubt.
+// The outcome of what was never sent is known.
 func TestEnterThatWasNeverSentIsCertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := suite.NewStage(t, 1)
@@ -478,11 +530,44 @@ func TestEnterThatWasNeverSentIsCertain(t *testing.T) {
 		session(t, stage.Clients[0])
 		stage.Links[0].Cut()
 		synctest.Wait()
+
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := doublebarrier.New(stage.Clients[0], path, 1).Enter(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, protocol.ErrUncertain)
+		stage.Calm()
+	})
+}
+
+// A member's request is lost on the way, and its back-off does not allow another attempt.
+func TestEnterReturnsTheErrorThatEndsItsBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 2)
+		root := stage.Root(t)
+		link, watcher := stage.Links[0], stage.Clients[1]
+		impatient := stage.Clients[0].With(protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+		gaveUp := false
+		suite.Sweep(t, func(step int) bool {
+			path := pathOf(root, step)
+			persistent(t, watcher, path)
+			session(t, impatient)
+			synctest.Wait()
+
+			met := suite.At(link, step, func() { link.Cut(); link.Heal() })
+			e, err := doublebarrier.New(impatient, path, 1).Enter(t.Context())
+			was := met()
+			if err != nil {
+				require.ErrorContains(t, err, "given up", "step %d", step)
+				gaveUp = true
+			} else {
+				require.NotNil(t, e, "step %d: neither an entry nor an error", step)
+				e.Leave(t.Context()) // perhaps its back-off ends, too
+			}
+			vanishes(t, watcher, path)
+			return was
+		})
+		require.True(t, gaveUp)
 		stage.Calm()
 	})
 }

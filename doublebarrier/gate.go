@@ -15,15 +15,15 @@ import (
 
 // A gate lets a round in. It is over when none of its members has a node any more.
 //
-// The transaction that counts the members writes the gate to two places. The data of process, a container
-// that lasts as long as one of the members, are what members read. The node "ready" is what the
-// documentation's recipe has, for other clients to see. Beside ready is an ID node, whose name is never used
-// again: a removal that names it cannot hit a later gate. Ready and the ID node are ephemeral nodes of the
-// opener.
+// The transaction that counts the members writes the gate to two places. The data of process, a
+// container that lasts as long as one of the members, are what members read. The node "ready" is
+// what the documentation's recipe has, for other clients to see. Beside ready is an ID node, whose
+// name is never used again: a removal that names it cannot hit a later gate. Ready and the ID node
+// are ephemeral nodes of the opener.
 //
-// If the opener's session ends before the round does, only the record is left. Members that leave do not
-// remove it: without an ID node they cannot tell it from a later one. The next member to come does that, see
-// clear. If none comes, the server removes the container.
+// If the opener's session ends before the round does, only the record is left. Members that leave
+// do not remove it: without an ID node they cannot tell it from a later one. The next member to
+// come does that, see clear. If none comes, the server removes the container.
 type gate struct {
 	barrier *Barrier
 	id      string // of the ID node
@@ -50,6 +50,7 @@ func (b *Barrier) parseGate(data string, token int64) *gate {
 	id, foreign, _ := strings.Cut(head, " ")
 	g := &gate{barrier: b, id: id, token: token, members: strings.Split(rest, "\n")}
 	g.foreign, _ = strconv.Atoi(foreign) // 0 where the members' names will not do either
+
 	if slices.ContainsFunc(g.members, func(m string) bool { return !isMember(m) }) {
 		return nil
 	}
@@ -86,6 +87,7 @@ func (a *arrival) open(ctx context.Context, r record) (*gate, error) {
 	if len(g.members) < b.n {
 		return nil, nil
 	}
+
 	if err := a.checkSize(2 * len(r.preamble)); err != nil {
 		return nil, err
 	}
@@ -99,6 +101,7 @@ func (a *arrival) count(ctx context.Context, r record, g *gate) (*gate, error) {
 	for _, m := range g.members {
 		ops = append(ops, &zk.SetDataRequest{Path: b.member(m), Data: []byte{}, Version: uncounted})
 	}
+
 	r.gate = g
 	ops = append(ops,
 		&zk.SetDataRequest{Path: b.process(), Data: r.data(), Version: r.version},
@@ -116,7 +119,8 @@ func (a *arrival) count(ctx context.Context, r record, g *gate) (*gate, error) {
 		return nil, err
 	}
 
-	// A member that is there with another version was counted by a gate of which there is no record any more.
+	// A member that is there with another version was counted by a gate of which there is no record
+	// any more.
 	for i, answer := range answers {
 		if i < len(g.members) && errors.Is(answer.Error, zk.ErrBadVersion) {
 			a.uncountable = append(a.uncountable, g.members[i])
@@ -125,8 +129,8 @@ func (a *arrival) count(ctx context.Context, r record, g *gate) (*gate, error) {
 	return nil, zk.ErrBadVersion
 }
 
-// first returns the first n in line that may be counted, or fewer. Of an owner that has lost a session there
-// may be two.
+// first returns the first n in line that may be counted, or fewer. Of an owner that has lost a
+// session there may be two.
 func (a *arrival) first(line []member) (first []string) {
 	owners := make(map[string]bool)
 	for _, m := range line {
@@ -138,8 +142,8 @@ func (a *arrival) first(line []member) (first []string) {
 	return first
 }
 
-// remaining returns the members of the round that have not left.
-func (g *gate) remaining(ctx context.Context, s *protocol.Session) (names []string, err error) {
+// membersLeft returns the members of the round that have not left.
+func (g *gate) membersLeft(ctx context.Context, s *protocol.Session) (names []string, err error) {
 	line, _, err := g.barrier.line(ctx, s)
 	for _, m := range line {
 		if g.has(m.name) {
@@ -149,8 +153,8 @@ func (g *gate) remaining(ctx context.Context, s *protocol.Session) (names []stri
 	return names, err
 }
 
-// close removes this gate, which is over, and no other. It does nothing if the ID node is gone: then the
-// gate was removed, or its opener's session has ended.
+// close removes this gate, which is over, and no other. It does nothing if the ID node is gone:
+// then the gate was removed, or its opener's session has ended.
 func (g *gate) close(ctx context.Context, s *protocol.Session) error {
 	b := g.barrier
 	ops := []any{
@@ -160,6 +164,7 @@ func (g *gate) close(ctx context.Context, s *protocol.Session) error {
 	if g.version > 0 {
 		ops = append(ops, &zk.SetDataRequest{Path: b.process(), Data: g.closed, Version: g.version})
 	}
+
 	_, err := multiOf(ctx, s, 1, ops)
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
@@ -167,8 +172,8 @@ func (g *gate) close(ctx context.Context, s *protocol.Session) error {
 	return err
 }
 
-// clear removes what there is of a gate that is over, with or without its ID node. It returns the errors of
-// write.
+// clear removes what there is of a gate that is over, with or without its ID node. It returns the
+// errors of write.
 func (a *arrival) clear(ctx context.Context, r record) error {
 	_, err := a.write(ctx, r, r.closed(),
 		&zk.DeleteRequest{Path: r.gate.idNode(), Version: -1},
@@ -176,14 +181,15 @@ func (a *arrival) clear(ctx context.Context, r record) error {
 	return err
 }
 
-// multiOf does the operations in one transaction. It leaves out those whose node is not there or has
-// changed, but for the first few, which must succeed.
+// multiOf does the operations in one transaction. It leaves out those whose node is not there or
+// has changed, but for the first few, which must succeed.
 func multiOf(ctx context.Context, s *protocol.Session, must int, ops []any) ([]zk.MultiResponse, error) {
 	for {
 		answers, err := s.Multi(ctx, ops...)
 		if !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion) {
 			return answers, err
 		}
+
 		failed := slices.IndexFunc(answers, func(r zk.MultiResponse) bool { return r.Error != nil })
 		if failed < must {
 			return answers, err

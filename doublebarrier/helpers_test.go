@@ -25,14 +25,14 @@ func TestMain(m *testing.M) {
 
 type group = suite.Group
 
-// patient bounds what must happen in the end.
+// patient returns a context that bounds what must happen in the end.
 func patient(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*suite.Limit)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// clients makes n, each with a session of its own.
+// clients returns n clients, each with a session of its own.
 func clients(t testing.TB, srv *recipestest.Server, n int) (all []*protocol.Client) {
 	for range n {
 		all = append(all, srv.Client(t))
@@ -101,7 +101,8 @@ func session(t testing.TB, c *protocol.Client) *protocol.Session {
 	return s
 }
 
-// round takes everybody through a round, and checks that they agree about who is in it.
+// round takes one member of each barrier through a round, and checks that they agree on the
+// members.
 func round(t testing.TB, barriers ...*doublebarrier.Barrier) {
 	t.Helper()
 	ctx := patient(t)

@@ -16,13 +16,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// unlapped checks that nobody was let in by a gate while somebody whom an earlier gate had let in, and who has left
-// properly, had not begun to leave.
+// unlapped checks that no member was let in while a member of an earlier round, which left properly
+// later, had not begun to leave.
 func unlapped(visits []*visit) error {
 	in := slices.DeleteFunc(slices.Clone(visits), func(v *visit) bool { return v.err != nil })
 	slices.SortFunc(in, func(a, b *visit) int { return int(a.token - b.token) })
 	var last time.Time // departure from all earlier rounds
 	var next time.Time
+
 	for i, v := range in {
 		if i > 0 && v.token != in[i-1].token {
 			last = next
@@ -45,11 +46,13 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 		defer cancel()
 		stuck := time.AfterFunc(2*suite.Limit, cancel) // without a round
 		defer stuck.Stop()
+
 		var mu sync.Mutex // protects what follows
 		var visits []*visit
 		var seen = make(map[int64]bool)
 		var all group
 		var kills atomic.Int32
+
 		for i := range crew {
 			all.Go(func() error {
 				link := srv.Link(t)
@@ -73,9 +76,11 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 					case k%11 == i+2:
 						defer link.At(k%13+1, func() { link.Cut(); link.Heal() })()
 					}
+
 					v := (&visit{name: fmt.Sprintf("%d/%d", i, k)}).start(soon, ctx, b, 0)
 					<-v.done
 					stop()
+
 					mu.Lock()
 					visits = append(visits, v)
 					if v.err == nil && !seen[v.token] {
@@ -90,10 +95,12 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 				return nil
 			})
 		}
+
 		require.NoError(t, all.Wait())
 		require.GreaterOrEqual(t, len(seen), rounds)
-		require.NoError(t, agree(n, visits, int(kills.Load()))) // whose session was lost may not know that it was counted
+		require.NoError(t, agree(n, visits, int(kills.Load()))) // a member that lost its session may not know that it was counted
 		require.NoError(t, unlapped(visits))
+
 		for _, v := range visits {
 			if v.err != nil && ctx.Err() == nil {
 				require.True(t, v.withdrew() || v.vague(), v.err)

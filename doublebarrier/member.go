@@ -22,9 +22,10 @@ type member struct {
 	sequence int32
 }
 
-// memberName matches the names of members: the arrival's owner, how many nodes that has had, the number of
-// members that it expects, and the sequence number. The second makes sure that a name is never used again:
-// the owner lasts for several sessions, and a container that is created anew begins with sequence number 0.
+// memberName matches the names of members: the arrival's owner, how many nodes that has had, the
+// number of members that it expects, and the sequence number. The second makes sure that a name is
+// never used again: the owner lasts for several sessions, and a container that is created anew
+// begins with sequence number 0.
 var memberName = regexp.MustCompile(`^([0-9a-f]{16}-[0-9a-f]{8})-[0-9]+-of-([0-9]+)-member-(-?[0-9]+)$`)
 
 // memberPrefix is what the name of the owner's next node begins with.
@@ -48,13 +49,14 @@ func isMember(name string) bool {
 	return ok
 }
 
-// line lists the members in order of arrival, and counts the other children. There are none if the node
-// above them does not exist.
+// line lists the members in order of arrival, and counts the other children. There are none if the
+// node above them does not exist.
 func (b *Barrier) line(ctx context.Context, s *protocol.Session) (line []member, foreign int, err error) {
 	children, _, err := s.Children(ctx, b.process())
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, 0, nil
 	}
+
 	for _, child := range children {
 		if m, ok := parseMember(child); ok {
 			line = append(line, m)
@@ -67,13 +69,14 @@ func (b *Barrier) line(ctx context.Context, s *protocol.Session) (line []member,
 // curators are the names of members of Curator's DistributedDoubleBarrier.
 var curators = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// refuseCurator returns an error if members of Curator's barrier are at the path. Curator takes our nodes
-// there for members of its own.
+// refuseCurator returns an error if members of Curator's barrier are at the path. Curator takes our
+// nodes there for members of its own.
 func (b *Barrier) refuseCurator(ctx context.Context, s *protocol.Session) error {
 	children, _, err := s.Children(ctx, b.recipe.Path())
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
+
 	if i := slices.IndexFunc(children, curators.MatchString); i >= 0 {
 		return fmt.Errorf("%w: %s is a member of Curator's double barrier, which cannot share the path",
 			zk.ErrNodeExists, children[i])
@@ -81,21 +84,24 @@ func (b *Barrier) refuseCurator(ctx context.Context, s *protocol.Session) error 
 	return err
 }
 
-// join creates the member. It creates nothing any more once the caller of Enter has stopped waiting.
+// join creates the member. It creates nothing any more once the caller of Enter has stopped
+// waiting.
 func (a *arrival) join(ctx context.Context) error {
 	b, s := a.barrier, a.session
 	a.nodes++
+
 	own, err := s.CreateOwn(ctx, protocol.OwnNode{
 		Dir:    b.process(),
 		Prefix: memberPrefix(a.owner, a.nodes, b.n),
 		Create: func(c *zk.Conn, prefix string) (string, error) {
-			// Note that there may be a node, and only then ask: the caller, once it has stopped waiting, looks
-			// at the note.
+			// Note that there may be a node, and only then ask: the caller, once it has stopped
+			// waiting, looks at the note.
 			before := a.present.Swap(true)
 			if err := protocol.Wanted(ctx); err != nil {
 				a.present.Store(before)
 				return "", err
 			}
+
 			return protocol.Create(c, prefix, nil, zk.FlagEphemeralSequential, s.ACL())
 		},
 		Missing: func(ctx context.Context) error {
@@ -106,6 +112,7 @@ func (a *arrival) join(ctx context.Context) error {
 			return b.refuseCurator(ctx, s)
 		},
 	})
+
 	switch {
 	case err == nil:
 		a.node = own.Name()
@@ -134,6 +141,7 @@ func (a *arrival) withdraw(ctx context.Context) (*gate, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	counted, there := r.gate.has(a.node), errors.Is(failed, zk.ErrBadVersion)
 	switch {
 	case counted && there:
@@ -153,12 +161,13 @@ func (a *arrival) gone() {
 	a.present.Store(false)
 }
 
-// resolve finds out about a member that was lost with its session, and that the server may know still. If
-// it was not counted, it must not be counted any more.
+// resolve finds out about a member that was lost with its session, and that the server may know
+// still. If it was not counted, it must not be counted any more.
 func (a *arrival) resolve(ctx context.Context) error {
 	if !a.present.Load() {
 		return nil
 	}
+
 	b, s := a.barrier, a.session
 	if err := s.Sync(ctx, b.recipe.Path()); err != nil {
 		return err
@@ -190,6 +199,7 @@ func (a *arrival) resolve(ctx context.Context) error {
 	if r.gate.hasOwner(a.owner) {
 		return a.lost()
 	}
+
 	a.gone()
 	return nil
 }

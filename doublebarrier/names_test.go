@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A member is counted while it is cut off, its session ends, and so does the round. Then the server removes the
-// container, and the sequence of the next one starts again.
+// A member is counted while it is cut off, its session ends, and so does the round. Then the server
+// removes the container, and the sequence of the next one starts again.
 func TestNameOfAMemberIsNeverUsedAgain(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
@@ -21,6 +21,7 @@ func TestNameOfAMemberIsNeverUsedAgain(t *testing.T) {
 		joined(t, other, path, 1)
 		<-link.Answered(recipestest.OpGetData, 2) // the record, and itself
 		link.Cut()
+
 		first := enter(patient(t), doublebarrier.New(other, path, 2)).must(t)
 		srv.ExpireSession(session(t, client).ID())
 		require.NoError(t, first.Leave(patient(t)))
@@ -43,11 +44,13 @@ func TestNameOfAMemberIsNotUsedAgainInItsSession(t *testing.T) {
 		path := srv.Root(t) + "/b"
 		client, other := srv.Client(t), srv.Client(t)
 		conn := session(t, other).Conn()
+
 		e := enter(patient(t), doublebarrier.New(client, path, 2))
 		joined(t, other, path, 1)
 		before := suite.Children(t, other, path+"/process")
 		wipe(t, conn, path+"/process")
 		joined(t, other, path, 1)
+
 		second := enter(patient(t), doublebarrier.New(other, path, 2)).must(t)
 		require.NotContains(t, second.Members(), before[0])
 		leave(t, e.must(t), second)

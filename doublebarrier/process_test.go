@@ -17,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// memberEnv has the test binary be a process with one member, as its value says.
+// memberEnv makes the test binary run one member, as its value says.
 const memberEnv = "ZKRECIPES_DOUBLEBARRIER_MEMBER"
 
 type member struct {
@@ -25,7 +25,7 @@ type member struct {
 	N             int
 }
 
-// A report is what a member has to say before it leaves, and again when it has left.
+// A report is what a member writes before it leaves, and again when it has left.
 type report struct {
 	Node                     string
 	Members                  []string
@@ -33,13 +33,15 @@ type report struct {
 	Entered, Departing, Left int64 // by the clock that all processes share
 }
 
-// runMember takes part in rounds until the standard input ends, which it does when the parent dies, too.
+// runMember takes part in rounds until the standard input ends, which it does when the parent dies,
+// too.
 func runMember(config string) (status int) {
 	var m member
 	if err := json.Unmarshal([]byte(config), &m); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	suite.UntilStdinEnds(cancel)
@@ -48,6 +50,7 @@ func runMember(config string) (status int) {
 		return 0
 	}
 	defer client.Close()
+
 	b := doublebarrier.New(client, m.Path, m.N, doublebarrier.WithWaiting())
 	out := json.NewEncoder(os.Stdout)
 	for ctx.Err() == nil {
@@ -55,6 +58,7 @@ func runMember(config string) (status int) {
 		if err != nil {
 			continue
 		}
+
 		r := report{Node: e.Node(), Members: e.Members(), Token: e.Token(), Entered: time.Now().UnixNano()}
 		out.Encode(r)
 		r.Departing = time.Now().UnixNano()
@@ -71,6 +75,7 @@ func TestProcessesThatAreKilled(t *testing.T) {
 		const n, crew, rounds, kills = 3, 4, 40, 8
 		path := srv.Root(t) + "/b"
 		config := member{srv.ConnectString(), path, n}
+
 		var mu sync.Mutex // protects what follows
 		reports := make(map[string]report)
 		gates := make(map[int64][]string)
@@ -90,10 +95,12 @@ func TestProcessesThatAreKilled(t *testing.T) {
 			}
 		}
 		start := func() *suite.Process { return suite.StartProcess(t, memberEnv, config, listen) }
+
 		var all []*suite.Process
 		for range crew {
 			all = append(all, start())
 		}
+
 		killed := 0
 		for done := 0; done < rounds; {
 			select {
@@ -111,9 +118,11 @@ func TestProcessesThatAreKilled(t *testing.T) {
 				killed++
 			}
 		}
+
 		for _, p := range all {
 			p.End(t)
 		}
+
 		counted := make(map[string]bool)
 		for _, members := range gates {
 			require.Len(t, members, n)
@@ -122,6 +131,7 @@ func TestProcessesThatAreKilled(t *testing.T) {
 				counted[m] = true
 			}
 		}
+
 		for _, r := range reports {
 			require.Equal(t, gates[r.Token], r.Members)
 			require.Contains(t, r.Members, r.Node)

@@ -40,20 +40,22 @@ func (r record) closed() []byte {
 	return record{n: r.n}.data()
 }
 
-// read reads the record, and the gate from ready if the record has none. It is empty if there is neither.
+// read reads the record, and the gate from ready if the record has none. It is empty if there is
+// neither.
 func (b *Barrier) read(ctx context.Context, s *protocol.Session) (record, error) {
 	for seen := ""; ; {
 		r, err := b.readRecord(ctx, s)
 		if err != nil || r.gate != nil {
 			return r, err
 		}
+
 		g, err := b.readReady(ctx, s)
 		if err != nil || g == nil {
 			return r, err
 		}
 
-		// The gate may have opened after the record was read. Only a record that was read after ready is
-		// known to be lost.
+		// The gate may have opened after the record was read. Only a record that was read after
+		// ready is known to be lost.
 		if g.id == seen {
 			r.gate = g
 			return r, nil
@@ -84,6 +86,7 @@ func (b *Barrier) readReady(ctx context.Context, s *protocol.Session) (*gate, er
 	if stat, err := s.Exists(ctx, b.ready()); err != nil || stat == nil {
 		return nil, err
 	}
+
 	data, stat, err := s.Get(ctx, b.ready())
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
@@ -98,23 +101,25 @@ func (b *Barrier) readReady(ctx context.Context, s *protocol.Session) (*gate, er
 	return g, nil
 }
 
-// write replaces the record, which was read as r, and does the rest in the same transaction. It returns
-// [zk.ErrBadVersion] if the record has changed, and errGone if our node is gone.
+// write replaces the record, which was read as r, and does the rest in the same transaction. It
+// returns [zk.ErrBadVersion] if the record has changed, and errGone if our node is gone.
 //
-// Our own node has to exist. While it does, process cannot have been removed and created anew with the same
-// version. So no gate has opened since r was read.
+// Our own node has to exist. While it does, process cannot have been removed and created anew with
+// the same version. So no gate has opened since r was read.
 func (a *arrival) write(ctx context.Context, r record, data []byte, rest ...any) (record, error) {
 	b := a.barrier
 	ops := append([]any{
 		&zk.CheckVersionRequest{Path: b.member(a.node), Version: -1},
 		&zk.SetDataRequest{Path: b.process(), Data: data, Version: r.version},
 	}, rest...)
+
 	answers, err := multiOf(ctx, a.session, 2, ops)
 	if errors.Is(err, zk.ErrNoNode) {
 		return r, errGone
 	} else if err != nil {
 		return r, err
 	}
+
 	r.version, r.children = answers[1].Stat.Version, int(answers[1].Stat.NumChildren)
 	return r, nil
 }

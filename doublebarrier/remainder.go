@@ -17,7 +17,8 @@ type remainder struct {
 	members []string
 }
 
-// few is how many members there may be left for a leaver to list them, and to wait for each of them.
+// few is how many members there may be left for a leaver to list them, and to wait for each of
+// them.
 const few = 4
 
 // remainder returns the members that are left if those are few.
@@ -32,7 +33,7 @@ func (g *gate) remainder(ctx context.Context, s *protocol.Session) (remainder, e
 		return remainder{}, nil
 	}
 
-	members, err := g.remaining(ctx, s)
+	members, err := g.membersLeft(ctx, s)
 	return remainder{known: err == nil, members: members}, err
 }
 
@@ -57,7 +58,8 @@ func (g *gate) awaitEnd(ctx context.Context, s *protocol.Session, left remainder
 		} else if stat != nil {
 			continue
 		}
-		members, err := g.remaining(ctx, s)
+
+		members, err := g.membersLeft(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -75,8 +77,8 @@ func (g *gate) awaitEnd(ctx context.Context, s *protocol.Session, left remainder
 	return g.close(ctx, s)
 }
 
-// awaitRemoval blocks until this gate is removed, or for a third of a session timeout. It reports whether
-// the gate is removed.
+// awaitRemoval blocks until this gate is removed, or for a third of a session timeout. It reports
+// whether the gate is removed.
 func (g *gate) awaitRemoval(ctx context.Context, s *protocol.Session) (removed bool, err error) {
 	soon, cancel := context.WithTimeout(ctx, s.Timeout()/3)
 	defer cancel()
@@ -85,6 +87,7 @@ func (g *gate) awaitRemoval(ctx context.Context, s *protocol.Session) (removed b
 	if g.version == 0 { // the record was lost
 		node = g.barrier.ready()
 	}
+
 	stat, err := s.WaitNode(soon, node, func(stat *zk.Stat) bool { return stat.Mzxid != g.token })
 	if soon.Err() != nil && ctx.Err() == nil && s.Err() == nil && errors.Is(err, soon.Err()) {
 		return false, nil

@@ -18,8 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// All members die when one of them has sent or got so many packets, and no other comes to the path. The server removes
-// all that they have created.
+// All members die when one of them has sent or got so many packets, and no other comes to the path.
+// The server removes all that they have created.
 func TestNothingIsLeftOfMembersThatHaveAllDied(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -33,10 +33,12 @@ func TestNothingIsLeftOfMembersThatHaveAllDied(t *testing.T) {
 					paths = append(paths, pathOf(root, step))
 					return dieTogether(t, srv, paths[len(paths)-1], n, step)
 				})
+
 				time.Sleep(time.Minute) // several session timeouts
 				for range 3 {           // a level each
 					srv.Embedded().ReapContainers()
 				}
+
 				conn := session(t, watcher).Conn()
 				for i, path := range paths {
 					children, _, err := conn.Children(path)
@@ -57,6 +59,7 @@ func TestNothingIsLeftOfMembersThatHaveAllDied(t *testing.T) {
 func dieTogether(t *testing.T, srv *recipestest.Server, path string, n, step int) (met bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+
 	links := make([]*recipestest.Link, n)
 	cs := make([]*protocol.Client, n)
 	for i := range n {
@@ -64,12 +67,14 @@ func dieTogether(t *testing.T, srv *recipestest.Server, path string, n, step int
 		cs[i] = links[i].Client(t)
 		session(t, cs[i])
 	}
+
 	stop := links[0].At(step, func() {
 		for _, l := range links {
 			l.Cut() // for good
 		}
 		cancel()
 	})
+
 	var all group
 	for _, c := range cs {
 		all.Go(func() error {
@@ -79,6 +84,7 @@ func dieTogether(t *testing.T, srv *recipestest.Server, path string, n, step int
 			return nil
 		})
 	}
+
 	require.NoError(t, all.Wait())
 	met = !stop()
 	for _, c := range cs {
@@ -91,11 +97,13 @@ func TestNothingIsLeftOfADeadRoundOnAnyServer(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		cs, watcher := clients(t, srv, 3), srv.Client(t)
+
 		inside(t, path, cs...)
 		conn := session(t, watcher).Conn()
 		conn.Sync(path) // it may be another server
 		_, stat := suite.Get(t, watcher, path+"/ready")
 		require.NotZero(t, stat.EphemeralOwner)
+
 		for _, c := range cs {
 			srv.ExpireSession(session(t, c).ID())
 		}
@@ -110,24 +118,27 @@ func TestNothingIsLeftOfADeadRoundOnAnyServer(t *testing.T) {
 	})
 }
 
-// The opener's session ends as soon as the gate is open, before the others have heard of it, and the server would remove
-// what it may.
-func TestWhoWasCountedEntersThoughTheOpenerHasDied(t *testing.T) {
+// The opener's session ends as soon as the gate is open, before the others have learnt of it. The
+// server removes what it may.
+func TestCountedMemberEntersThoughTheOpenerHasDied(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		const n = 3
 		links := []*recipestest.Link{srv.Link(t), srv.Link(t)}
 		opener := srv.Client(t)
 		watcher := srv.Client(t)
+
 		var waiting []*entering
 		for i, l := range links {
 			waiting = append(waiting, enter(patient(t), doublebarrier.New(l.Client(t), path, n)))
 			joined(t, watcher, path, i+1)
 			<-l.Answered(recipestest.OpGetData, 2) // the record, and itself
 		}
+
 		for _, l := range links {
 			l.Cut()
 		}
+
 		e := enter(patient(t), doublebarrier.New(opener, path, n))
 		members := e.must(t).Members()
 		require.NoError(t, opener.Close())
@@ -147,6 +158,7 @@ func TestWhoWasCountedEntersThoughTheOpenerHasDied(t *testing.T) {
 			require.Equal(t, members, w.must(t).Members())
 			require.Equal(t, e.entry.Token(), w.entry.Token())
 		}
+
 		left := make(chan error, 1)
 		go func() { left <- waiting[0].entry.Leave(patient(t)) }()
 		joined(t, watcher, path, 1)
@@ -157,6 +169,7 @@ func TestWhoWasCountedEntersThoughTheOpenerHasDied(t *testing.T) {
 			require.FailNow(t, "a member of the next round has lapped it")
 		case <-time.After(50 * time.Millisecond):
 		}
+
 		leaving.Go(func() error { return waiting[1].entry.Leave(patient(t)) })
 		require.NoError(t, leaving.Wait())
 		require.NoError(t, <-left)
@@ -166,7 +179,8 @@ func TestWhoWasCountedEntersThoughTheOpenerHasDied(t *testing.T) {
 	})
 }
 
-// The gate has lost its opener. At each packet of the one that removes it something happens.
+// The gate has lost its opener. At each packet of the member that removes it, that member meets a
+// fault.
 func TestFaultAtEachStepOfRemovingAnOrphanedGate(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
@@ -178,17 +192,20 @@ func TestFaultAtEachStepOfRemovingAnOrphanedGate(t *testing.T) {
 					link := srv.Link(t)
 					opener, victim, watcher := srv.Client(t), link.Client(t), srv.Client(t)
 					defer suite.Close(t, victim, watcher)
+
 					first := enter(patient(t), doublebarrier.New(victim, path, 2))
 					joined(t, watcher, path, 1)
 					enter(patient(t), doublebarrier.New(opener, path, 2)).must(t)
 					first.must(t)
 					require.NoError(t, opener.Close())
+
 					id := session(t, victim).ID()
 					met := suite.At(link, step, func() { f.Do(srv, link, id) })
 					if err := first.entry.Leave(patient(t)); f.Name != "expiry" {
 						require.NoError(t, err, "step %d", step)
 					}
 					was := met()
+
 					b := doublebarrier.New(watcher, path, 2)
 					round(t, b, b)
 					vanishes(t, watcher, path)
@@ -200,8 +217,8 @@ func TestFaultAtEachStepOfRemovingAnOrphanedGate(t *testing.T) {
 	})
 }
 
-// A removal of an orphaned gate comes late: the path was removed meanwhile, and another round is on, whose record has the
-// same version.
+// A removal of an orphaned gate arrives late. The path was removed meanwhile, and another round is
+// under way, whose record has the same version.
 func TestLateRemovalOfAnOrphanedGateDoesNotHitALaterGate(t *testing.T) {
 	const slow = time.Second
 	for step := range 16 {
@@ -245,6 +262,7 @@ func TestForeignNodesDoNotSlowALeave(t *testing.T) {
 				_, err := session(t, c).Conn().Create(fmt.Sprintf("%s/process/foreign%d", path, i), nil, 0, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
 			}
+
 			entries := inside(t, path, clients(t, srv, n)...)
 			began := time.Now()
 			leave(t, entries...)
@@ -253,8 +271,8 @@ func TestForeignNodesDoNotSlowALeave(t *testing.T) {
 	}
 }
 
-// All members but the opener have died or left, the opener's own node is gone, and the server removes the container before
-// the opener has closed the gate.
+// All members but the opener have died or left, and the opener's own node is gone. The server
+// removes the container before the opener has closed the gate.
 func TestReadyGoesThoughTheRecordIsGone(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
@@ -270,6 +288,7 @@ func TestReadyGoesThoughTheRecordIsGone(t *testing.T) {
 		left := make(chan error, 1)
 		go func() { left <- entry.Leave(patient(t)) }()
 		<-asked // how many are left, and waits for them
+
 		wipe(t, conn, path+"/process")
 		require.NoError(t, <-left)
 		vanishes(t, other, path)
@@ -281,11 +300,12 @@ func TestReadyGoesThoughTheRecordIsGone(t *testing.T) {
 	})
 }
 
-// Each of the nodes of a gate is deleted by hand, or the record is overwritten, during a round or after the death of all
-// its members. The next round comes about, and nothing is left of either but what others have written.
+// Each node of a gate is deleted by hand, or the record is overwritten, during a round or after the
+// death of all its members. The next round comes about. In the end nothing is left but the data of
+// other clients.
 func TestNextRoundComesAboutWhateverWasLostOfTheGate(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		for _, lost := range []string{"ready", "seal", "both", "record", "record and seal"} {
+		for _, lost := range []string{"ready", "ID node", "both", "record", "record and ID node"} {
 			for _, dead := range []bool{false, true} {
 				path := srv.Root(t) + "/b"
 				cs, watcher := clients(t, srv, 2), srv.Client(t)
@@ -298,11 +318,12 @@ func TestNextRoundComesAboutWhateverWasLostOfTheGate(t *testing.T) {
 
 				nodes := suite.Children(t, watcher, path)
 				for _, node := range nodes {
-					isReady, isSeal := node == "ready", strings.HasPrefix(node, "ready-")
-					if isReady && (lost == "ready" || lost == "both") || isSeal && lost != "ready" && lost != "record" {
+					isReady, isID := node == "ready", strings.HasPrefix(node, "ready-")
+					if isReady && (lost == "ready" || lost == "both") || isID && lost != "ready" && lost != "record" {
 						require.NoError(t, conn.Delete(path+"/"+node, -1))
 					}
 				}
+
 				foreign := strings.HasPrefix(lost, "record")
 				if foreign {
 					_, err := conn.Set(path+"/process", []byte("foreign"), -1)
@@ -326,12 +347,14 @@ func TestNextRoundComesAboutWhateverWasLostOfTheGate(t *testing.T) {
 	})
 }
 
-// Of a round that is under way nothing is left but its members, which were counted by a gate that others have deleted.
+// Other clients have deleted the gate of a round that is under way. Only its members are left,
+// which were counted.
 func TestCountedByALostGate(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		conn := session(t, c).Conn()
+
 		entries := inside(t, path, clients(t, srv, 2)...)
 		nodes := suite.Children(t, c, path)
 		for _, node := range nodes {
@@ -341,14 +364,15 @@ func TestCountedByALostGate(t *testing.T) {
 		}
 		_, err := conn.Set(path+"/process", nil, -1)
 		require.NoError(t, err)
+
 		b := doublebarrier.New(c, path, 2)
 		round(t, b, b)
 		leave(t, entries...)
 	})
 }
 
-// The record was overwritten, so ready alone says that a round is under way. A member that waits for the next one does not
-// ask again and again.
+// The record was overwritten, so ready alone says that a round is under way. A member that waits
+// for the next round does not ask again and again.
 func TestMemberWaitsForTheEndOfARoundWithoutARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := suite.NewStage(t, 3)
@@ -370,8 +394,8 @@ func TestMemberWaitsForTheEndOfARoundWithoutARecord(t *testing.T) {
 	})
 }
 
-// A gate opens when a member is anywhere in its Enter, perhaps between its reading of the record and of ready. It leaves
-// last, and clears the record.
+// A gate opens while a member is at any step of Enter, perhaps between reading the record and
+// ready. That member leaves last, and clears the record.
 func TestRecordIsReadAgainWhenAGateOpensMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())

@@ -17,8 +17,9 @@ var ErrSize = errors.New("members disagree about their number")
 // [zk.ErrBadVersion] if the record has changed meanwhile.
 //
 // The record is what spares most members a listing. It has a number only after a listing without
-// disagreement. A member that finds another number deletes it first. One that finds none lists the line. Each
-// creates its node before it reads. So of two members that disagree at least one sees the other.
+// disagreement. A member that finds another number deletes it first. One that finds none lists the
+// line. Each creates its node before it reads. So of two members that disagree at least one sees
+// the other.
 func (a *arrival) agree(ctx context.Context, r record) (record, error) {
 	n := a.barrier.n
 	if r.n == n {
@@ -40,12 +41,14 @@ func (a *arrival) agree(ctx context.Context, r record) (record, error) {
 	if _, err := a.agreed(ctx, line); err != nil {
 		return r, err
 	}
+
 	r.n = n
 	return a.write(ctx, r, r.data())
 }
 
-// agreed returns the members in line that agree with the first. If we do not, it returns an error that wraps
-// ErrSize. It deletes the nodes of others that do not, so that they join again and list the line themselves.
+// agreed returns the members in line that agree with the first. If we do not, it returns an error
+// that wraps ErrSize. It deletes the nodes of others that do not, so that they join again and list
+// the line themselves.
 func (a *arrival) agreed(ctx context.Context, line []member) (agreed []member, err error) {
 	if !slices.ContainsFunc(line, func(m member) bool { return m.name == a.node }) {
 		return nil, errGone

@@ -31,6 +31,7 @@ func TestMemberThatDisagreesWithTheFirstIsRefused(t *testing.T) {
 			path := srv.Root(t) + "/b"
 			c := srv.Client(t)
 			n := order[0]
+
 			var agree []*entering
 			for i, other := range order {
 				e := enter(patient(t), doublebarrier.New(srv.Client(t), path, other))
@@ -45,9 +46,11 @@ func TestMemberThatDisagreesWithTheFirstIsRefused(t *testing.T) {
 				joined(t, c, path, len(agree)) // it has left no node
 				order[i] = n
 			}
+
 			for len(agree) < n {
 				agree = append(agree, enter(patient(t), doublebarrier.New(c, path, n)))
 			}
+
 			var entries []*doublebarrier.Entry
 			for _, e := range agree {
 				require.Len(t, e.must(t).Members(), n)
@@ -63,8 +66,8 @@ func TestMemberThatDisagreesWithTheFirstIsRefused(t *testing.T) {
 	})
 }
 
-// Two members that disagree come at once, and something happens to one of them at each of its packets. In the end no
-// round has a member of the other kind, and neither of them waits for the other.
+// Two members that disagree come at once, and one of them meets a fault at each of its packets. In
+// the end no round has a member of the other kind, and neither waits for the other.
 func TestDisagreementIsNoticedWhateverHappensMeanwhile(t *testing.T) {
 	for _, f := range append(slices.Clone(suite.QuickFaults), suite.Fault{Name: "delay", Do: slow}) {
 		t.Run(f.Name, func(t *testing.T) {
@@ -96,10 +99,12 @@ func disagree(t *testing.T, srv *recipestest.Server, path string, f suite.Fault,
 	id := session(t, cs[0]).ID()
 	session(t, cs[1])
 	met2 := suite.At(link, step, func() { f.Do(srv, link, id) })
+
 	var both []*entering
 	for i, c := range cs {
 		both = append(both, enter(ctx, doublebarrier.New(c, path, sizes[i])))
 	}
+
 	synctest.Wait()
 	time.Sleep(time.Minute)
 	refused := 0
@@ -112,6 +117,7 @@ func disagree(t *testing.T, srv *recipestest.Server, path string, f suite.Fault,
 		default: // it waits for members that agree
 		}
 	}
+
 	require.Positive(t, refused, "step %d: they wait for each other", step)
 	cancel()
 	for _, e := range both {
@@ -121,9 +127,10 @@ func disagree(t *testing.T, srv *recipestest.Server, path string, f suite.Fault,
 	return met2()
 }
 
-// A member with three dies at one of its packets, perhaps when it has written its number and not listed the line, in which
-// one with two waits. The next member with three has to see that one.
-func TestDisagreementIsNoticedThoughWhoWroteTheNumberDied(t *testing.T) {
+// A member with three dies at one of its packets. Perhaps it has written its number and not yet
+// listed the line, in which a member with two waits. The next member with three has to see that
+// one.
+func TestDisagreementIsNoticedThoughTheWriterOfTheNumberDied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())
 		root := srv.Root(t)
@@ -133,10 +140,12 @@ func TestDisagreementIsNoticedThoughWhoWroteTheNumberDied(t *testing.T) {
 			dead := link.Client(t)
 			defer suite.Close(t, c, other)
 			id := session(t, dead).ID()
+
 			first := enter(t.Context(), doublebarrier.New(c, path, 2))
 			synctest.Wait()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+
 			met := suite.At(link, step, func() {
 				// What was sent is executed, and its answer is lost.
 				link.StallReplies()
@@ -146,6 +155,7 @@ func TestDisagreementIsNoticedThoughWhoWroteTheNumberDied(t *testing.T) {
 					cancel()
 				})
 			})
+
 			_, err := doublebarrier.New(dead, path, 3).Enter(ctx)
 			require.Error(t, err)
 			was := met()
@@ -162,7 +172,7 @@ func TestDisagreementIsNoticedThoughWhoWroteTheNumberDied(t *testing.T) {
 	})
 }
 
-// Curator's members are at the path itself, and it counts what else is there.
+// Curator's members are nodes at the path itself. Curator counts all nodes there.
 func TestPathOfCuratorsDoubleBarrierIsRefused(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
@@ -170,9 +180,11 @@ func TestPathOfCuratorsDoubleBarrierIsRefused(t *testing.T) {
 		s := session(t, c)
 		_, err := s.EnsurePath(t.Context(), path)
 		require.NoError(t, err)
+
 		curators := path + "/0d9e3b0c-6b3f-4c5e-9a53-7d0c8d2c6f11"
 		_, err = s.Conn().Create(curators, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
+
 		_, err = doublebarrier.New(c, path, 2).Enter(patient(t))
 		require.ErrorIs(t, err, zk.ErrNodeExists)
 		require.ErrorContains(t, err, "Curator")
@@ -180,9 +192,10 @@ func TestPathOfCuratorsDoubleBarrierIsRefused(t *testing.T) {
 	})
 }
 
-// The path has had rounds of three. A member with four is slow from one of its packets on, perhaps when it has its place in
-// line and has not read the number, and one with three comes after it, which reads that three is what all agree on.
-func TestMemberThatWaitsHearsOfAnEarlierOneThatDisagrees(t *testing.T) {
+// The path has had rounds of three. A member with four is slow from one of its packets on: perhaps
+// when it has its place in line, and has not read the number. A member with three comes after it,
+// and reads that all agree on three.
+func TestWaitingMemberNoticesAnEarlierOneThatDisagrees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())
 		root := srv.Root(t)
@@ -210,8 +223,9 @@ func TestMemberThatWaitsHearsOfAnEarlierOneThatDisagrees(t *testing.T) {
 	})
 }
 
-// A member with two is about to write that two is agreed on when the path is deleted by hand, and a member with three waits
-// in a new container, whose data have the same version. The write that comes late must not be believed.
+// A member with two is about to write that all agree on two. Then the path is deleted by hand, and
+// a member with three waits in a new container, whose data have the same version. The write that
+// arrives late must not count.
 func TestLateAgreementDoesNotHitALaterContainer(t *testing.T) {
 	const delay = time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -230,6 +244,7 @@ func TestLateAgreementDoesNotHitALaterContainer(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), delay/4)
 			defer cancel()
 			met := suite.At(link, step, func() { link.Delay(delay) })
+
 			enter(ctx, doublebarrier.New(late, path, 2)).wait()
 			_, before := suite.Get(t, other, path+"/process")
 			wipe(t, conn, path)

@@ -8,14 +8,14 @@ func init() {
 			File: "barrier/barrier.go",
 			Old:  "case stat.EphemeralOwner != s.ID():",
 			New:  "case false:",
-			Test: "TestBarrierThatIsSetAgainAfterARestartDoesNotFall|TestSetSaysThatTheBarrierFalls",
+			Test: "TestBarrierThatIsSetAgainAfterARestartDoesNotFall|TestSetReportsThatTheBarrierFalls",
 		},
 		{
 			Name: "barrier: a Set waits for a living session for ever",
 			File: "barrier/barrier.go",
 			Old:  "deadline = time.Now().Add(2 * s.Timeout())",
 			New:  "deadline = time.Now().Add(2000 * s.Timeout())",
-			Test: "TestSetSaysThatTheBarrierFalls",
+			Test: "TestSetReportsThatTheBarrierFalls",
 		},
 		{
 			Name: "barrier: a removal without an ID node is repeated blindly",

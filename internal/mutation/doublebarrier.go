@@ -21,7 +21,7 @@ func init() {
 			File: "doublebarrier/size.go",
 			Old:  "		r.n = 0\n",
 			New:  "		r.n = n\n",
-			Test: "TestDisagreementIsNoticedThoughWhoWroteTheNumberDied",
+			Test: "TestDisagreementIsNoticedThoughTheWriterOfTheNumberDied",
 		},
 		{
 			Name: "double barrier: foreign nodes are taken for members that have not left",
@@ -42,7 +42,7 @@ func init() {
 			File: "doublebarrier/record.go",
 			Old:  "		if err != nil || r.gate != nil {\n			return r, err\n		}",
 			New:  "		if r.gate = nil; err != nil {\n			return r, err\n		}",
-			Test: "TestWhoWasCountedEntersThoughTheOpenerHasDied/embedded",
+			Test: "TestCountedMemberEntersThoughTheOpenerHasDied/embedded",
 		},
 		{
 			Name: "double barrier: a member that was counted withdraws",
@@ -56,7 +56,7 @@ func init() {
 			File: "doublebarrier/gate.go",
 			Old:  "	if len(g.members) < b.n {",
 			New:  "	if len(g.members) < b.n-1 {",
-			Test: "TestStrangersAreIgnored/embedded",
+			Test: "TestForeignNodesAreIgnored/embedded",
 		},
 		{
 			Name: "double barrier: a stale gate lets in",
@@ -70,7 +70,7 @@ func init() {
 			File: "doublebarrier/remainder.go",
 			Old:  "	soon, cancel := context.WithTimeout(ctx, s.Timeout()/3)",
 			New:  "	soon, cancel := context.WithTimeout(ctx, 99*s.Timeout())",
-			Test: "TestNobodyIsStrandedWhenWhoeverLooksAfterTheRestDies|TestLeaversNoticeThatAllOthersHaveDied",
+			Test: "TestNoLeaverIsStrandedWhenTheLastFewDie|TestLeaversNoticeThatAllOthersHaveDied",
 		},
 		{
 			Name: "double barrier: a name is used again in a container that was created anew",
@@ -105,7 +105,7 @@ func init() {
 			File: "doublebarrier/size.go",
 			Old:  "		err := a.session.Delete(ctx, a.barrier.member(m.name), uncounted)\n",
 			New:  "		var err error\n",
-			Test: "TestMemberThatWaits",
+			Test: "TestWaitingMember",
 		},
 		{
 			Name: "double barrier: a round without a record is over for those who wait for its end",
@@ -127,6 +127,34 @@ func init() {
 			Old:  "		if g.id == seen {",
 			New:  "		if g.id != seen {",
 			Test: "TestRecordIsReadAgainWhenAGateOpensMeanwhile",
+		},
+		{
+			Name: "double barrier: an Enter that does not wait for its outcome returns no error",
+			File: "doublebarrier/arrival.go",
+			Old:  "	if err != nil {\n		return nil, &unfinishedError{err}\n	}\n",
+			New:  "	_ = err\n",
+			Test: "TestEnterReturnsTheErrorThatEndsItsBackOff",
+		},
+		{
+			Name: "double barrier: a member that may be there is not mentioned",
+			File: "doublebarrier/member.go",
+			Old:  "before := a.present.Swap(true)",
+			New:  "before := a.present.Load()",
+			Test: "TestEnterReturnsInTimeWhenTheNetworkIsSilent",
+		},
+		{
+			Name: "double barrier: a member that was created too late stays",
+			File: "doublebarrier/arrival.go",
+			Old:  "	if joined.err == nil {",
+			New:  "	if false {",
+			Test: "TestEitherAllEnterOrNone$|TestEitherAllEnterOrNoneDuringLongFaults",
+		},
+		{
+			Name: "double barrier: an entry that came too late is kept",
+			File: "doublebarrier/arrival.go",
+			Old:  "	if o.entry != nil {",
+			New:  "	if false {",
+			Test: "TestEnterReturnsInTimeWhenTheNetworkIsSilent",
 		},
 	}...)
 }
