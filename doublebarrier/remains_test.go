@@ -145,7 +145,9 @@ func TestCountedMemberEntersThoughTheOpenerHasDied(t *testing.T) {
 		if s := srv.Embedded(); s != nil {
 			s.ReapContainers()
 		}
+		suite.CatchUp(t, watcher) // its server may lag behind the opener's
 		require.False(t, suite.Exists(t, watcher, path+"/ready"))
+
 		_, err := doublebarrier.New(watcher, path, n).Enter(patient(t))
 		require.ErrorIs(t, err, doublebarrier.ErrFull, "the round goes on")
 		next := enter(patient(t), doublebarrier.New(watcher, path, 1, doublebarrier.WithWaiting()))
