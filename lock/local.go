@@ -28,26 +28,27 @@ func WithLocalQueue() Option {
 	}
 }
 
+// An attempt tries to get the lock under one session.
+type attempt func(context.Context, *protocol.Session, line.Request) (*protocol.Grant, error)
+
 // take calls acquire when it is the caller's turn, which ends when the grant does.
-func (q localQueue) take(ctx context.Context, r *protocol.Recipe, request line.Request,
-	acquire func(context.Context, line.Request) (*protocol.Grant, error)) (*protocol.Grant, error) {
+func (q localQueue) take(ctx context.Context, s *protocol.Session, request line.Request,
+	acquire attempt) (g *protocol.Grant, err error) {
 	if q == nil {
-		return acquire(ctx, request)
+		return acquire(ctx, s, request)
 	}
 
-	_, err := protocol.AcrossSessions(ctx, r, func(s *protocol.Session) (struct{}, error) {
-		return struct{}{}, q.wait(ctx, s, request.Try)
-	})
-	if err != nil {
-		return nil, r.Wrap(err)
-	}
-	g, err := acquire(ctx, request)
-	if err != nil {
-		<-q
+	if err := q.wait(ctx, s, request.Try); err != nil {
 		return nil, err
 	}
-	g.AfterFunc(func() { <-q })
-	return g, nil
+	defer func() { // also if acquire panics
+		if g == nil {
+			<-q
+		} else {
+			g.AfterFunc(func() { <-q })
+		}
+	}()
+	return acquire(ctx, s, request)
 }
 
 func (q localQueue) wait(ctx context.Context, s *protocol.Session, try bool) error {

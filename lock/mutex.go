@@ -20,7 +20,7 @@ type Mutex struct {
 	line    *line.Line
 	request line.Request
 	local   localQueue // nil without WithLocalQueue
-	acquire func(context.Context, line.Request) (*protocol.Grant, error)
+	acquire attempt
 }
 
 // New returns the lock at path, a node of its own that is created as needed. New does no I/O and
@@ -32,7 +32,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Mutex {
 		line:    line.New(r, line.Locks...),
 		request: line.Request{Kind: "lock-", Blockers: line.Exclusive},
 	}
-	m.acquire = m.line.Enter
+	m.acquire = m.line.Join
 	protocol.Configure(r, m, opts)
 	return m
 }
@@ -67,7 +67,9 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 }
 
 func (m *Mutex) take(ctx context.Context, request line.Request) (*Lease, error) {
-	g, err := m.local.take(ctx, m.recipe, request, m.acquire)
+	g, err := m.recipe.Acquire(ctx, request.Data, func(s *protocol.Session) (*protocol.Grant, error) {
+		return m.local.take(ctx, s, request, m.acquire)
+	})
 	if errors.Is(err, line.ErrBusy) {
 		err = m.recipe.Wrap(ErrLocked)
 	}

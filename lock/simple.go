@@ -24,21 +24,18 @@ func NewSimple(c *protocol.Client, path string, opts ...Option) *Simple {
 }
 
 // claim waits without a node of its own until the lock can be granted at once.
-func (s *Simple) claim(ctx context.Context, request line.Request) (*protocol.Grant, error) {
-	m := &s.mutex
-	return m.recipe.Acquire(ctx, request.Data, func(session *protocol.Session) (*protocol.Grant, error) {
-		for {
-			g, holder, err := m.line.Claim(ctx, session, request)
-			if !errors.Is(err, line.ErrBusy) || request.Try {
-				return g, err
-			}
-			if holder != "" {
-				if err := m.line.Gone(ctx, session, holder); err != nil {
-					return nil, err
-				}
+func (s *Simple) claim(ctx context.Context, session *protocol.Session, request line.Request) (*protocol.Grant, error) {
+	for {
+		g, holder, err := s.mutex.line.Claim(ctx, session, request)
+		if !errors.Is(err, line.ErrBusy) || request.Try {
+			return g, err
+		}
+		if holder != "" {
+			if err := s.mutex.line.Gone(ctx, session, holder); err != nil {
+				return nil, err
 			}
 		}
-	})
+	}
 }
 
 // Lock waits until no contender holds the lock or is in line for it, and takes it. It blocks, and

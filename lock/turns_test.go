@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -153,5 +155,57 @@ func TestFailedCallEndsItsTurn(t *testing.T) {
 		require.ErrorIs(t, <-failed, context.Canceled)
 		require.NoError(t, held.Unlock(t.Context()))
 		require.NoError(t, suite.Must(t, m.Lock).Unlock(t.Context()))
+	})
+}
+
+// An observer keeps the events that it is told, in order.
+type observer chan protocol.Event
+
+func (o observer) Observe(e protocol.Event) { o <- e }
+
+func (o observer) waited(t *testing.T) protocol.Event {
+	t.Helper()
+	for {
+		if e := suite.Wait(t, o); e.Kind == protocol.EventAcquired {
+			return e
+		}
+	}
+}
+
+func TestWaitInTheLocalQueueIsObserved(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		events := make(observer, 1000)
+		c := srv.Client(t).With(protocol.WithObserver(events))
+		for name, newLock := range kinds {
+			m := newLock(c, srv.Root(t)+"/"+name, lock.WithLocalQueue())
+			held := suite.Must(t, m.Lock)
+			require.NoError(t, events.waited(t).Err)
+
+			_, err := m.TryLock(t.Context())
+			require.ErrorIs(t, err, lock.ErrLocked)
+			require.Error(t, events.waited(t).Err)
+
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err = m.Lock(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			e := events.waited(t)
+			require.ErrorIs(t, e.Err, context.DeadlineExceeded)
+			require.Equal(t, time.Second, e.Duration)
+
+			next := suite.Later(func() error {
+				l, err := m.Lock(t.Context())
+				if err != nil {
+					return err
+				}
+				return l.Unlock(t.Context())
+			})
+			time.Sleep(2 * time.Second)
+			require.NoError(t, held.Unlock(t.Context()))
+			require.NoError(t, suite.Wait(t, next))
+			e = events.waited(t)
+			require.NoError(t, e.Err)
+			require.GreaterOrEqual(t, e.Duration, 2*time.Second)
+		}
 	})
 }

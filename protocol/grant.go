@@ -260,11 +260,12 @@ func (g *Grant) Release(ctx context.Context) error {
 }
 
 // ReleaseWith is [Grant.Release] with another way to delete the node. If the grant was given back in the
-// usual way before, begun is false and the error is that of [Grant.Err].
+// usual way before, begun is false and the error is that of [Grant.Err]. While [Grant.Replace] is at work,
+// ReleaseWith gives g back in the usual way, which knows of both nodes.
 func (g *Grant) ReleaseWith(ctx context.Context, remove func(context.Context) error) (begun bool, err error) {
 	var used atomic.Bool
 	g.mu.Lock()
-	if g.life.Err() == nil {
+	if g.life.Err() == nil && g.replacing == nil {
 		g.remove = func(ctx context.Context) error {
 			used.Store(true)
 			return remove(ctx)

@@ -254,3 +254,42 @@ func TestWatchIsUnchangedWhileNothingIsInDoubt(t *testing.T) {
 	close(w.shared.fired)
 	require.False(t, w.Unchanged())
 }
+
+// A watch lasts for longer than those who wait for it.
+func TestWaitForSeveralWatchesLeavesNothingInThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &Client{sessions: &sessions{stopped: true}, log: slog.New(slog.DiscardHandler), observer: noObserver{}}
+		s := newSession(c).base
+		var watches []*Watch
+		for _, path := range []string{"/a", "/b", "/c"} {
+			shared := &sharedWatch{read: make(chan struct{}), fired: make(chan struct{})}
+			close(shared.read)
+			watches = append(watches, &Watch{session: s, key: path, node: path, shared: shared})
+		}
+		s.watches.watches = map[string]*sharedWatch{}
+		for _, w := range watches {
+			s.watches.watches[w.key] = w.shared
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, fires := range []func(){cancel, func() { s.watches.notify(zk.Event{Type: zk.EventNodeDeleted, Path: "/b"}) }} {
+			over := make(chan error, 1)
+			go func() { over <- s.WaitAny(ctx, watches...) }()
+			synctest.Wait()
+			require.Empty(t, over)
+			for _, w := range watches {
+				require.Len(t, w.shared.waiters, 1)
+			}
+			fires()
+			<-over
+			for _, w := range watches {
+				require.Empty(t, w.shared.waiters)
+			}
+			ctx = t.Context()
+		}
+		require.NoError(t, s.WaitAny(ctx, watches...), "it has fired before")
+		for _, w := range watches {
+			require.Empty(t, w.shared.waiters)
+		}
+	})
+}

@@ -20,6 +20,7 @@ type Watch struct {
 	node    string // absolute
 	shared  *sharedWatch
 	doubt   <-chan struct{} // closed once there was a reconnect since the server was asked last
+	first   int64           // the czxid of the node that was read first, or 0
 }
 
 // recheckAfter is how often something that is watched is read again.
@@ -46,6 +47,9 @@ func (w *Watch) Ready(ctx context.Context) (*zk.Stat, error) {
 	select {
 	case <-w.shared.read:
 		w.doubt = w.shared.doubt
+		if w.first == 0 && w.shared.stat != nil {
+			w.first = w.shared.stat.Czxid
+		}
 		return w.shared.stat, w.shared.err
 	case <-ctx.Done():
 		return nil, contextError(ctx)
@@ -150,31 +154,34 @@ func (w *Watch) Wait(ctx context.Context) error {
 // only if it has told of a change, or after a reconnect. Call it after Ready.
 func (w *Watch) Same(ctx context.Context) (bool, error) {
 	switch {
-	case w.hasChanged():
+	case !w.found() || w.hasChanged():
 	case isClosed(w.doubt):
 		w.session.watches.outdated(w.key, w.shared)
 	default:
-		return true, nil
+		return w.shared.stat.Czxid == w.first, nil
 	}
 
-	first := w.shared.stat.Czxid
 	w.shared = w.session.watches.on(w.session, w.node)
 	stat, err := w.Ready(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
 		return false, nil
 	}
-	return err == nil && stat.Czxid == first, err
+	return err == nil && stat.Czxid == w.first, err
 }
 
 // SameAt is [Watch.Same] for a moment that is past: when the transaction with this number was executed,
 // which the session has had an answer to. What happened to the node later does not count: a server tells
 // of events and answers in the order in which things have happened.
 func (w *Watch) SameAt(ctx context.Context, zxid int64) (bool, error) {
-	if w.hasChanged() && w.shared.after >= zxid {
+	if w.found() && w.hasChanged() && w.shared.stat.Czxid == w.first && w.shared.after >= zxid {
 		return true, nil
 	}
 	return w.Same(ctx)
 }
+
+// found reports whether there was a node when it was read last. It is false if there is no answer yet: ctx
+// may have ended first.
+func (w *Watch) found() bool { return isClosed(w.shared.read) && w.shared.stat != nil }
 
 // A waiter waits for any of several watches.
 type waiter struct {

@@ -29,14 +29,19 @@ func (l *Line) contend(ctx context.Context, s *protocol.Session, r Request, clai
 	defer s.KeepAlive()()
 
 	c := &contender{line: l, session: s, request: r, claims: claims}
-	own, err := s.CreateOwn(ctx, protocol.OwnNode{
-		Dir:     l.recipe.Path(),
-		Prefix:  s.NewOwner().String() + "-" + r.Kind,
-		Create:  c.create,
-		Missing: c.createDir,
-	})
+	own, err := protocol.Detach(ctx, s, func(ctx context.Context) (*protocol.Own, error) {
+		own, err := s.CreateOwn(ctx, protocol.OwnNode{
+			Dir:     l.recipe.Path(),
+			Prefix:  s.NewOwner().String() + "-" + r.Kind,
+			Create:  c.create,
+			Missing: c.createDir,
+		})
+		if err != nil {
+			l.parent.forget() // if the node is ours, it may be another one when the next contender comes
+		}
+		return own, err
+	}, func(late *protocol.Own) { late.Withdraw(context.Background()) })
 	if err != nil {
-		l.parent.forget() // if the node is ours, it may be another one when the next contender comes
 		return nil, err
 	}
 	c.own = own

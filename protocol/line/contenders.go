@@ -138,13 +138,16 @@ func (l *Line) Break(ctx context.Context, node string) error {
 }
 
 func (l *Line) breakNode(ctx context.Context, node string) error {
-	s, err := l.recipe.Session(ctx)
-	if err != nil {
+	if err := l.recipe.Validate(nil); err != nil {
 		return err
 	}
 	_, ok := ParseName(node, l.names...)
 	if !ok || protocol.ValidatePath("/"+node) != nil || strings.Contains(node, "/") {
 		return fmt.Errorf("%w: %q is not a contender's name", zk.ErrInvalidPath, node)
+	}
+	s, err := l.recipe.Session(ctx)
+	if err != nil {
+		return err
 	}
 	return s.Delete(ctx, l.pathOf(node), -1)
 }

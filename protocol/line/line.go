@@ -3,6 +3,7 @@ package line
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
@@ -47,7 +48,7 @@ var Exclusive = Permits(1)
 
 // A Request is what a contender asks for.
 type Request struct {
-	Kind     string   // what stands between owner and sequence number in the node's name, as in "lock-"
+	Kind     string   // one of the line's: what stands between owner and sequence number in the node's name
 	Data     []byte   // of the node
 	Blockers Blockers // nil: Exclusive
 	Try      bool     // return ErrBusy instead of waiting
@@ -88,6 +89,14 @@ func New(r *protocol.Recipe, kinds ...Kind) *Line {
 	return l
 }
 
+// validate refuses a request whose nodes would not be contenders: they would not see each other.
+func (l *Line) validate(r Request) error {
+	if !slices.Contains(l.names, r.Kind) || r.Kind == "" {
+		return fmt.Errorf("%w: the line has no contenders of kind %q", zk.ErrBadArguments, r.Kind)
+	}
+	return nil
+}
+
 func (l *Line) exclusive(kind string) bool { return slices.Contains(l.kinds, Kind{kind, true}) }
 
 // allExclusive reports whether no contender can be anything but exclusive.
@@ -103,19 +112,30 @@ func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node 
 // nothing if it would have to wait.
 //
 // Enter returns ctx's error, also if the grant came at the same moment, [ErrBusy], [protocol.ErrClosed],
-// [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [zk.ErrInvalidPath], or the server's own, such
-// as [zk.ErrNoAuth]. The error carries recipe and path. Enter is safe for concurrent use.
+// [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [zk.ErrInvalidPath], [zk.ErrBadArguments] if the
+// line has no such kind, or the server's own, such as [zk.ErrNoAuth]. The error carries recipe and path.
+// Enter is safe for concurrent use.
 func (l *Line) Enter(ctx context.Context, r Request) (*protocol.Grant, error) {
 	return l.recipe.Acquire(ctx, r.Data, func(s *protocol.Session) (*protocol.Grant, error) {
-		if r.Try {
-			if blocker, err := l.peek(ctx, s, r); err != nil {
-				return nil, err
-			} else if blocker != "" {
-				return nil, ErrBusy
-			}
-		}
-		return l.contend(ctx, s, r, false)
+		return l.Join(ctx, s, r)
 	})
+}
+
+// Join is what [Line.Enter] does under one session, for recipes that call [protocol.Recipe.Acquire]
+// themselves. If s is lost, or the contender's node is deleted, Join returns an error after which
+// Acquire calls it again. Its other errors are those of Enter, without recipe and path.
+func (l *Line) Join(ctx context.Context, s *protocol.Session, r Request) (*protocol.Grant, error) {
+	if err := l.validate(r); err != nil {
+		return nil, err
+	}
+	if r.Try {
+		if blocker, err := l.peek(ctx, s, r); err != nil {
+			return nil, err
+		} else if blocker != "" {
+			return nil, ErrBusy
+		}
+	}
+	return l.contend(ctx, s, r, false)
 }
 
 // Claim makes one attempt to get something without waiting in line, under s. It returns [ErrBusy] and the
@@ -123,6 +143,9 @@ func (l *Line) Enter(ctx context.Context, r Request) (*protocol.Grant, error) {
 // Try reads first, and writes nothing if it would have to wait. Its other errors are those of
 // [Line.Enter], without recipe and path.
 func (l *Line) Claim(ctx context.Context, s *protocol.Session, r Request) (g *protocol.Grant, blocker string, err error) {
+	if err := l.validate(r); err != nil {
+		return nil, "", err
+	}
 	if r.Try || !l.parent.likely() {
 		blocker, err := l.peek(ctx, s, r)
 		if err != nil {

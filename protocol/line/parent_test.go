@@ -1,8 +1,12 @@
 package line_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -79,6 +83,45 @@ func TestLineThatOthersHaveMadeIsFastInTheEnd(t *testing.T) {
 				}
 				require.NoError(t, op.Delete(path, -1), "no node is left behind")
 			})
+		})
+	}
+}
+
+// Version 0 is also that of a node that another client has made, with data.
+func TestDataOfALineThatACancelledCallHasMadeAreKept(t *testing.T) {
+	over := false
+	for step := 1; !over; step++ {
+		synctest.Test(t, func(t *testing.T) {
+			srv := recipestest.Start(t, recipestest.WithInMemory())
+			root, link := srv.Root(t), srv.Link(t)
+			path, c, op := root+"/x", link.Client(t), suite.Session(t, srv.Client(t))
+			_, err := op.EnsurePath(suite.Lasting(t), root)
+			require.NoError(t, err)
+			suite.Session(t, c)
+			l := lineAt(c, path)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stop := link.At(step, func() {
+				cancel()
+				time.Sleep(time.Millisecond) // until the call has returned
+			})
+			g, err := l.Enter(ctx, request)
+			if err == nil {
+				release(t, g)
+			}
+			over = stop()
+			time.Sleep(time.Second)
+
+			if err := op.Delete(suite.Lasting(t), path, -1); !errors.Is(err, zk.ErrNoNode) {
+				require.NoError(t, err)
+			}
+			require.NoError(t, op.Create(suite.Lasting(t), path, []byte("owner: team-a"), 0))
+			g, err = l.Enter(suite.Lasting(t), request)
+			require.NoError(t, err)
+			release(t, g)
+			data, _, err := op.Get(suite.Lasting(t), path)
+			require.NoError(t, err)
+			require.Equal(t, "owner: team-a", string(data), "step %d", step)
 		})
 	}
 }
