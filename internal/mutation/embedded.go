@@ -289,7 +289,7 @@ func init() {
 		},
 		{
 			Name:    "sim: reads do not wait for a follower to catch up",
-			File:    "protocol/retry.go",
+			File:    "protocol/verbs.go",
 			Old:     "return c.Sync(path) })\n	return err",
 			New:     "return path, nil })\n	return err",
 			Package: "./recipestest/sim",

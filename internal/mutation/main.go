@@ -101,10 +101,7 @@ func (m mutation) try(short bool) (by string, err error) {
 		return "", err
 	}
 
-	pkg := m.Package
-	if pkg == "" {
-		pkg = "./" + filepath.Dir(m.File)
-	}
+	pkg := m.pkg()
 
 	// Building the test takes most of the time, so nothing is built for vet or debuggers.
 	test := exec.Command("go", "test", "-overlay", overlay, "-vet=off", "-ldflags=-s -w",
@@ -141,6 +138,14 @@ var (
 	noTest     = regexp.MustCompile(`\[no tests to run\]`)
 	unbuilt    = regexp.MustCompile(`(?m)^FAIL\s.*\[(build|setup) failed\]`)
 )
+
+// pkg returns the package whose tests have to fail.
+func (m mutation) pkg() string {
+	if m.Package != "" {
+		return m.Package
+	}
+	return "./" + filepath.Dir(m.File)
+}
 
 // overlay writes the mutant into dir, and beside it a file for the -overlay flag of the go command.
 // It returns the path of that file.

@@ -1,6 +1,13 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,6 +23,43 @@ func TestEveryMutationHasItsCode(t *testing.T) {
 			t.Errorf("%s: %v", m.Name, err)
 		}
 	}
+}
+
+// A test that has moved to another package, or has got another name, is missed only when its mutation runs.
+func TestEveryMutationHasItsTests(t *testing.T) {
+	t.Chdir("../..")
+	known := make(map[string][]string)
+	for _, m := range mutations {
+		dir := m.pkg()
+		if known[dir] == nil {
+			known[dir] = testsOf(t, dir)
+		}
+		for pattern := range strings.SplitSeq(m.Test, "|") {
+			test, err := regexp.Compile(strings.Split(pattern, "/")[0])
+			require.NoError(t, err, m.Name)
+			if !slices.ContainsFunc(known[dir], test.MatchString) {
+				t.Errorf("%s: no test of %s matches %s", m.Name, dir, pattern)
+			}
+		}
+	}
+}
+
+// testsOf returns the names of a package's tests.
+func testsOf(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range parsed.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if ok && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	return names
 }
 
 func TestMutationInAFunction(t *testing.T) {

@@ -97,7 +97,7 @@ func init() {
 		{
 			Name: "queue: a place in line that could not be had is not mentioned",
 			File: "queue/wait.go",
-			Old:  "			c.queue.client.Waited(recipe, c.queue.path, began, protocol.Wrap(recipe, c.queue.path, err))\n",
+			Old:  "\t\t\tc.queue.recipe.Waited(began, c.queue.recipe.Wrap(err))\n",
 			New:  "			_ = began\n",
 			Test: "TestWaitingWithoutALine",
 		},
@@ -166,17 +166,17 @@ func init() {
 		},
 		{
 			Name: "queue: what happens to the queue after a removal makes that doubtful",
-			File: "protocol/recipe.go",
-			Old:  "if v.watch.after >= zxid {",
-			New:  "if v.watch.after > zxid+1<<20 {",
-			Test: "TestSightTellsWhatWasThereAtATransaction/embedded",
+			File: "protocol/watch.go",
+			Old:  "w.shared.after >= zxid {",
+			New:  "w.shared.after > zxid+1<<20 {",
+			Test: "TestWatchTellsWhatWasThereAtATransaction/embedded",
 		},
 		{
 			Name: "queue: what has happened to the queue before a removal is overlooked",
-			File: "protocol/recipe.go",
-			Old:  "if v.watch.after >= zxid {",
-			New:  "if true {",
-			Test: "TestSightTellsWhatWasThereAtATransaction/embedded",
+			File: "protocol/watch.go",
+			Old:  "w.shared.after >= zxid {",
+			New:  "zxid != 0 {",
+			Test: "TestWatchTellsWhatWasThereAtATransaction/embedded",
 		},
 		{
 			Name: "queue: another queue of the same name is taken from",
@@ -188,8 +188,8 @@ func init() {
 		{
 			Name: "queue: all who wait are woken",
 			File: "queue/wait.go",
-			Old:  "{ return max(self-watchers, -1) }",
-			New:  "{ return -1 }",
+			Old:  "if self < watchers {",
+			New:  "if self < 100*watchers {",
 			Test: "TestOfferWakesFew",
 		},
 		{
@@ -216,8 +216,8 @@ func init() {
 		{
 			Name: "queue: the data of an offer is not looked at",
 			File: "queue/queue.go",
-			Old:  "protocol.Persist(ctx, q.client, q.path, data, func",
-			New:  "protocol.Persist(ctx, q.client, q.path, nil, func",
+			Old:  "q.recipe.Validate(items[0])",
+			New:  "q.recipe.Validate(nil)",
 			Test: "TestChrootCounts",
 		},
 		{
@@ -244,8 +244,8 @@ func init() {
 		{
 			Name: "queue: a claim that may not be deleted is forgotten",
 			File: "queue/item.go",
-			Old:  "	a.session.Remove(life, a.queue.path+",
-			New:  "	remove(life, a.session, a.dir+",
+			Old:  "\ta.session.Delete(life, a.queue.path+\"/\"+c.entry.name+\"/\"+c.node, -1)\n",
+			New:  "\tremove(life, a.session, a.dir+\"/\"+c.entry.name+\"/\"+c.node)\n",
 			Test: "TestClaimThatMayNotBeDeleted",
 		},
 		{

@@ -5,9 +5,9 @@ func init() {
 	mutations = append(mutations, []mutation{
 		{
 			Name:    "views: parents have the ACL of the client that has dialled",
-			File:    "protocol/line.go",
-			Old:     "s.ensure(life, s.Path(l.path), l.client.acl)",
-			New:     "s.ensure(life, s.Path(l.path), s.base.client.acl)",
+			File:    "protocol/path.go",
+			Old:     "s.ensure(ctx, s.Path(path), s.client.acl)",
+			New:     "s.ensure(ctx, s.Path(path), s.base.client.acl)",
 			Package: "./internal/suite",
 			Test:    "TestEveryNodeHasTheACLOfItsView/lock/embedded",
 		},
@@ -170,14 +170,13 @@ func init() {
 		{
 			Name: "session: a node that is believed missing stays",
 			File: "protocol/grant.go",
-			Old: `	g.client.spawn(func() { g.session.remove(g.session.life, g.node) })
-`,
+			Old:  "\tg.client().spawn(func() { g.session.remove(g.session.life, g.node) })\n",
 			New:  "",
 			Test: "TestNodeThatIsBelievedMissingIsDeleted",
 		},
 		{
 			Name: "session: proclaiming believes the first answer",
-			File: "protocol/handover.go",
+			File: "protocol/setdata.go",
 			Old:  "for errors.Is(err, zk.ErrNoNode) {",
 			New:  "for false {",
 			Test: "TestNodeThatSeemsToBeMissingIsLookedForAgain",
