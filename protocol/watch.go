@@ -46,7 +46,9 @@ func (s *Session) WatchChildren(path string) *Watch {
 func (w *Watch) Ready(ctx context.Context) (*zk.Stat, error) {
 	select {
 	case <-w.shared.read:
-		w.doubt = w.shared.doubt
+		if w.doubt == nil { // or else Recheck has asked since
+			w.doubt = w.shared.doubt
+		}
 		if w.first == 0 && w.shared.stat != nil {
 			w.first = w.shared.stat.Czxid
 		}
@@ -161,7 +163,7 @@ func (w *Watch) Same(ctx context.Context) (bool, error) {
 		return w.shared.stat.Czxid == w.first, nil
 	}
 
-	w.shared = w.session.watches.on(w.session, w.node)
+	w.shared, w.doubt = w.session.watches.on(w.session, w.node), nil
 	stat, err := w.Ready(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
 		return false, nil

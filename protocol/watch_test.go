@@ -2,7 +2,10 @@ package protocol_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -115,5 +118,134 @@ func TestWatchKnowsNothingAfterAQuestionWithoutAnswer(t *testing.T) {
 		same, err := watch.Same(t.Context())
 		require.NoError(t, err)
 		require.False(t, same)
+	})
+}
+
+// A node that was deleted stays gone for its watch, whatever takes its place, and however often that is asked.
+func TestWatchComparesWithTheNodeThatWasReadFirst(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		s, path := session(t, srv.Client(t)), srv.Root(t)+"/node"
+		_, err := s.EnsurePath(lasting(t), path)
+		require.NoError(t, err)
+		watch := s.Watch(path)
+		_, err = watch.Ready(lasting(t))
+		require.NoError(t, err)
+		requireSame := func(want bool) {
+			t.Helper()
+			for range 2 {
+				same, err := watch.Same(lasting(t))
+				require.NoError(t, err)
+				require.Equal(t, want, same)
+			}
+		}
+		requireSame(true)
+		_, err = s.Set(lasting(t), path, []byte("new"), -1)
+		require.NoError(t, err)
+		wait(t, watch.Changed())
+		requireSame(true)
+		require.NoError(t, s.Delete(lasting(t), path, -1))
+		wait(t, watch.Changed())
+		requireSame(false)
+		require.NoError(t, s.Create(lasting(t), path, nil, 0))
+		requireSame(false)
+	})
+}
+
+// Of several watches one may fire before the wait for them begins.
+func TestWaitAnyReturnsForAWatchThatHasFired(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		s, root := session(t, srv.Client(t)), srv.Root(t)
+		for fired := range 3 {
+			var watches []*protocol.Watch
+			for i := range 3 {
+				path := fmt.Sprintf("%s/%d/%d", root, fired, i)
+				_, err := s.EnsurePath(lasting(t), path)
+				require.NoError(t, err)
+				watches = append(watches, s.Watch(path))
+				_, err = watches[i].Ready(lasting(t))
+				require.NoError(t, err)
+			}
+			require.NoError(t, s.Delete(lasting(t), fmt.Sprintf("%s/%d/%d", root, fired, fired), -1))
+			wait(t, watches[fired].Changed())
+
+			require.NoError(t, s.WaitAny(lasting(t), watches...))
+		}
+	})
+}
+
+// Recheck finds what the server has not told of, or not yet.
+func TestRecheckFindsEveryChange(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		root, watching, other := srv.Root(t), session(t, srv.Client(t)), session(t, srv.Client(t))
+		for name, change := range map[string]struct {
+			children bool
+			do       func(path string) error
+		}{
+			"data": {false, func(path string) error {
+				_, err := other.Set(lasting(t), path, []byte("new"), -1)
+				return err
+			}},
+			"deletion": {false, func(path string) error { return other.Delete(lasting(t), path, -1) }},
+			"another node": {false, func(path string) error {
+				_, err := other.Multi(lasting(t),
+					&zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path})
+				return err
+			}},
+			"child":        {true, func(path string) error { return other.Create(lasting(t), path+"/child", nil, 0) }},
+			"parent's end": {true, func(path string) error { return other.Delete(lasting(t), path, -1) }},
+			"another parent": {true, func(path string) error {
+				_, err := other.Multi(lasting(t),
+					&zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path})
+				return err
+			}},
+		} {
+			path := root + "/" + name
+			_, err := other.EnsurePath(lasting(t), path)
+			require.NoError(t, err)
+			require.NoError(t, watching.Sync(lasting(t), path))
+			watch := watching.Watch(path)
+			if change.children {
+				watch = watching.WatchChildren(path)
+			}
+			_, err = watch.Ready(lasting(t))
+			require.NoError(t, err, name)
+			same, err := watch.Recheck(lasting(t))
+			require.NoError(t, err, name)
+			require.True(t, same, name)
+			require.NoError(t, change.do(path), name)
+			require.NoError(t, watching.Sync(lasting(t), path))
+
+			same, err = watch.Recheck(lasting(t))
+
+			require.NoError(t, err, name)
+			require.False(t, same, name)
+		}
+	})
+}
+
+// After a reconnect a watch asks the server once, whatever is called in which order.
+func TestWatchAsksOnceAfterAReconnect(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, path := srv.Link(t), srv.Root(t)+"/node"
+		c := link.Client(t)
+		s := session(t, c)
+		_, err := s.EnsurePath(lasting(t), path)
+		require.NoError(t, err)
+		first := s.Watch(path)
+		_, err = first.Ready(lasting(t))
+		require.NoError(t, err)
+		resume(t, link, c)
+		synctest.Wait()
+		asked := link.Count(recipestest.OpExists)
+
+		second := s.Watch(path)
+		same, err := second.Current(lasting(t))
+		require.NoError(t, err)
+		require.True(t, same)
+		_, err = second.Ready(lasting(t))
+		require.NoError(t, err)
+		require.ErrorIs(t, second.Wait(within(t, time.Second)), context.DeadlineExceeded)
+
+		require.Equal(t, asked+1, link.Count(recipestest.OpExists))
 	})
 }
