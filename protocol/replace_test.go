@@ -2,7 +2,10 @@ package protocol_test
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -47,5 +50,100 @@ func TestReleaseInAnotherWayWhileReplacedLeavesNothingBehind(t *testing.T) {
 		names, _, err := s.Children(lasting(t), path)
 		require.NoError(t, err)
 		require.Empty(t, names)
+	})
+}
+
+// replacing returns work for Replace that puts the node at path in g's place.
+func replacing(g *protocol.Grant, line, path string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := g.Session().Multi(ctx,
+			&zk.CreateRequest{Path: path, Flags: zk.FlagEphemeral},
+			&zk.DeleteRequest{Path: line + "/" + g.Node(), Version: -1})
+		return err
+	}
+}
+
+func requireNoChildren(t *testing.T, s *protocol.Session, path string) {
+	t.Helper()
+	requireSoon(t, func() bool {
+		children, _, err := s.Children(lasting(t), path)
+		require.NoError(t, err)
+		return len(children) == 0
+	}, "a node is left")
+}
+
+// The holder watches its node, and may hear of its end before Replace has returned.
+func TestReplacementIsNotMistakenForALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/line", srv.Link(t)
+		watched := link.Answered(recipestest.OpGetData, 1)
+		g := hold(t, link.Client(t), path)
+		wait(t, watched)
+		replace := replacing(g, path, path+"/next")
+
+		next, err := g.Replace(lasting(t), path+"/next", func(ctx context.Context) error {
+			err := replace(ctx)
+			synctest.Wait() // whatever can be found out has been
+			return err
+		})
+
+		require.NoError(t, err)
+		require.ErrorIs(t, g.Err(), protocol.ErrReleased)
+		require.NoError(t, next.Err())
+		require.Equal(t, g.Token(), next.Token())
+		release(t, next)
+		requireNoChildren(t, g.Session(), path)
+	})
+}
+
+// An endingContext is one that has ended before that is heard of, as that of a grant may.
+type endingContext struct {
+	context.Context
+	ended atomic.Bool
+}
+
+func (c *endingContext) Err() error {
+	if c.ended.Load() {
+		return context.Canceled
+	}
+	return c.Context.Err()
+}
+
+func TestReplacementForACallerThatHasGoneIsGivenBack(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/line"
+		g := hold(t, srv.Client(t), path)
+		replace, ctx := replacing(g, path, path+"/next"), &endingContext{Context: lasting(t)}
+
+		_, err := g.Replace(ctx, path+"/next", func(life context.Context) error {
+			err := replace(life)
+			ctx.ended.Store(true)
+			return err
+		})
+
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, g.Err(), protocol.ErrReleased)
+		requireNoChildren(t, g.Session(), path)
+	})
+}
+
+// Where it stays unknown which of the two nodes is there, neither may stay.
+func TestReplacementOfUnknownOutcomeGivesBothNodesBack(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/line", srv.Client(t)
+		g := hold(t, c, path)
+		s := g.Session()
+
+		_, err := g.Replace(lasting(t), path+"/next", func(ctx context.Context) error {
+			if err := s.Create(ctx, path+"/next", nil, zk.FlagEphemeral); err != nil {
+				return err
+			}
+			return fmt.Errorf("%w: no answer", protocol.ErrUncertain)
+		})
+
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+		require.ErrorIs(t, g.Err(), protocol.ErrReleased)
+		requireNoChildren(t, s, path)
+		require.NoError(t, s.Err())
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -220,6 +221,75 @@ func TestRecheckFindsEveryChange(t *testing.T) {
 			require.NoError(t, err, name)
 			require.False(t, same, name)
 		}
+	})
+}
+
+// What Recheck finds must reach all who share the watch: the server may never tell of it.
+func TestRecheckTellsAllWhoShareTheWatch(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, path, other := srv.Link(t), srv.Root(t)+"/node", session(t, srv.Client(t))
+		gate := &suite.Gate{Op: recipestest.OpSetWatches}
+		s := session(t, link.Client(t, gate.Option(link)))
+		_, err := s.EnsurePath(lasting(t), path)
+		require.NoError(t, err)
+		watch, sharer := s.Watch(path), s.Watch(path)
+		for _, w := range []*protocol.Watch{watch, sharer} {
+			_, err := w.Ready(lasting(t))
+			require.NoError(t, err)
+		}
+		gate.Shut()
+		link.Cut()
+		_, err = other.Set(lasting(t), path, []byte("new"), -1)
+		require.NoError(t, err)
+		link.Heal()
+		require.NoError(t, s.Sync(lasting(t), path))
+		synctest.Wait()
+		select {
+		case <-sharer.Changed():
+			require.Fail(t, "the server cannot have told of it")
+		default:
+		}
+
+		same, err := watch.Recheck(lasting(t))
+
+		require.NoError(t, err)
+		require.False(t, same)
+		wait(t, sharer.Changed())
+		gate.Open()
+	})
+}
+
+// What was read before a reconnect counts for nothing until the server has said so again.
+func TestWatchIsNotTrustedAfterAReconnect(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root, other := srv.Link(t), srv.Root(t), session(t, srv.Client(t))
+		gate := &suite.Gate{Op: recipestest.OpSetWatches}
+		s := session(t, link.Client(t, gate.Option(link)))
+		watches := make(map[string]*protocol.Watch)
+		for _, name := range []string{"current", "same"} {
+			_, err := s.EnsurePath(lasting(t), root+"/"+name)
+			require.NoError(t, err)
+			watches[name] = s.Watch(root + "/" + name)
+			_, err = watches[name].Ready(lasting(t))
+			require.NoError(t, err)
+		}
+		gate.Shut()
+		link.Cut()
+		for name := range watches {
+			path := root + "/" + name
+			_, err := other.Multi(lasting(t), &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path})
+			require.NoError(t, err)
+		}
+		link.Heal()
+		require.NoError(t, s.Sync(lasting(t), root))
+
+		current, err := watches["current"].Current(lasting(t))
+		require.NoError(t, err)
+		require.False(t, current)
+		same, err := watches["same"].Same(lasting(t))
+		require.NoError(t, err)
+		require.False(t, same)
+		gate.Open()
 	})
 }
 

@@ -34,5 +34,13 @@ func init() {
 			New:  "",
 			Test: "TestLeaderIsNoOlderThanTheCall|TestElectionIsAFairLock",
 		},
+		{
+			Name: "election: a candidate that comes before the watch on the line is overlooked",
+			File: "election/observe.go",
+			Func: "(*observation).vacancy",
+			Old:  "if e.line.Any(w.Children()) {",
+			New:  "if false {",
+			Test: "TestObserve",
+		},
 	}...)
 }

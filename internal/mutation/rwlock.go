@@ -52,12 +52,11 @@ func init() {
 			Test:    "TestContendersShowTheHolderThroughADowngrade/embedded",
 		},
 		{
-			Name:    "downgrade: the deletion of the old node is taken for a loss",
-			File:    "protocol/grant.go",
-			Old:     "\t\t\tg.awaitReplacement()\n",
-			New:     "",
-			Package: "./rwlock",
-			Test:    "TestDowngradeIsNotMistakenForALoss/embedded",
+			Name: "downgrade: the deletion of the old node is taken for a loss",
+			File: "protocol/grant.go",
+			Old:  "\t\t\tg.awaitReplacement()\n",
+			New:  "",
+			Test: "TestReplacementIsNotMistakenForALoss",
 		},
 		{
 			Name:    "downgrade: giving back deletes the old node only",
@@ -76,13 +75,12 @@ func init() {
 			Test:    "TestUnlockDuringDowngrade|TestFaultAtEachStep/embedded",
 		},
 		{
-			Name:    "downgrade: the lock is kept though ctx has ended",
-			File:    "protocol/replace.go",
-			Func:    "(*Grant).handOver",
-			Old:     "if ended == nil && g.finish(released) {",
-			New:     "if g.finish(released) {",
-			Package: "./rwlock",
-			Test:    "TestContextThatEnds",
+			Name: "downgrade: the lock is kept though ctx has ended",
+			File: "protocol/replace.go",
+			Func: "(*Grant).handOver",
+			Old:  "if ended == nil && g.finish(released) {",
+			New:  "if g.finish(released) {",
+			Test: "TestReplacementForACallerThatHasGoneIsGivenBack/embedded",
 		},
 		{
 			Name: "downgrade: an unknown outcome is not settled",
@@ -90,13 +88,6 @@ func init() {
 			Old:  "return struct{}{}, done, err",
 			New:  "return struct{}{}, false, err",
 			Test: "TestDowngradeIsNotMistakenForALoss/embedded",
-		},
-		{
-			Name: "downgrade: an outcome that stays unknown changes nothing",
-			File: "rwlock/downgrade.go",
-			Old:  "if err != nil && uncertain {",
-			New:  "if false {",
-			Test: "TestDowngradeThatIsGivenUpGivesTheLockBack",
 		},
 		{
 			Name:    "downgrade: a deleted node is not a loss",
@@ -143,6 +134,14 @@ func init() {
 			New:     "if c.company && l.allExclusive() {",
 			Package: "./rwlock",
 			Test:    "TestReadersBehindWritersAreWokenOnce/embedded",
+		},
+		{
+			Name: "downgrade: an outcome that stays unknown changes nothing",
+			File: "protocol/replace.go",
+			Func: "(*Grant).replace",
+			Old:  "case errors.Is(err, ErrUncertain):\n\t\tg.Release(ctx)\n",
+			New:  "case errors.Is(err, ErrUncertain):\n",
+			Test: "TestReplacementOfUnknownOutcomeGivesBothNodesBack/embedded",
 		},
 	}...)
 }

@@ -111,6 +111,10 @@ func TestNobodyElsesNameIsTakenForOurs(t *testing.T) {
 		prefixed, ok := line.ParseName(rapid.StringN(1, 9, -1).Draw(t, "prefix")+name, "lock-")
 		require.True(t, ok)
 		require.NotEqual(t, a, prefixed.Owner, "a name within a name is somebody else's")
+		between := rapid.StringN(1, 9, -1).Draw(t, "between")
+		foreign, ok := line.ParseName(a.String()+"-"+between+"lock-0000000001", "lock-")
+		require.True(t, ok)
+		require.Zero(t, foreign.Owner, "nothing of ours stands between the owner and the kind")
 	})
 }
 

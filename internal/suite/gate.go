@@ -1,0 +1,75 @@
+package suite
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A Gate holds back a client's requests of one kind while it is shut. All others pass, as if those had
+// been slow. It is open at first, and safe for concurrent use.
+type Gate struct {
+	Op recipestest.Op
+
+	mu   sync.Mutex // protects what follows
+	shut bool
+	due  []func()
+}
+
+// Option returns the option for a client whose requests go through the gate and then through link.
+func (g *Gate) Option(link *recipestest.Link) protocol.ConnectOption {
+	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+		conn, err := link.Dial(network, address, timeout)
+		if err != nil {
+			return nil, err
+		}
+		return &gatedConn{conn, g}, nil
+	})
+}
+
+// Shut holds back what comes from now on.
+func (g *Gate) Shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = true
+}
+
+// Open sends what was held back, where its connection is still there.
+func (g *Gate) Open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = false
+	for _, send := range g.due {
+		send()
+	}
+	g.due = nil
+}
+
+type gatedConn struct {
+	net.Conn
+	gate *Gate
+}
+
+func (c *gatedConn) Write(p []byte) (int, error) {
+	if c.gate.holds(c, p) {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// holds reports whether a request has to wait.
+func (g *Gate) holds(c *gatedConn, p []byte) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.shut || len(p) < 12 || recipestest.Op(binary.BigEndian.Uint32(p[8:])) != g.Op {
+		return false
+	}
+	late := bytes.Clone(p)
+	g.due = append(g.due, func() { c.Conn.Write(late) })
+	return true
+}
