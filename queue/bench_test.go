@@ -15,7 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// Each benchmark does the same with the raw client, in turns, and reports how much longer the queue takes.
+// Each benchmark does the same with the raw client, alternating, and reports how much longer the
+// queue takes.
 type race struct {
 	b         *testing.B
 	srv       *recipestest.Server
@@ -25,7 +26,8 @@ type race struct {
 	ours, his time.Duration
 }
 
-// onEach runs a benchmark on a server in memory, where processor time is all that counts, and on a real one.
+// onEach runs a benchmark on a server in memory, where processor time is all that counts, and on a
+// real one.
 func onEach(b *testing.B, run func(*testing.B, *recipestest.Server)) {
 	b.Run("embedded", func(b *testing.B) { run(b, recipestest.Start(b)) })
 	b.Run("real", func(b *testing.B) { run(b, ensemble.Real(b)) })
@@ -38,7 +40,7 @@ func newRace(b *testing.B, srv *recipestest.Server) *race {
 	return &race{b: b, srv: srv, conn: s.Conn(), q: queue.New(c, lasting(b, c, root+"/q")), raw: lasting(b, c, root+"/raw")}
 }
 
-const heat = 200 // entries before the other one's turn
+const heat = 200 // entries until the other one goes on
 
 func (r *race) run(ours, raw func()) {
 	for r.b.Loop() {
@@ -170,8 +172,9 @@ func benchPollN(b *testing.B, srv *recipestest.Server) {
 	r.report()
 }
 
-// Consumers in sessions of their own empty a queue. Where a round trip costs nothing but the processors' time, which one
-// consumer can keep busy, more of them are hardly faster; with a network in between they are.
+// Consumers in sessions of their own empty a queue. Where a round trip costs nothing but the
+// processors' time, which one consumer can keep busy, more of them are hardly faster; with a
+// network in between they are.
 func BenchmarkConsumers(b *testing.B) {
 	for _, delay := range []time.Duration{0, time.Millisecond / 2} {
 		for _, n := range []int{1, 2, 4} {

@@ -43,7 +43,7 @@ func TestGivingUpSparesTheNextClaim(t *testing.T) {
 		await(t, repeated)
 		synctest.Wait()
 
-		require.Equal(t, deletions+2, link.Count(recipestest.OpDelete))
+		require.GreaterOrEqual(t, link.Count(recipestest.OpDelete), deletions+2, "it was not repeated")
 		require.NoError(t, it.Err())
 		require.Equal(t, []string{claimOf(it)}, children(t, operator, path+"/"+it.ID()))
 		require.NoError(t, it.Ack(t.Context()))
@@ -181,9 +181,9 @@ func TestNackIntoExhaustedDeadLetters(t *testing.T) {
 	require.Empty(t, children(t, client, path+"/"+it.ID()))
 }
 
-// A letter that cannot be buried when its item would be delivered once too often does not stay
+// An item whose attempts are used up, and that cannot be moved to the dead letters, does not stay
 // reserved by the consumer that has tried.
-func TestLetterThatCannotBeBuriedIsGivenBack(t *testing.T) {
+func TestItemThatCannotBecomeADeadLetterIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())
@@ -203,8 +203,8 @@ func TestLetterThatCannotBeBuriedIsGivenBack(t *testing.T) {
 	})
 }
 
-// Another client makes the dead letters' directory just when this one finds it missing.
-func TestDeadLettersMadeByAnotherMeanwhile(t *testing.T) {
+// Another client creates the dead letters' directory just when this one finds it missing.
+func TestDeadLettersCreatedByAnotherClientMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -9,16 +8,17 @@ import (
 )
 
 var (
-	// ErrEmpty is returned by those who do not wait if there is nothing that they could have: the queue has no
-	// entries, or all of them are reserved.
+	// ErrEmpty is returned by calls that do not wait if there is nothing that they could have: the
+	// queue has no entries, or all of them are reserved.
 	ErrEmpty = errors.New("empty")
 
-	// ErrFull is returned by Offer and OfferAll if the queue would get longer than [WithMaxLength] allows.
+	// ErrFull is returned by Offer and OfferAll if the queue would get longer than [WithMaxLength]
+	// allows.
 	ErrFull = errors.New("full")
 )
 
-// An UncertainError says that nobody can tell any more whether entries were offered, or removed, and has them. It wraps
-// [protocol.ErrUncertain].
+// An UncertainError says that it cannot be found out any more whether entries were offered, or
+// removed, and has them. It wraps [protocol.ErrUncertain].
 type UncertainError struct {
 	IDs  []string // of entries that may have been removed
 	Data [][]byte // of all entries in question
@@ -28,18 +28,10 @@ type UncertainError struct {
 func (e *UncertainError) Error() string { return e.Err.Error() }
 func (e *UncertainError) Unwrap() error { return e.Err }
 
-// uncertain makes err one that wraps [protocol.ErrUncertain].
+// uncertain returns err as one that wraps [protocol.ErrUncertain].
 func uncertain(err error) error {
 	if errors.Is(err, protocol.ErrUncertain) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", protocol.ErrUncertain, err)
-}
-
-// ended is why ctx has ended.
-func ended(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%w: %v", ctx.Err(), cause)
-	}
-	return ctx.Err()
 }

@@ -43,7 +43,8 @@ func Example() {
 			data, err := q.Take(ctx)
 			var uncertain *queue.UncertainError
 			if errors.As(err, &uncertain) {
-				// It was removed, or not: do what is better for this kind of data, drop it or handle it twice.
+				// It was removed, or not: do what is better for this kind of data, drop it or
+				// handle it twice.
 			} else if err != nil {
 				return err
 			}
@@ -58,7 +59,8 @@ func Example() {
 	// took second
 }
 
-// A worker that may crash: what it has not acknowledged comes back, and what has failed three times is put aside.
+// A worker that may crash: what it has not acknowledged comes back, and what has failed three times
+// is put aside.
 func ExampleQueue_Items() {
 	connected(func(ctx context.Context, client *protocol.Client) error {
 		dead := queue.New(client, "/queues/failed-jobs")

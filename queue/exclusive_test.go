@@ -16,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// exclusive notes who holds which item.
+// exclusive notes the holder of each item.
 type exclusive struct {
 	mu     sync.Mutex
 	holder map[string]*queue.Item
@@ -28,7 +28,7 @@ func (e *exclusive) hold(it *queue.Item) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if other := e.holder[it.ID()]; other != nil && other.Err() == nil && it.Err() == nil {
-		e.errs = append(e.errs, fmt.Errorf("two hold %s", it.ID()))
+		e.errs = append(e.errs, fmt.Errorf("%s has two holders", it.ID()))
 	}
 	e.holder[it.ID()] = it
 }
@@ -41,8 +41,9 @@ func (e *exclusive) ended(it *queue.Item, acknowledged bool) {
 	}
 }
 
-// Random schedules of lost answers, cuts, delays and calls that are given up: no item has two holders, none is
-// acknowledged twice, and none stays reserved for no consumer while its session lives.
+// Random schedules of lost answers, cuts, delays and calls that are given up: no item has two
+// holders, none is acknowledged twice, and none stays reserved for no consumer while its session
+// lives.
 func TestItemsHaveOneHolder(t *testing.T) {
 	t.Parallel()
 	seeds := 20

@@ -18,7 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A ledger knows what has become of each element, as those who were concerned were told. It is safe for concurrent use.
+// A ledger knows what has become of each element, as the calls have reported. It is safe
+// for concurrent use.
 type ledger struct {
 	mu                        sync.Mutex
 	offered, maybeOffered     []string
@@ -26,7 +27,7 @@ type ledger struct {
 	unknown                   []error
 }
 
-// offer offers elements one by one, and returns at an error that is not to be expected.
+// offer offers elements one by one.
 func (l *ledger) offer(ctx context.Context, q *queue.Queue, all ...string) {
 	for _, data := range all {
 		_, err := q.Offer(ctx, []byte(data))
@@ -94,7 +95,7 @@ func (l *ledger) work(ctx context.Context, q *queue.Queue, refuse bool) {
 	}
 }
 
-// check compares what was told with what is left in the end.
+// check compares what was reported with what is left in the end.
 func (l *ledger) check(left []string) error {
 	count := func(all []string, data string) (n int) {
 		for _, other := range all {
@@ -250,7 +251,8 @@ func TestCancelledAtEachStep(t *testing.T) {
 
 type scenario = func(ctx context.Context, l *ledger, victim, other *queue.Queue)
 
-// meet plays a scenario in which the fault comes at a step, or the victim's ctx ends if there is none.
+// meet plays a scenario in which the fault comes at a step, or the victim's ctx ends if there is
+// none.
 func meet(t *testing.T, srv *recipestest.Server, path string, play scenario, f suite.Fault, step int) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -289,8 +291,9 @@ func meet(t *testing.T, srv *recipestest.Server, path string, play scenario, f s
 	return met
 }
 
-// Whoever gives up while a request is on its way hears what may have happened, and nothing that was reserved stays so.
-func TestGivingUpOnASlowNetwork(t *testing.T) {
+// A call that is cancelled while its request is on its way reports what may have happened, and
+// nothing stays reserved.
+func TestCancelledRequestsOnASlowNetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())
@@ -331,7 +334,7 @@ func TestGivingUpOnASlowNetwork(t *testing.T) {
 	})
 }
 
-// gaveUp tells whether an operation has ended with its ctx.
+// gaveUp reports whether an operation has ended with its ctx.
 func gaveUp(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -27,13 +27,13 @@ func TestMain(m *testing.M) {
 	suite.Main(m)
 }
 
-// patience is for whole tests, which make many round trips.
-const patience = 4 * suite.Limit
+// timeout is for whole tests, which make many round trips.
+const timeout = 4 * suite.Limit
 
 // patient is a context for what must happen in the end.
 func patient(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -48,7 +48,7 @@ func await(t testing.TB, signal <-chan struct{}) {
 	}
 }
 
-// lasting creates a persistent node, and its parents, so that nobody reaps it.
+// lasting creates a persistent node, which no server reaps, and its parents.
 func lasting(t testing.TB, c *protocol.Client, path string) string {
 	t.Helper()
 	s, err := c.Session(t.Context())
@@ -83,7 +83,7 @@ func texts(all [][]byte) (s []string) {
 	return s
 }
 
-// drain takes all that is left.
+// drain takes all entries that are left.
 func drain(t testing.TB, ctx context.Context, q *queue.Queue) (all []string) {
 	t.Helper()
 	for {
@@ -111,12 +111,17 @@ func exhaust(t *testing.T, q *queue.Queue) (all []string) {
 	}
 }
 
-// oblivious is a server whose sessions last, and a client of it that keeps its own, however long one answer takes.
+// lasts is a server's option: sessions last, however slow the machine is. A connection whose server is
+// slow is given up after a part of the session timeout.
+var lasts = recipestest.WithConfig(embedded.Config{MaxSessionTimeout: timeout})
+
+// oblivious is a server whose sessions last, and a client that keeps its own however long one
+// answer takes.
 func oblivious(t *testing.T) (*recipestest.Server, *recipestest.Link, *protocol.Client) {
 	t.Helper()
-	srv := recipestest.Start(t, recipestest.WithConfig(embedded.Config{MaxSessionTimeout: patience}))
+	srv := recipestest.Start(t, lasts)
 	link := srv.Link(t)
-	return srv, link, link.Client(t, protocol.WithSessionTimeout(patience))
+	return srv, link, link.Client(t, protocol.WithSessionTimeout(timeout))
 }
 
 // children lists what is below the queue's path and beside it.

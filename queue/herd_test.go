@@ -19,8 +19,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// An offer to an empty queue wakes a few of those who wait in sessions of their own, however many there are.
-func TestOfferWakesFew(t *testing.T) {
+// An offer to an empty queue wakes a few of the waiters in sessions of their own, however many
+// there are.
+func TestOfferWakesFewWaiters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const consumers, offers = 20, 5
@@ -55,7 +56,8 @@ func TestOfferWakesFew(t *testing.T) {
 	})
 }
 
-// However the session and the network behave while nobody offers anything, who waits hears of the next offer soon.
+// However the session and the network behave while the queue is empty, a waiter soon gets the next
+// entry.
 func TestWaitersAreNotStranded(t *testing.T) {
 	for _, f := range slices.Concat(suite.QuickFaults, suite.SlowFaults(10*time.Second)) {
 		t.Run(f.Name, func(t *testing.T) {
@@ -86,8 +88,8 @@ func TestWaitersAreNotStranded(t *testing.T) {
 	}
 }
 
-// Those who wait leave nothing behind when they give up.
-func TestGivenUpWaitsLeaveNothing(t *testing.T) {
+// Waiters leave nothing behind when they give up.
+func TestCancelledWaitersLeaveNoNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())
@@ -112,7 +114,8 @@ func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 	})
 }
 
-// While consumers race, what one of them takes has fewer entries before it that are left than there are consumers.
+// While consumers race, what one of them takes has fewer entries before it that are left than there
+// are consumers.
 func TestOrderIsRelaxedByLessThanTheConsumers(t *testing.T) {
 	for _, c := range []struct {
 		consumers int
@@ -147,10 +150,11 @@ func TestOrderIsRelaxedByLessThanTheConsumers(t *testing.T) {
 	}
 }
 
-// Consumers that race for the entries of a long queue rarely meet, and read little more than they take.
-// How often they meet depends on how fast each of them is. In virtual time all are alike, whatever the
-// machine does. (Order and exclusion hold on real servers too: TestOrderIsRelaxedByLessThanTheConsumers.)
-func TestRacingConsumersDoNotMeet(t *testing.T) {
+// Consumers that race for the entries of a long queue rarely collide, and read little more than
+// they take. How often they collide depends on how fast each of them is. In virtual time all are
+// alike, whatever the machine does. (Order and exclusion hold on real servers too:
+// TestOrderIsRelaxedByLessThanTheConsumers.)
+func TestRacingConsumersRarelyCollide(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())
@@ -174,8 +178,8 @@ func TestRacingConsumersDoNotMeet(t *testing.T) {
 	})
 }
 
-// What was the turn of a consumer that asks no more is soon taken by those who do.
-func TestWhoStopsAskingHoldsNobodyUp(t *testing.T) {
+// The entry whose ticket belongs to a consumer that asks no more is soon taken by another consumer.
+func TestEntriesOfASilentConsumerAreTaken(t *testing.T) {
 	for _, consumers := range []int{2, 3} {
 		t.Run(fmt.Sprint(consumers), func(t *testing.T) { oneStopsAsking(t, consumers) })
 	}
@@ -204,8 +208,8 @@ func oneStopsAsking(t *testing.T, consumers int) {
 	})
 }
 
-// An operator deletes what consumers share in order not to meet, again and again.
-func TestTurnsThatAreTakenAway(t *testing.T) {
+// An operator deletes the node of the tickets again and again.
+func TestTicketNodeIsDeletedAgainAndAgain(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const n, consumers = 400, 4
 		operator := srv.Client(t)
@@ -252,7 +256,8 @@ type taking struct {
 	began, ended int64
 }
 
-// racers are consumers in sessions of their own, behind a network that lets all of them get on alike.
+// racers are consumers in sessions of their own, behind a network that lets all of them get on
+// alike.
 func racers(t *testing.T, srv *recipestest.Server, path string, n int, opts ...protocol.ConnectOption) (all []*queue.Queue, links []*recipestest.Link) {
 	for range n {
 		link := srv.Link(t)
@@ -286,7 +291,8 @@ func contest(t *testing.T, racers []*queue.Queue, each int) ([]taking, error) {
 	return slices.Concat(takes...), err
 }
 
-// requireOrder looks how many entries were surely left before one that was taken: those whose taking began later.
+// requireOrder looks how many entries were surely left before one that was taken: those whose
+// taking began later.
 func requireOrder(t *testing.T, takes []taking, consumers int) {
 	t.Helper()
 	for _, x := range takes {
@@ -301,8 +307,9 @@ func requireOrder(t *testing.T, takes []taking, consumers int) {
 	}
 }
 
-// What nobody looks after, because those who should have are gone, is found by a listing while turns go on.
-func TestWhatIsFarBehindIsFound(t *testing.T) {
+// Entries that no consumer looks after, because the one that should is gone, are found by a listing
+// while tickets go on.
+func TestSkippedEntriesAreFound(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const consumers = 4
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -14,8 +16,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// What a consumer has read of a queue says nothing about another queue at the same path, although names repeat.
-func TestQueueMadeAnewIsAnotherQueue(t *testing.T) {
+// What a consumer has read of a queue says nothing about another queue at the same path, although
+// names repeat.
+func TestQueueThatIsCreatedAgainIsAnotherQueue(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		operator := srv.Client(t)
 		path := lasting(t, operator, srv.Root(t)+"/q")
@@ -34,8 +37,8 @@ func TestQueueMadeAnewIsAnotherQueue(t *testing.T) {
 	})
 }
 
-// At each step of a Take the queue is made anew, with another entry of the same name.
-func TestQueueMadeAnewAtEachStep(t *testing.T) {
+// At each step of a Take the queue is created again, with another entry of the same name.
+func TestQueueIsCreatedAgainAtEachStep(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		suite.Sweep(t, func(step int) bool {
@@ -65,7 +68,7 @@ func TestQueueMadeAnewAtEachStep(t *testing.T) {
 			case err != nil:
 				require.ErrorIs(t, err, protocol.ErrUncertain)
 				require.Equal(t, "old", string(data))
-			case met && rebuilt == nil: // the operator has removed the old one, and so nobody else has
+			case met && rebuilt == nil: // the operator has removed the old one, and so no consumer has
 				require.Equal(t, "new", string(data))
 				require.Empty(t, left)
 			default:
@@ -78,15 +81,16 @@ func TestQueueMadeAnewAtEachStep(t *testing.T) {
 	})
 }
 
-// Whoever deletes receipts takes certainty away, and nothing else.
-func TestReceiptsDeleted(t *testing.T) {
+// Without its receipt an outcome is uncertain. Nothing else is wrong then.
+func TestDeletedReceiptMakesTheOutcomeUncertain(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for !receiptsDeleted(t, srv) {
 		}
 	})
 }
 
-// receiptsDeleted tells whether it was fast enough: a receipt that is not used for a second is deleted by its owner.
+// receiptsDeleted reports whether it was fast enough: a receipt that is not used for a second is
+// deleted by its owner.
 func receiptsDeleted(t *testing.T, srv *recipestest.Server) bool {
 	t.Helper()
 	operator := srv.Client(t)
@@ -119,62 +123,81 @@ func receiptsDeleted(t *testing.T, srv *recipestest.Server) bool {
 	return true
 }
 
-// Many goroutines share round trips, each keeps its order, and a caller that has given up in time has offered nothing.
+// Many goroutines share round trips, each keeps its order, and a caller that has given up in time has
+// offered nothing.
 func TestOffersShareRoundTrips(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		link := srv.Link(t)
-		c := link.Client(t)
-		path := lasting(t, c, srv.Root(t)+"/q")
-		q := queue.New(c, path)
-		offer(t, q, "first")
-		link.Stall()
-		dead, cancel := context.WithCancel(t.Context())
-		const goroutines, each = 50, 2
-		var wait suite.Group
-		for g := range goroutines {
-			wait.Go(func() error {
-				for _, data := range numbered(g*each, each) {
-					if _, err := q.Offer(t.Context(), data); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		cancel()
-		_, err := q.Offer(dead, []byte("never"))
-		require.ErrorIs(t, err, context.Canceled)
-		before := link.Count(recipestest.OpMulti)
-		link.Heal()
-		require.NoError(t, wait.Wait())
-		require.Less(t, link.Count(recipestest.OpMulti)-before, goroutines)
-		got := drain(t, patient(t), q)
-		require.Len(t, got, 1+goroutines*each)
-		require.NotContains(t, got, "never")
-		place := make(map[string]int)
-		for i, data := range got {
-			place[data] = i
-		}
-		for g := range goroutines {
-			first := numbered(g*each, each)
-			require.Less(t, place[string(first[0])], place[string(first[1])])
-		}
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) { offersShare(t, srv, func() {}) })
+
+	// In virtual time all goroutines have made their offers before the link heals.
+	t.Run("in virtual time", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			transactions := offersShare(t, recipestest.Start(t, recipestest.WithInMemory()), synctest.Wait)
+			require.Less(t, transactions, sharing)
+		})
 	})
 }
 
-// Consumers that take nothing from one another, in one process: one transaction serves them all.
+const sharing = 50 // goroutines
+
+// offersShare stalls the link while goroutines make offers. made blocks until that is so. offersShare
+// returns the number of transactions after the link has healed.
+func offersShare(t *testing.T, srv *recipestest.Server, made func()) (transactions int) {
+	const each = 2
+	link := srv.Link(t)
+	c := link.Client(t)
+	path := lasting(t, c, srv.Root(t)+"/q")
+	q := queue.New(c, path)
+	offer(t, q, "first")
+	link.Stall()
+	dead, cancel := context.WithCancel(t.Context())
+	var wait suite.Group
+	for g := range sharing {
+		wait.Go(func() error {
+			for _, data := range numbered(g*each, each) {
+				if _, err := q.Offer(t.Context(), data); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	cancel()
+	_, err := q.Offer(dead, []byte("never"))
+	require.ErrorIs(t, err, context.Canceled)
+	made()
+	before := link.Count(recipestest.OpMulti)
+	link.Heal()
+	require.NoError(t, wait.Wait())
+	transactions = link.Count(recipestest.OpMulti) - before
+
+	got := drain(t, patient(t), q)
+	require.Len(t, got, 1+sharing*each)
+	require.NotContains(t, got, "never")
+	place := make(map[string]int)
+	for i, data := range got {
+		place[data] = i
+	}
+	for g := range sharing {
+		first := numbered(g*each, each)
+		require.Less(t, place[string(first[0])], place[string(first[1])])
+	}
+	return transactions
+}
+
+// Consumers in one process take nothing from one another: one transaction serves them all.
 func TestLocalConsumersDoNotRace(t *testing.T) {
 	t.Parallel()
-	srv := recipestest.Start(t)
-	link := srv.Link(t)
-	path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
-	_, err := queue.New(srv.Client(t), path).OfferAll(t.Context(), numbered(0, 200))
-	require.NoError(t, err)
-	q := queue.New(link.Client(t), path)
-	got := make(chan string, 200)
-	var wait suite.Group
-	for range 20 {
-		wait.Go(func() error {
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		link := srv.Link(t)
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		_, err := queue.New(srv.Client(t), path).OfferAll(t.Context(), numbered(0, 200))
+		require.NoError(t, err)
+		q := queue.New(link.Client(t), path)
+		link.Delay(time.Millisecond)
+		got := make(chan string, 200)
+		require.NoError(t, together(20, func() error {
 			for range 10 {
 				data, err := q.Take(t.Context())
 				if err != nil {
@@ -183,40 +206,43 @@ func TestLocalConsumersDoNotRace(t *testing.T) {
 				got <- string(data)
 			}
 			return nil
-		})
-	}
-	require.NoError(t, wait.Wait())
-	close(got)
-	seen := make(map[string]bool)
-	for data := range got {
-		require.False(t, seen[data])
-		seen[data] = true
-	}
-	require.Len(t, seen, 200)
-	require.Less(t, link.Count(recipestest.OpMulti), 200)
+		}))
+		close(got)
+		seen := make(map[string]bool)
+		for data := range got {
+			require.False(t, seen[data])
+			seen[data] = true
+		}
+		require.Len(t, seen, 200)
+		require.Less(t, link.Count(recipestest.OpMulti), 200/4)
+	})
 }
 
-// A queue whose entries are all reserved, or have children of strangers, is not asked about again and again.
+// A queue whose entries are all reserved, or have foreign children, is not asked about again and again.
 func TestWaitingForReservedEntriesIsQuiet(t *testing.T) {
 	t.Parallel()
-	srv := recipestest.Start(t)
-	c := srv.Client(t)
-	path := lasting(t, c, srv.Root(t)+"/q")
-	offer(t, queue.New(c, path), "reserved", "strange")
-	it := reserve(t, queue.New(c, path))
-	_, err := suite.Session(t, c).Conn().Create(path+"/qn-0000000001/stranger", nil, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
-	link := srv.Link(t)
-	ctx, cancel := contextFor(t, 1500_000_000)
-	defer cancel()
-	_, err = queue.New(link.Client(t), path).Take(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, link.Count(recipestest.OpAny), 100)
-	require.NoError(t, it.Ack(t.Context()))
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		c := srv.Client(t)
+		path := lasting(t, c, srv.Root(t)+"/q")
+		offer(t, queue.New(c, path), "reserved", "with a foreign child")
+		it := reserve(t, queue.New(c, path))
+		conn := suite.Session(t, c).Conn()
+		_, err := conn.Create(path+"/qn-0000000001/foreign", nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		link := srv.Link(t)
+		ctx, cancel := contextFor(t, 1500*time.Millisecond)
+		defer cancel()
+		_, err = queue.New(link.Client(t), path).Take(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Less(t, link.Count(recipestest.OpAny), 100)
+		require.NoError(t, it.Ack(t.Context()))
+	})
 }
 
-// Data that was changed after it had been read ahead is what is returned, and an entry that somebody has removed is not.
-func TestReadAheadIsNotBelieved(t *testing.T) {
+// Data that was changed after it had been read ahead is returned as it is now. An entry that was
+// removed is not returned.
+func TestDataReadAheadIsNotTrusted(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		operator := srv.Client(t)
 		conn := suite.Session(t, operator).Conn()
@@ -236,8 +262,8 @@ func TestReadAheadIsNotBelieved(t *testing.T) {
 	})
 }
 
-// A queue is not removed when it is empty: a request that is on its way for an entry that is gone would hit the next
-// entry of the same name.
+// A queue is not removed when it is empty: a request that is on its way for an entry that is gone
+// would hit the next entry of the same name.
 func TestEmptyQueueStays(t *testing.T) {
 	t.Parallel()
 	for verb, get := range map[string]func(context.Context, *queue.Queue) ([]byte, error){

@@ -16,7 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// Producers and consumers of both libraries share a queue, as far as the other one has the layout: kazoo only takes.
+// Producers and consumers of both libraries share a queue, as far as the other one has the layout:
+// kazoo only takes.
 func TestOtherLibrariesOnTheSameQueue(t *testing.T) {
 	t.Parallel()
 	srv := ensemble.Real(t)
@@ -31,7 +32,7 @@ func TestOtherLibrariesOnTheSameQueue(t *testing.T) {
 			t.Parallel()
 			peer := library.start(t, srv.ConnectString())
 			path := lasting(t, srv.Client(t), srv.Root(t)+"/mixed") // or kazoo misses it when it is empty
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			ours := queue.New(srv.Client(t), path)
 

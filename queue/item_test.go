@@ -60,7 +60,7 @@ func TestCrashedConsumersItemComesBack(t *testing.T) {
 }
 
 // What a crashed consumer had reserved is next at once.
-func TestWhatComesBackIsNext(t *testing.T) {
+func TestItemOfACrashedConsumerIsNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())
@@ -81,8 +81,8 @@ func TestWhatComesBackIsNext(t *testing.T) {
 	})
 }
 
-// Who waits gets what comes back, although nothing is offered.
-func TestWaitForWhatComesBack(t *testing.T) {
+// A waiter gets an item that comes back, although nothing is offered.
+func TestWaiterGetsAnItemThatComesBack(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
 		holder := queue.New(srv.Client(t), path)

@@ -19,7 +19,7 @@ func TestMaxLengthIsExact(t *testing.T) {
 		c := srv.Client(t)
 		path := lasting(t, c, srv.Root(t)+"/q")
 		conn := suite.Session(t, c).Conn()
-		_, err := conn.Set(path, []byte("somebody's"), -1)
+		_, err := conn.Set(path, []byte("theirs"), -1)
 		require.NoError(t, err)
 		const most, producers, each = 40, 4, 20
 		results := make(chan error, producers*each)
@@ -46,7 +46,7 @@ func TestMaxLengthIsExact(t *testing.T) {
 		require.Len(t, drain(t, patient(t), q), most)
 		data, _, err := conn.Get(path)
 		require.NoError(t, err)
-		require.Equal(t, "somebody's", string(data))
+		require.Equal(t, "theirs", string(data))
 	})
 }
 

@@ -21,7 +21,8 @@ import (
 // workerEnv has the test binary be a process that uses a queue, as its value says.
 const workerEnv = "ZKRECIPES_QUEUE_WORKER"
 
-// A worker offers entries that begin with its name, or takes what there is, or reserves and acknowledges it.
+// A worker offers entries that begin with its name, or takes what there is, or reserves and
+// acknowledges it.
 type worker struct {
 	Servers, Path, Name, Does string
 }
@@ -96,15 +97,16 @@ func runWorker(config string) (status int) {
 	return 0
 }
 
-// Processes are killed; and, where the server can do that to others, sessions expire and connections are cut. Of what was offered for sure nothing is lost, but what
-// a process had taken that was killed before it could say so, and nothing is delivered twice.
-func TestProcessesThatAreKilled(t *testing.T) {
+// Processes are killed. On servers that can do that to others, sessions also expire and connections are
+// cut. Nothing is delivered twice, and no entry of an Offer that returned nil is lost. The exception is
+// what a process had taken that was killed before it could say so.
+func TestKilledProcessesLoseNoEntries(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const deliveries, troubles = 300, 12
 		path := srv.Root(t) + "/q"
 		var mu sync.Mutex // protects what follows
 		offering, offered, delivered := make(map[string]bool), make(map[string]bool), make(map[string]int)
-		vague := make(map[string]bool) // what somebody may have got
+		vague := make(map[string]bool) // what a process may have got
 		sessions := make(map[int]int64)
 		taking := make(map[int]bool)
 		progress := make(chan struct{}, 1)
@@ -142,11 +144,11 @@ func TestProcessesThatAreKilled(t *testing.T) {
 		for i := range roles {
 			all = append(all, start(i, 0))
 		}
-		unsaid := 0 // entries that somebody may have taken who was killed before he could say so
+		unsaid := 0 // entries that a process may have taken that was killed before it could say so
 		for struck, done := 0, 0; done < deliveries; {
 			select {
 			case <-progress:
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				require.FailNow(t, "no progress", "after %d deliveries and %d troubles", done, struck)
 			}
 			mu.Lock()
@@ -210,7 +212,7 @@ func TestProcessesThatAreKilled(t *testing.T) {
 				missing++
 			}
 		}
-		require.LessOrEqual(t, missing, unsaid, "entries that nobody knows of")
-		t.Logf("%d were offered, %d delivered, %d are left, %d nobody knows of", len(offered), len(delivered), len(rest), missing)
+		require.LessOrEqual(t, missing, unsaid, "entries that are lost")
+		t.Logf("%d were offered, %d delivered, %d are left, %d are missing", len(offered), len(delivered), len(rest), missing)
 	})
 }

@@ -14,71 +14,56 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
-// Beside the queue's path there is what it needs otherwise.
+// Siblings of the queue's node have its path with these suffixes.
 const (
 	receiptsSuffix = "-receipts"
 	waitingSuffix  = "-waiting"
 )
 
-// A Queue is offered data at one end, and gives it away at the other one, to any number of processes. It is safe for
-// concurrent use; goroutines that share one share its round trips.
+// A Queue is offered data at one end, and gives it away at the other one, to any number of
+// processes. It is safe for concurrent use. Goroutines that share a Queue share its round trips.
 type Queue struct {
 	recipe    *protocol.Recipe
 	path      string
-	maxLength int // 0: unbounded
-	dead      *Queue
-	attempts  int
-	line      *line.Line
+	maxLength int        // 0: unbounded
+	line      *line.Line // of the consumers that wait
 
-	mu    sync.Mutex // protects agent
-	agent *agent     // under the latest session
+	deadLetters *Queue // nil: none
+	attempts    int    // until an item goes there
+
+	mu      sync.Mutex  // protects current
+	current *perSession // under the latest session
 }
 
-// New returns the queue at path, which is created as needed. New does no I/O and cannot fail: a nil client, a bad path or
-// a bad option is reported by the first call.
+// New returns the queue at path, whose node is created as needed. New does no I/O and cannot fail.
+// A nil client, a bad path or a bad option is reported by the first call.
 func New(c *protocol.Client, path string, opts ...Option) *Queue {
+	const recipe = "queue"
 	q := &Queue{
-		recipe: protocol.NewRecipe(c, "queue", path),
+		recipe: protocol.NewRecipe(c, recipe, path),
 		path:   path,
-		line:   line.New(protocol.NewRecipe(c, "queue", path+waitingSuffix), line.Kind{Name: waitingKind}),
+		line:   line.New(protocol.NewRecipe(c, recipe, path+waitingSuffix), line.Kind{Name: waitingKind}),
 	}
 	protocol.Configure(q.recipe, q, opts)
 	return q
 }
 
-// An agent acts for a queue under one session.
-type agent struct {
-	queue    *Queue
-	session  *protocol.Session
-	dir      string // absolute path of the queue
-	receipts *receipts
-	producer *producer
-	consumer *consumer
-}
-
-func (q *Queue) at(s *protocol.Session) *agent {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.agent == nil || q.agent.session != s {
-		a := &agent{queue: q, session: s, dir: s.Path(q.path)}
-		a.receipts = &receipts{session: s, path: q.path + receiptsSuffix, acl: q.recipe.ACL()}
-		a.producer, a.consumer = newProducer(a), newConsumer(a)
-		q.agent = a
-	}
-	return q.agent
-}
-
-// Offer appends an entry and returns its ID, which is the name of its node. It blocks until the server has answered, and
-// goes on in the next session if one is lost before anything was sent. Offers of several goroutines share round trips;
-// those of one that waits for each are kept in order.
+// Offer appends an entry and returns its ID, which is the name of its node. It blocks until the
+// server has answered. If the session is lost before anything was sent, Offer goes on in the next
+// one. Offers of several goroutines share round trips. Those of a goroutine that waits for each are
+// kept in order.
 //
-// An Offer that returns nil has appended one entry; its ID is empty if the answer was lost and the entry is consumed
-// already, or cannot be told from others. If ctx ends before anything was sent, Offer returns ctx's error and nothing
-// happens. If the session is lost with the answer, or ctx ends more than a moment (50 ms) before it comes, Offer returns
-// an [UncertainError], which wraps [protocol.ErrUncertain]: there may be one entry, or none, never two. Other errors wrap
-// [ErrFull], [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [protocol.ErrClosed], [zk.ErrInvalidPath], or are
-// the server's own; nothing was appended then. data must not be changed before Offer returns, nor after if it returns
-// an UncertainError.
+// An Offer that returns nil has appended one entry. Its ID is empty if the answer was lost and the
+// entry is consumed already, or cannot be told from others. If ctx ends before anything was sent,
+// Offer returns ctx's error and nothing happens.
+//
+// If the session is lost with the answer, or ctx ends more than a moment (50 ms) before it comes,
+// Offer returns an [UncertainError], which wraps [protocol.ErrUncertain]: there may be one entry,
+// or none, never two. Other errors wrap [ErrFull], [protocol.ErrTooLarge],
+// [protocol.ErrSequenceExhausted], [protocol.ErrClosed], [zk.ErrInvalidPath], or are the server's
+// own. Nothing was appended then.
+//
+// data must not be changed before Offer returns, nor after it has returned an UncertainError.
 func (q *Queue) Offer(ctx context.Context, data []byte) (id string, err error) {
 	ids, err := q.OfferAll(ctx, [][]byte{data})
 	if len(ids) == 1 {
@@ -88,14 +73,17 @@ func (q *Queue) Offer(ctx context.Context, data []byte) (id string, err error) {
 }
 
 // OfferAll appends entries, one right behind the other, in one transaction: all of them or none. It
-// blocks, and returns errors, as [Queue.Offer] does; ids is nil where that would return an empty ID.
+// blocks, and returns errors, as [Queue.Offer] does. ids is nil where that would return an empty
+// ID.
 //
 // Together the entries have to fit into one request. The sizes of their data and, for each, of the
-// queue's path and about a hundred bytes more may add up to [protocol.MaxData]. Otherwise OfferAll returns
-// [protocol.ErrTooLarge] before it sends anything. It returns that too if a chroot, a long ACL, or with
-// [WithMaxLength] the data of the queue's own node, makes the request larger than any server takes. A
-// server whose jute.maxbuffer is smaller refuses a request by ending the connection; once it has done so
-// twice, OfferAll returns the same error with the limit that the server seems to have.
+// queue's path and about a hundred bytes more may add up to [protocol.MaxData]. Otherwise OfferAll
+// returns [protocol.ErrTooLarge] before it sends anything. It also returns that if the request gets
+// larger than any server takes for another reason: a chroot, a long ACL, or with [WithMaxLength]
+// the data of the queue's own node.
+//
+// A server whose jute.maxbuffer is smaller refuses a request by ending the connection. Once it has
+// done so twice, OfferAll returns the same error with the limit that the server seems to have.
 func (q *Queue) OfferAll(ctx context.Context, items [][]byte) (ids []string, err error) {
 	if len(items) == 0 {
 		return nil, q.recipe.Wrap(q.recipe.Validate(nil))
@@ -103,15 +91,18 @@ func (q *Queue) OfferAll(ctx context.Context, items [][]byte) (ids []string, err
 	if err := q.recipe.Validate(items[0]); err != nil {
 		return nil, q.recipe.Wrap(err)
 	}
+
+	// A single entry is checked by itself, against the same limit.
 	if len(items) > 1 {
-		size := protocol.MultiSize(q.creations(q.path, items)...)
+		size := protocol.MultiSize(q.creates(q.path, items)...)
 		if size > protocol.MaxData {
-			err := fmt.Errorf("%w: %d bytes, at most %d", protocol.ErrTooLarge, size, protocol.MaxData)
+			err := fmt.Errorf("%w: %d bytes, and %d are the limit", protocol.ErrTooLarge, size, protocol.MaxData)
 			return nil, q.recipe.Wrap(err)
 		}
 	}
-	c, err := q.ask(ctx, func(a *agent) (*desk, *call) {
-		return a.producer.desk, &call{items: items}
+
+	o, err := across(ctx, q, func(p *perSession) (*offer, error) {
+		return p.producer.offer(ctx, items)
 	})
 	if err != nil {
 		if !errors.As(err, new(*UncertainError)) && errors.Is(err, protocol.ErrUncertain) {
@@ -119,35 +110,17 @@ func (q *Queue) OfferAll(ctx context.Context, items [][]byte) (ids []string, err
 		}
 		return nil, err
 	}
-	return c.ids, nil
+	return o.ids, nil
 }
 
-// ask puts a call to the desk that is responsible in the current session, and in the next one if nothing has come of it.
-func (q *Queue) ask(ctx context.Context, which func(*agent) (*desk, *call)) (*call, error) {
-	var final error // which another session would not mend
-	c, err := protocol.AcrossSessions(ctx, q.recipe, func(s *protocol.Session) (*call, error) {
-		a := q.at(s)
-		d, c := which(a)
-		c.ctx, c.agent = ctx, a
-		err := d.do(c)
-		if errors.Is(err, protocol.ErrUncertain) {
-			final, err = err, nil
-		}
-		return c, err
-	})
-	if err == nil {
-		err = final
-	}
-	return c, q.recipe.Wrap(err)
-}
-
-// Take removes the first entry that is not reserved and returns its data. It blocks until there is one, and waits on in
-// the next session if one is lost.
+// Take removes the first entry that is not reserved and returns its data. It blocks until there is
+// one, and waits on in the next session if one is lost.
 //
-// If ctx ends before anything was sent it returns ctx's error, and nothing happens. If the session is lost with the
-// answer, or ctx ends more than a moment (50 ms) before it comes, it returns the data, and an [UncertainError], which
-// wraps [protocol.ErrUncertain] and has the data too: the entry was removed, and nobody else will get it, or it was not.
-// Other errors wrap [protocol.ErrClosed], [zk.ErrInvalidPath], or are the server's own.
+// If ctx ends before anything was sent, Take returns ctx's error and nothing happens. If the
+// session is lost with the answer, or ctx ends more than a moment (50 ms) before it comes, Take
+// returns the data, and an [UncertainError], which wraps [protocol.ErrUncertain] and has the data
+// too. Then the entry was removed, and no other consumer will get it, or it was not. Other errors
+// wrap [protocol.ErrClosed], [zk.ErrInvalidPath], or are the server's own.
 func (q *Queue) Take(ctx context.Context) ([]byte, error) {
 	began := time.Now()
 	data, err := q.remove(ctx, 1, true)
@@ -155,20 +128,20 @@ func (q *Queue) Take(ctx context.Context) ([]byte, error) {
 	return first(data), err
 }
 
-// Poll is [Queue.Take] for those who do not want to wait: it returns [ErrEmpty] if at some moment of the call there was
-// no entry that is not reserved.
+// Poll is [Queue.Take] without the wait: it returns [ErrEmpty] if at some moment of the call there
+// was no entry that is not reserved.
 func (q *Queue) Poll(ctx context.Context) ([]byte, error) {
 	data, err := q.remove(ctx, 1, false)
 	return first(data), err
 }
 
 // PollN removes up to max entries, a thousand at most, in one transaction and returns their data in
-// order: all of them or none, also where it returns an [UncertainError]. It removes fewer than there
-// are if their data would come to more than about 8 MB, or their paths to more than a request holds.
-// It returns the errors of [Queue.Poll].
+// order. It removes all of them or none, also where it returns an [UncertainError]. It removes
+// fewer than there are if their data would come to more than about 8 MB, or their paths to more
+// than a request holds. It blocks, and returns errors, as [Queue.Poll] does.
 func (q *Queue) PollN(ctx context.Context, max int) ([][]byte, error) {
 	if max < 1 {
-		return nil, q.recipe.Wrap(fmt.Errorf("PollN of %d entries", max))
+		return nil, q.recipe.Wrap(fmt.Errorf("PollN of %d entries: at least one is needed", max))
 	}
 	return q.remove(ctx, max, false)
 }
@@ -180,33 +153,37 @@ func first(data [][]byte) []byte {
 	return data[0]
 }
 
+// remove removes up to max entries. If wait is set it waits for one.
 func (q *Queue) remove(ctx context.Context, max int, wait bool) ([][]byte, error) {
-	c, err := q.ask(ctx, func(a *agent) (*desk, *call) {
-		return a.consumer.desk, &call{want: max, wait: wait}
+	r, err := across(ctx, q, func(p *perSession) (*removal, error) {
+		return p.consumer.remove(ctx, &removal{max: max, wait: wait})
 	})
+
 	if errors.Is(err, protocol.ErrUncertain) {
 		if !errors.As(err, new(*UncertainError)) {
-			err = &UncertainError{IDs: c.ids, Data: c.data, Err: err}
+			err = &UncertainError{IDs: r.ids, Data: r.data, Err: err}
 		}
-		return c.data, err
+		return r.data, err
 	}
 	if err != nil {
 		return nil, err
 	}
-	return c.data, nil
+	return r.data, nil
 }
 
-// Peek returns the data of the first entry that is not reserved, and leaves it there. It blocks until the server has
-// answered, which takes a listing of the queue: it is for a look, not for a loop. It returns [ErrEmpty], ctx's error,
-// [protocol.ErrClosed], [zk.ErrInvalidPath], or what the server said.
+// Peek returns the data of the first entry that is not reserved, and leaves it there. It blocks
+// until the server has answered, which takes a listing of the queue: Peek is for a look, not for a
+// loop. It returns [ErrEmpty], ctx's error, [protocol.ErrClosed], [zk.ErrInvalidPath], or the
+// server's error.
 func (q *Queue) Peek(ctx context.Context) ([]byte, error) {
-	return read(ctx, q, func(s *protocol.Session, entries []*entry) ([]byte, error) {
+	return list(ctx, q, func(s *protocol.Session, entries []*entry) ([]byte, error) {
 		for _, e := range entries {
 			var stat *zk.Stat
 			data, err := protocol.Do(ctx, s, func(c *zk.Conn) (data []byte, err error) {
 				data, stat, err = c.Get(s.Path(q.path) + "/" + e.name)
 				return data, err
 			})
+
 			switch {
 			case errors.Is(err, zk.ErrNoNode):
 			case err != nil, stat.NumChildren == 0:
@@ -217,19 +194,20 @@ func (q *Queue) Peek(ctx context.Context) ([]byte, error) {
 	})
 }
 
-// Len returns how many entries there are, reserved ones included, at a moment after the call began. It blocks until the
-// server has answered, which takes a listing of the queue, and returns ctx's error, [protocol.ErrClosed],
-// [zk.ErrInvalidPath], or what the server said.
+// Len returns how many entries there are, reserved ones included, at a moment after the call began.
+// It blocks until the server has answered, which takes a listing of the queue. It returns ctx's
+// error, [protocol.ErrClosed], [zk.ErrInvalidPath], or the server's error.
 func (q *Queue) Len(ctx context.Context) (int, error) {
-	return read(ctx, q, func(_ *protocol.Session, entries []*entry) (int, error) { return len(entries), nil })
+	return list(ctx, q, func(_ *protocol.Session, entries []*entry) (int, error) { return len(entries), nil })
 }
 
-// read has something done with an up-to-date listing.
-func read[T any](ctx context.Context, q *Queue, do func(*protocol.Session, []*entry) (T, error)) (T, error) {
+// list calls do with an up-to-date listing.
+func list[T any](ctx context.Context, q *Queue, do func(*protocol.Session, []*entry) (T, error)) (T, error) {
 	v, err := protocol.AcrossSessions(ctx, q.recipe, func(s *protocol.Session) (v T, err error) {
 		if err := s.Sync(ctx, q.path); err != nil {
 			return v, err
 		}
+
 		children, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]string, error) {
 			children, _, err := c.Children(s.Path(q.path))
 			if errors.Is(err, zk.ErrNoNode) {
@@ -240,17 +218,23 @@ func read[T any](ctx context.Context, q *Queue, do func(*protocol.Session, []*en
 		if err != nil {
 			return v, err
 		}
+
 		return do(s, parseAll(children))
 	})
 	return v, q.recipe.Wrap(err)
 }
 
-// Reserve claims the first entry that nobody has reserved. It blocks until there is one, and waits on in the next session
-// if one is lost. The item has to be acknowledged, or it comes back: at once with [Item.Nack], and otherwise when the
-// session ends. If ctx ends it returns an error that wraps ctx's, and what may have been reserved is given back in the
-// background. Other errors wrap [protocol.ErrClosed], [zk.ErrInvalidPath], or are the server's own. An
-// entry of another library that is too large to be written once more, with its path and its claim, in
-// one request gets [protocol.ErrTooLarge]; [Queue.Take] removes it.
+// Reserve claims the first entry that is not reserved. It blocks until there is one, and waits on
+// in the next session if one is lost. The item has to be acknowledged. Otherwise it comes back, at
+// once with [Item.Nack], or when the session ends.
+//
+// If ctx ends, Reserve returns an error that wraps ctx's, and what may have been reserved is given
+// back in the background. Other errors wrap [protocol.ErrClosed], [zk.ErrInvalidPath], or are the
+// server's own.
+//
+// To reserve an entry is to write it once more, with its path and its claim, in one request. For an
+// entry of another library that is too large for that, Reserve returns [protocol.ErrTooLarge].
+// [Queue.Take] removes it.
 func (q *Queue) Reserve(ctx context.Context) (*Item, error) {
 	began := time.Now()
 	it, err := q.reserve(ctx, true)
@@ -258,21 +242,24 @@ func (q *Queue) Reserve(ctx context.Context) (*Item, error) {
 	return it, err
 }
 
-// TryReserve is [Queue.Reserve] for those who do not want to wait: it returns [ErrEmpty] where [Queue.Poll] would.
+// TryReserve is [Queue.Reserve] without the wait: it returns [ErrEmpty] where [Queue.Poll] does.
 func (q *Queue) TryReserve(ctx context.Context) (*Item, error) { return q.reserve(ctx, false) }
 
 func (q *Queue) reserve(ctx context.Context, wait bool) (*Item, error) {
 	for {
-		c, err := q.ask(ctx, func(a *agent) (*desk, *call) {
-			return a.consumer.desk, &call{want: 1, wait: wait, reserve: true}
+		var under *perSession
+		r, err := across(ctx, q, func(p *perSession) (*removal, error) {
+			under = p
+			return p.consumer.remove(ctx, &removal{max: 1, wait: wait, reserve: true})
 		})
 		if err != nil {
 			return nil, err
 		}
-		it, err := c.agent.receive(ctx, c)
+
+		it, err := under.itemFor(ctx, r)
 		switch {
 		case err == nil && it == nil: // it has become a dead letter
-		case err != nil && ctx.Err() == nil && c.agent.session.Err() != nil:
+		case err != nil && ctx.Err() == nil && under.session.Err() != nil:
 		case err != nil && errors.Is(err, zk.ErrNoNode): // an operator has deleted it
 		default:
 			return it, q.recipe.Wrap(err)
@@ -280,8 +267,9 @@ func (q *Queue) reserve(ctx context.Context, wait bool) (*Item, error) {
 	}
 }
 
-// Items yields one item after the other, as [Queue.Reserve] returns them, until the loop ends or Reserve fails; its
-// error is yielded last. What the loop neither acknowledges nor gives back stays reserved while the session lasts.
+// Items yields one item after the other, as [Queue.Reserve] returns them, until the loop ends or
+// Reserve fails. The error of Reserve is yielded last. Items that the loop neither acknowledges nor
+// gives back stay reserved while the session lasts.
 func (q *Queue) Items(ctx context.Context) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		for {

@@ -43,7 +43,7 @@ func TestConsumersThatCannotBeCounted(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "000002", string(data))
 		require.Equal(t, 1, link.Count(recipestest.OpGetChildren)-lists, "q has tried to count")
-		require.Contains(t, log(), "take turns")
+		require.Contains(t, log(), "tickets")
 	})
 }
 
@@ -126,8 +126,9 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-// An item that may not be deleted comes back as soon as it may, and the log says why it did not before.
-func TestClaimThatMayNotBeDeleted(t *testing.T) {
+// An item that may not be deleted comes back as soon as it may, and the log says why it did not
+// before.
+func TestClaimIsDeletedOnceThatIsPermitted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())

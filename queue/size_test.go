@@ -21,9 +21,9 @@ import (
 )
 
 // Whatever is offered, wherever: it is appended, or refused, and the connection never suffers.
-func TestOffersOfAnySizeSpareTheConnection(t *testing.T) {
+func TestOffersOfAnySizeKeepTheConnection(t *testing.T) {
 	t.Parallel()
-	srv := recipestest.Start(t)
+	srv := recipestest.Start(t, lasts)
 	rapid.Check(t, func(rt *rapid.T) {
 		chroot := strings.Repeat("/c", rapid.IntRange(0, 100).Draw(rt, "chroot"))
 		path := "/" + strings.Repeat("p", rapid.IntRange(1, 400).Draw(rt, "path"))
@@ -40,7 +40,8 @@ func TestOffersOfAnySizeSpareTheConnection(t *testing.T) {
 		items[0] = make([]byte, len(items[0])+rapid.IntRange(0, 70_000).Draw(rt, "first"))
 
 		link := srv.Link(t)
-		client, err := protocol.Connect(t.Context(), srv.ConnectString()+chroot, protocol.WithDialer(link.Dial))
+		client, err := protocol.Connect(t.Context(), srv.ConnectString()+chroot,
+			protocol.WithDialer(link.Dial), protocol.WithSessionTimeout(timeout))
 		require.NoError(rt, err)
 		defer client.Close()
 		q := queue.New(client, path, opts...)
@@ -71,9 +72,10 @@ func TestOffersOfAnySizeSpareTheConnection(t *testing.T) {
 // The chroot counts, for each entry: this many fit without one.
 func TestChrootCounts(t *testing.T) {
 	t.Parallel()
-	srv := recipestest.Start(t)
+	srv := recipestest.Start(t, lasts)
 	link := srv.Link(t)
-	client, err := protocol.Connect(t.Context(), srv.ConnectString()+"/"+strings.Repeat("c", 60), protocol.WithDialer(link.Dial))
+	client, err := protocol.Connect(t.Context(), srv.ConnectString()+"/"+strings.Repeat("c", 60),
+		protocol.WithDialer(link.Dial), protocol.WithSessionTimeout(timeout))
 	require.NoError(t, err)
 	defer client.Close()
 	q := queue.New(client, "/q")
@@ -166,6 +168,18 @@ func TestBatchLeavesRoomForTheDataOfTheQueue(t *testing.T) {
 		require.ErrorIs(t, err, protocol.ErrTooLarge)
 		require.Equal(t, 1, link.Count(recipestest.OpConnect))
 		require.Len(t, drain(t, patient(t), q), 100)
+
+		// With 100 kB of data some 28 kB are left for a batch, which are about 25 offers.
+		path = lasting(t, operator, srv.Root(t)+"/q")
+		_, err = suite.Session(t, operator).Conn().Set(path, make([]byte, 100_000), -1)
+		require.NoError(t, err)
+		q = queue.New(link.Client(t), path, queue.WithMaxLength(1000))
+		before := link.Count(recipestest.OpMulti)
+		require.NoError(t, together(100, func() error {
+			_, err := q.Offer(patient(t), make([]byte, 1000))
+			return err
+		}))
+		require.Greater(t, link.Count(recipestest.OpMulti)-before, 3)
 	})
 }
 
@@ -198,7 +212,7 @@ func TestPollNAtALongPath(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/"+strings.Repeat("p", 1500))
 		link := srv.Link(t)
-		q := queue.New(link.Client(t), path)
+		q := queue.New(link.Client(t, protocol.WithSessionTimeout(timeout)), path) // or what the server grants
 		for i := range 4 {
 			_, err := q.OfferAll(t.Context(), numbered(i*250, 250))
 			require.NoError(t, err)
@@ -236,9 +250,7 @@ func TestPollNReadsBoundedBytes(t *testing.T) {
 // An item that was made too large to be claimed can be taken, and is in no way of the connection.
 func TestEntryTooLargeToBeReserved(t *testing.T) {
 	t.Parallel()
-	srv := recipestest.Start(t)
-	link := srv.Link(t)
-	client := link.Client(t)
+	srv, link, client := oblivious(t)
 	path := lasting(t, client, srv.Root(t)+"/q")
 	data := make([]byte, 1<<20-400)
 	_, err := suite.Session(t, client).Conn().Create(path+"/qn-0000000000", data, 0, zk.WorldACL(zk.PermAll))
@@ -281,7 +293,8 @@ func TestBatchesGrowAgain(t *testing.T) {
 	})
 }
 
-// What one offer alone makes too large for the server is refused after two attempts, and others go on.
+// What one offer alone makes too large for the server is refused after two attempts, and others go
+// on.
 func TestOfferTooLargeForASmallServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

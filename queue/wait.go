@@ -13,73 +13,83 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
-// Between sessions, those who wait at an empty queue stand in line. The first of them watch the queue, and leave the
-// line when they have got what they wanted: then the next ones look. So an offer wakes a few, and each of them who
-// finds something makes room for another one.
+// Consumers that wait at an empty queue enter a line, one for each session. The first of them watch
+// the queue, and leave the line when their callers have got what they wanted. Then the next in line
+// look at the queue. So an offer wakes a few consumers, and each that finds an entry makes room for
+// another one.
 const (
 	watchers    = 2
 	waitingKind = "wait-"
 
-	guards = 4 // how many of the entries that are reserved are watched
+	watchedClaims = 4 // how many of the entries that are reserved are watched
 )
 
-// lookout lets the first few in, and as many more as leave. A contender waits for one node only: while that is there, so is
-// a session that watches the queue.
-func lookout(names []line.Name, self int) []line.Name {
+// beforeWatcher returns the contender that must leave before names[self] may watch the queue. While
+// that one is in line, so is a session that watches.
+func beforeWatcher(names []line.Name, self int) []line.Name {
 	if self < watchers {
 		return nil
 	}
 	return names[self-watchers : self-watchers+1]
 }
 
-// A place is one in that line. The zero place is one that was not asked for yet.
-type place struct {
-	cancel context.CancelFunc
-	fresh  chan struct{} // tells that there may be something
-	again  chan struct{} // tells that there was nothing more
-	woke   bool          // there was something fresh, and nothing was said since
-	failed chan struct{} // closed when it could not be taken, or kept
+// A slot is a consumer's place in that line. The zero slot has not been asked for yet.
+type slot struct {
+	cancel  context.CancelFunc
+	entries chan struct{} // receives when there may be entries
+	again   chan struct{} // is sent to when there were no more
+	woken   bool          // entries has been received from, and again was not sent to since
+	failed  chan struct{} // closed when the slot could not be had, or kept
 }
 
-// take stands in line, and then watches, until it is told to leave. If that fails the logger and the
-// observer are told, the slow check goes on, and take tries again when it is called again.
-func (p *place) take(c *consumer) {
-	if p.cancel != nil {
+// enter enters the line, and then watches the queue until leave is called. If that fails the logger
+// and the observer are told, and the consumer looks for entries from time to time only. The next
+// call of enter tries again.
+func (s *slot) enter(c *consumer) {
+	if s.cancel != nil {
 		select {
-		case <-p.failed:
-			p.cancel()
+		case <-s.failed:
+			s.cancel()
 		default:
 			return
 		}
 	}
-	fresh, again, failed := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
-	ctx, cancel := context.WithCancel(context.Background())
-	*p = place{cancel: cancel, fresh: fresh, again: again, failed: failed}
 
+	entries, again, failed := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	*s = slot{cancel: cancel, entries: entries, again: again, failed: failed}
 	c.session.Go(func(life context.Context) {
 		defer context.AfterFunc(life, cancel)()
 		began := time.Now()
-		if err := c.lookOut(ctx, fresh, again); err != nil && ctx.Err() == nil {
+		if err := c.watch(ctx, entries, again); err != nil && ctx.Err() == nil {
 			c.warn("waits without a place in line, and looks for entries from time to time only", err)
-			err = fmt.Errorf("in line with others who wait: %w", err)
+			err = fmt.Errorf("wait in line: %w", err)
 			c.queue.recipe.Waited(began, c.queue.recipe.Wrap(err))
 			close(failed)
 		}
 	})
 }
 
-// lookOut stands in line until ctx ends, and meanwhile tells when there is something fresh.
-func (c *consumer) lookOut(ctx context.Context, fresh chan<- struct{}, again <-chan struct{}) error {
-	g, err := c.queue.line.Enter(ctx, line.Request{Kind: waitingKind, Blockers: lookout})
+func (s *slot) leave() {
+	if s.cancel != nil {
+		s.cancel()
+	}
+}
+
+// watch enters the line, and sends to entries whenever there may be some, until ctx ends.
+func (c *consumer) watch(ctx context.Context, entries chan<- struct{}, again <-chan struct{}) error {
+	g, err := c.queue.line.Enter(ctx, line.Request{Kind: waitingKind, Blockers: beforeWatcher})
 	if err != nil {
 		return err
 	}
 	defer c.session.Go(func(life context.Context) { g.Release(life) })
+
 	for {
-		if err := c.session.WaitChildren(ctx, c.queue.path, c.interesting); err != nil {
+		if err := c.session.WaitChildren(ctx, c.queue.path, c.anyAvailable); err != nil {
 			return err
 		}
-		fresh <- struct{}{} // it has room for the one that is not answered yet
+
+		entries <- struct{}{} // it has room for the one that is not answered yet
 		select {
 		case <-again:
 		case <-ctx.Done():
@@ -88,14 +98,8 @@ func (c *consumer) lookOut(ctx context.Context, fresh chan<- struct{}, again <-c
 	}
 }
 
-func (p *place) leave() {
-	if p.cancel != nil {
-		p.cancel()
-	}
-}
-
-// interesting tells whether there are entries that are not known to be reserved.
-func (c *consumer) interesting(children []string) bool {
+// anyAvailable reports whether there are entries that are not known to be reserved.
+func (c *consumer) anyAvailable(children []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range children {
@@ -108,46 +112,56 @@ func (c *consumer) interesting(children []string) bool {
 	return false
 }
 
-// doze waits until there may be something for those who wait.
-func (c *consumer) doze(life context.Context, p *place) {
-	p.take(c)
-	if p.woke {
-		p.woke = false
-		p.again <- struct{}{}
+// waitForEntries waits until there may be something for the pending requests.
+func (c *consumer) waitForEntries(life context.Context, s *slot) {
+	s.enter(c)
+	if s.woken {
+		s.woken = false
+		s.again <- struct{}{}
 	}
+
 	ctx, cancel := context.WithCancel(life)
 	defer cancel()
-	c.watchGuards(ctx)
-	timer := time.NewTimer(c.recheck())
+	c.wakeOnRelease(ctx)
+
+	timer := time.NewTimer(c.recheckAfter())
 	defer timer.Stop()
 	select {
-	case <-p.fresh:
-		p.woke = true
-	case <-c.woken:
+	case <-s.entries:
+		s.woken = true
+	case <-c.removals.Woken():
 	case <-timer.C:
 	case <-life.Done():
 	}
 }
 
-// setGuards has the first of the reserved entries guarded.
-func (c *consumer) setGuards() {
-	for _, e := range c.guarded() {
-		if e.guard != nil {
+// A claimWatch watches the claim on an entry, which is free once that is gone.
+type claimWatch struct {
+	set  chan struct{} // closed once there is a watch, or an error
+	node *protocol.Watch
+	err  error
+}
+
+// setClaimWatches watches the claims on the first of the reserved entries.
+func (c *consumer) setClaimWatches() {
+	for _, e := range c.firstReserved() {
+		if e.watch != nil {
 			continue
 		}
-		g := &guard{set: make(chan struct{})}
-		e.guard = g
+
+		w := &claimWatch{set: make(chan struct{})}
+		e.watch = w
 		name, claim := e.name, e.claim
 		c.session.Go(func(life context.Context) {
-			defer close(g.set)
-			g.sight, g.err = c.lookAtClaim(life, name, claim)
+			defer close(w.set)
+			w.node, w.err = c.watchClaim(life, name, claim)
 		})
 	}
 }
 
-// lookAtClaim watches the node that reserves an entry. If its name is not known it is looked up, and
-// there is [zk.ErrNoNode] if the entry is not reserved any more.
-func (c *consumer) lookAtClaim(life context.Context, entry, claim string) (*protocol.Watch, error) {
+// watchClaim watches the node that reserves an entry. If its name is not known it is looked up. If
+// the entry is not reserved any more, watchClaim returns [zk.ErrNoNode].
+func (c *consumer) watchClaim(life context.Context, entry, claim string) (*protocol.Watch, error) {
 	if claim == "" {
 		children, err := protocol.Do(life, c.session, func(conn *zk.Conn) ([]string, error) {
 			children, _, err := conn.Children(c.dir + "/" + entry)
@@ -166,55 +180,60 @@ func (c *consumer) lookAtClaim(life context.Context, entry, claim string) (*prot
 	return w, err
 }
 
-func (c *consumer) guarded() []*entry {
-	slices.SortFunc(c.head.aside, compare)
-	return c.head.aside[:min(guards, len(c.head.aside))]
+// firstReserved returns the reserved entries whose claims are watched.
+func (c *consumer) firstReserved() []*entry {
+	slices.SortFunc(c.window.reserved, compare)
+	return c.window.reserved[:min(watchedClaims, len(c.window.reserved))]
 }
 
-// tripped reports whether the claim on an entry is gone. A claim that cannot be watched is left to the
-// slow check.
-func (e *entry) tripped() bool {
-	g := e.guard
-	if g == nil {
+// released reports whether the claim on an entry is known to be gone. Claims that cannot be watched
+// are read from time to time.
+func (e *entry) released() bool {
+	w := e.watch
+	if w == nil {
 		return false
 	}
+
 	select {
-	case <-g.set:
+	case <-w.set:
 	default:
 		return false
 	}
-	if g.err != nil {
-		return errors.Is(g.err, zk.ErrNoNode)
+	if w.err != nil {
+		return errors.Is(w.err, zk.ErrNoNode)
 	}
+
 	select {
-	case <-g.sight.Changed():
+	case <-w.node.Changed():
 		return true
 	default:
 		return false
 	}
 }
 
-// watchGuards wakes the desk when one of the first entries is not reserved any more.
-func (c *consumer) watchGuards(ctx context.Context) {
-	c.setGuards()
-	for _, e := range c.guarded() {
-		g := e.guard
+// wakeOnRelease wakes the consumer when one of the first reserved entries becomes free, until ctx
+// ends.
+func (c *consumer) wakeOnRelease(ctx context.Context) {
+	c.setClaimWatches()
+	for _, e := range c.firstReserved() {
+		w := e.watch
 		c.session.Go(func(context.Context) {
 			select {
-			case <-g.set:
+			case <-w.set:
 			case <-ctx.Done():
 				return
 			}
-			if g.err == nil {
+
+			if w.err == nil {
 				select {
-				case <-g.sight.Changed():
+				case <-w.node.Changed():
 				case <-ctx.Done():
 					return
 				}
-			} else if !errors.Is(g.err, zk.ErrNoNode) {
+			} else if !errors.Is(w.err, zk.ErrNoNode) {
 				return
 			}
-			c.wake()
+			c.removals.Wake()
 		})
 	}
 }

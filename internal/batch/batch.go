@@ -1,0 +1,307 @@
+// Package batch serves the requests of many goroutines together, one batch at a time.
+//
+// A caller hands in a request with [Batcher.Do] and blocks until it is answered. One goroutine
+// serves the requests in the order of their arrival. The first request starts it, and it ends when
+// none is left. Requests that arrive while a batch is under way are collected for the next one:
+//
+//	func (p *printer) serve(life context.Context) {
+//		for range p.jobs.Rounds() {
+//			jobs := p.jobs.Collect(func(j *job, room *batch.Room) bool {
+//				return room.Take(1, len(j.text))
+//			})
+//			p.jobs.Answer(p.print(life, jobs), jobs...)
+//		}
+//	}
+//
+// A request whose ctx ends before it is in a batch is answered at once, and never sent. One that is
+// in a batch gets the batch's outcome if that is known within a moment of grace. Once the host of
+// the goroutine is over, all requests that are left are handed back with the host's error.
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Grace is how long a caller whose ctx has ended waits for the outcome of a batch that has its
+// request.
+const Grace = 50 * time.Millisecond
+
+// A Request is embedded by value in the type of a batcher's requests. It must be used for one call
+// of [Batcher.Do] only.
+type Request struct {
+	ctx  context.Context
+	done chan struct{} // closed once there is an answer
+
+	// Protected by the batcher's mu; err is valid once done is closed.
+	sent     bool // in a batch whose outcome is not known yet
+	answered bool
+	err      error
+}
+
+func (r *Request) request() *Request { return r }
+
+// A Requester is a pointer to a struct that embeds a [Request].
+type Requester interface{ request() *Request }
+
+// A Host runs the goroutine of a batcher, as a session does.
+type Host interface {
+	// Start runs work in a goroutine, with a context that lasts as long as the host does. If the
+	// host takes no more work, Start returns an error.
+	Start(work func(life context.Context)) error
+
+	// Err returns nil while the host lasts, and then why it is over.
+	Err() error
+}
+
+// A Batcher collects requests, and has them served in batches. It is safe for concurrent use.
+// Rounds, Collect, Return and Shrink are for the function that serves, of which one call is under
+// way at a time.
+type Batcher[R Requester] struct {
+	host    Host
+	serve   func(life context.Context)
+	abandon func(r R, cause error) error
+	woken   chan struct{}
+
+	mu      sync.Mutex // protects what follows
+	pending []R        // those without an answer, in order of arrival
+	serving bool
+	size    size
+}
+
+// New returns a batcher whose goroutine calls serve, which has to range over [Batcher.Rounds] until
+// that ends.
+//
+// A caller whose ctx ends while a batch with its request is under way gets what abandon makes of
+// the reason. abandon is called with the batcher locked.
+func New[R Requester](
+	host Host, limits Limits, serve func(life context.Context), abandon func(r R, cause error) error,
+) *Batcher[R] {
+	return &Batcher[R]{
+		host: host, serve: serve, abandon: abandon,
+		woken: make(chan struct{}, 1),
+		size:  size{limits: limits},
+	}
+}
+
+// Do hands in a request. It blocks until the request is answered, and returns the answer's error.
+//
+// If ctx ends first, Do returns an error that wraps ctx's, and the request has no effect. If it is
+// in a batch by then, Do waits for the outcome for a moment ([Grace]). After that it returns what
+// abandon makes of ctx's error, and the request may or may not have an effect.
+//
+// If the host is over, or takes no more work, Do returns its error.
+func (b *Batcher[R]) Do(ctx context.Context, r R) error {
+	request := r.request()
+	request.ctx, request.done = ctx, make(chan struct{})
+	b.add(r)
+
+	select {
+	case <-request.done:
+		return request.err
+	case <-ctx.Done():
+	}
+	if b.withdraw(r) {
+		return request.err
+	}
+
+	// The request is in a batch, whose outcome may come in a moment.
+	timer := time.NewTimer(Grace)
+	defer timer.Stop()
+	select {
+	case <-request.done:
+	case <-timer.C:
+		b.leave(r)
+	}
+	return request.err
+}
+
+// add appends a request, and starts the goroutine if there is none.
+func (b *Batcher[R]) add(r R) {
+	b.mu.Lock()
+	b.pending = append(b.pending, r)
+	start := !b.serving
+	b.serving = true
+	b.mu.Unlock()
+
+	if !start {
+		b.Wake()
+	} else if err := b.host.Start(b.serve); err != nil {
+		b.handBack(err)
+	}
+}
+
+// withdraw answers a request that is in no batch. It reports whether the request has an answer.
+func (b *Batcher[R]) withdraw(r R) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	request := r.request()
+	switch {
+	case request.answered:
+		return true
+	case request.sent:
+		return false
+	}
+	b.end(ended(request.ctx), r)
+	b.Wake()
+	return true
+}
+
+// leave answers a request, even if it is in a batch.
+func (b *Batcher[R]) leave(r R) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	request := r.request()
+	if request.answered {
+		return
+	}
+	err := ended(request.ctx)
+	if request.sent {
+		err = b.abandon(r, err)
+	}
+	b.end(err, r)
+	b.Wake()
+}
+
+// end answers those of the requests that have no answer. The caller holds mu.
+func (b *Batcher[R]) end(err error, requests ...R) {
+	for _, r := range requests {
+		if request := r.request(); !request.answered {
+			request.answered, request.err = true, err
+			close(request.done)
+		}
+	}
+	b.pending = slices.DeleteFunc(b.pending, func(r R) bool { return r.request().answered })
+}
+
+// endExpired answers the requests whose ctx has ended, unless they are in a batch. The caller holds
+// mu.
+func (b *Batcher[R]) endExpired() {
+	for _, r := range slices.Clone(b.pending) {
+		if request := r.request(); !request.sent && request.ctx.Err() != nil {
+			b.end(ended(request.ctx), r)
+		}
+	}
+}
+
+// handBack answers all requests because the goroutine has ended, or could not be started.
+func (b *Batcher[R]) handBack(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.end(err, slices.Clone(b.pending)...)
+	b.serving = false
+}
+
+var errStopped = errors.New("no longer served")
+
+// Rounds yields the pending requests, in order of arrival, again and again while there are any.
+// Once the host is over they are handed back instead, and Rounds ends. A loop that is left early
+// hands them back, too.
+func (b *Batcher[R]) Rounds() iter.Seq[[]R] {
+	return func(yield func([]R) bool) {
+		for {
+			if err := b.host.Err(); err != nil {
+				b.handBack(err)
+				return
+			}
+
+			b.mu.Lock()
+			b.endExpired()
+			pending := slices.Clone(b.pending)
+			b.serving = len(pending) > 0
+			b.mu.Unlock()
+			if len(pending) == 0 {
+				return
+			}
+			if !yield(pending) {
+				b.handBack(errStopped)
+				return
+			}
+		}
+	}
+}
+
+// Pending returns the requests that have no answer, in order of arrival.
+func (b *Batcher[R]) Pending() []R {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.endExpired()
+	return slices.Clone(b.pending)
+}
+
+// Collect returns the next batch: the pending requests, in order of arrival, up to the first that
+// does not fit. fits takes what a request needs from the room, and reports whether it got that. It
+// is called with the batcher locked.
+func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.endExpired()
+
+	room := b.size.room()
+	for _, r := range b.pending {
+		if !fits(r, room) {
+			break
+		}
+		r.request().sent = true
+		batch = append(batch, r)
+		room.share()
+	}
+	return batch
+}
+
+// Return notes that a batch was not executed. Its requests keep their places, for the batches to
+// come.
+func (b *Batcher[R]) Return(batch []R) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range batch {
+		r.request().sent = false
+	}
+}
+
+// Answer gives requests their outcome. It returns those whose callers have left, and do not learn
+// of it.
+func (b *Batcher[R]) Answer(err error, requests ...R) (left []R) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range requests {
+		if r.request().answered {
+			left = append(left, r)
+		}
+	}
+	b.end(err, requests...)
+	return left
+}
+
+// Shrink halves what batches may have in bytes, as the last one seems to have been too large. That
+// lasts for a minute after the last call.
+func (b *Batcher[R]) Shrink() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.size.shrink()
+}
+
+// Wake makes Woken ready.
+func (b *Batcher[R]) Wake() {
+	select {
+	case b.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Woken returns a channel for the function that serves to wait on, where it cannot answer the
+// pending requests yet. It is ready after a request has come or gone, and after a call of Wake.
+func (b *Batcher[R]) Woken() <-chan struct{} { return b.woken }
+
+// ended returns why ctx has ended, as an error that wraps ctx's.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("%w: %v", ctx.Err(), cause)
+	}
+	return ctx.Err()
+}
