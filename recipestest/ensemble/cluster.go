@@ -16,8 +16,8 @@ import (
 // through this process, which can delay or stall it. The traffic of clients does not.
 //
 // Every method of a cluster and of its members blocks until it has taken effect. If that takes
-// longer than a minute, it fails the test that [Start] was called for. The methods must be called
-// from that test's goroutine, or from a subtest's while no other one runs.
+// longer than three minutes, it fails the test that [Start] was called for. The methods must be
+// called from that test's goroutine, or from a subtest's while no other one runs.
 type Cluster struct {
 	tb       testing.TB
 	launcher launcher

@@ -16,8 +16,9 @@ import (
 var supervisorScript string
 
 // startTimeout bounds operations that take a second or two on an idle machine, such as the start of
-// a server or an election.
-const startTimeout = time.Minute
+// a server or an election. Three members that share a few percent of a core need more than a minute
+// to start.
+const startTimeout = 3 * time.Minute
 
 // A supervisor runs one server by means of supervisor.sh, which ends with this process. It needs no
 // goroutine, so leak checks do not see a shared server.
