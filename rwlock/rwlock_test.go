@@ -361,9 +361,10 @@ func TestAllSpellingsShareOneLine(t *testing.T) {
 			rwlock.Kazoo:   {"-__rlock__0000000000", "-__lock__0000000000"},
 		}
 
-		others := make(map[rwlock.Spelling]*rwlock.RWMutex)
+		others := make(map[*protocol.Client]*rwlock.RWMutex)
 		for s := range ends {
-			others[s] = rwlock.New(srv.Client(t), path, rwlock.WithSpelling(s))
+			other := srv.Client(t)
+			others[other] = rwlock.New(other, path, rwlock.WithSpelling(s))
 		}
 
 		c := srv.Client(t)
@@ -376,7 +377,8 @@ func TestAllSpellingsShareOneLine(t *testing.T) {
 				require.Equal(t, i == 1, l.Exclusive())
 				require.Equal(t, i == 1, awaitContenders(t, m, 1)[0].Exclusive)
 
-				for _, other := range others {
+				for client, other := range others {
+					suite.CatchUp(t, client)
 					_, err := other.TryLock(t.Context())
 					require.ErrorIs(t, err, rwlock.ErrLocked)
 					shared, err := other.TryRLock(t.Context())
