@@ -35,25 +35,36 @@ func TestPackageDocumentationShowsTheExample(t *testing.T) {
 	require.Contains(t, read(t, "example_test.go"), shown[0])
 }
 
-// A Go snippet is a whole file, which begins with its package clause, or it is some declarations,
-// which need no imports here.
+// A Go snippet is a whole file, which has a package clause, or it is some declarations, which need
+// no imports here. Files of one document with the same package clause are one package. Those that
+// import testing are its tests, which have to pass.
 func TestGoSnippetsCompile(t *testing.T) {
 	importPaths := importPaths(t)
+	clause := regexp.MustCompile(`(?m)\A(?://.*\n)*package ([a-z]+)$`)
 	scratch := t.TempDir()
 
-	// Each snippet becomes a package of this module, which exists only in an overlay. Error
-	// messages have the places in the documents.
+	// The snippets become packages of this module, which exist only in an overlay. Error messages
+	// have the places in the documents.
 	sources := make(map[string]string)
+	tested := make(map[string]bool)
 	for _, doc := range documents(t) {
 		for line, code := range snippets(t, doc, "go") {
 			position := fmt.Sprintf("//line %s:%d\n", doc, line)
-			if !strings.HasPrefix(code, "package ") {
+			pkg, file := fmt.Sprintf("%s-%d", plain(doc), line), fmt.Sprintf("line%d.go", line)
+			switch match := clause.FindStringSubmatch(code); {
+			case match == nil:
 				position = "package snippet\n" + imports(code, importPaths) + position
+			case match[1] != "main":
+				pkg = plain(doc) + "-" + match[1]
+				if strings.Contains(code, "\t\"testing\"\n") {
+					file = fmt.Sprintf("line%d_test.go", line)
+					tested[pkg] = true
+				}
 			}
-			name := fmt.Sprintf("%s-%d", strings.NewReplacer("/", "-", ".", "-").Replace(doc), line)
-			source := filepath.Join(scratch, name+".go")
+
+			source := filepath.Join(scratch, pkg+"-"+file)
 			require.NoError(t, os.WriteFile(source, []byte(position+code), 0o600))
-			sources[filepath.Join("snippets", name, "snippet.go")] = source
+			sources[filepath.Join("snippets", pkg, file)] = source
 		}
 	}
 	require.NotEmpty(t, sources)
@@ -66,7 +77,9 @@ func TestGoSnippetsCompile(t *testing.T) {
 	programs := t.TempDir() + string(filepath.Separator)
 	build := []string{"build", "-buildvcs=false", "-overlay", overlayFile, "-o", programs}
 	for source := range sources {
-		build = append(build, "./"+filepath.ToSlash(filepath.Dir(source)))
+		if !strings.HasSuffix(source, "_test.go") {
+			build = append(build, "./"+filepath.ToSlash(filepath.Dir(source)))
+		}
 	}
 	out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -83,14 +96,32 @@ func TestGoSnippetsCompile(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 		require.Contains(t, string(out), "importing, with token")
 	})
+
+	for pkg := range tested {
+		t.Run("tests of "+pkg+" pass", func(t *testing.T) {
+			t.Parallel()
+			binary := filepath.Join(t.TempDir(), "snippet.test")
+			build := []string{"test", "-c", "-vet=off", "-buildvcs=false", "-overlay", overlayFile, "-o", binary, "./snippets/" + pkg}
+			out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+
+			run := exec.CommandContext(t.Context(), binary, "-test.timeout=5m")
+			run.Dir = scratch // not that of the package, which does not exist
+			out, err = run.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		})
+	}
 }
+
+// plain makes the name of a directory of a document's path.
+func plain(doc string) string { return strings.NewReplacer("/", "-", ".", "-").Replace(doc) }
 
 func TestShellSnippetsNameWhatExists(t *testing.T) {
 	targets := regexp.MustCompile(`(?m)^[a-z]+:`).FindAllString(read(t, "Makefile"), -1)
 	environment := regexp.MustCompile(`^[A-Z_]+=`)
 
 	for _, doc := range documents(t) {
-		require.NotRegexp(t, `(?m)^(    |\t)(go|make) `, read(t, doc), "%s: a command that is not in a block of sh", doc)
+		require.NotRegexp(t, `(?m)^(    |\t)(go (get|run|test)|make) `, read(t, doc), "%s: a command that is not in a block of sh", doc)
 		for line, commands := range snippets(t, doc, "sh") {
 			for command := range strings.Lines(commands) {
 				command, _, _ = strings.Cut(command, "#")
