@@ -68,11 +68,12 @@ func ParseSequence(number string) (int32, bool) {
 // Prefix, which no other contender uses. [Session.NewOwner] makes one.
 type OwnNode struct {
 	Dir    string // the node above it, without the chroot
-	Prefix string // of its name, before the sequence number
+	Prefix string // of its name, before the sequence number: an [Owner], a hyphen, and the recipe's own word
 	Data   []byte
 
-	// Create makes one attempt to create it, given the absolute path without the number, and returns the
-	// absolute path with the number. The default is a plain create.
+	// Create makes one attempt to create it, given the absolute path without the number, and
+	// returns the absolute path with the number. It is for recipes that create the node in a
+	// transaction. The default is a plain create of Data.
 	Create func(c *zk.Conn, prefix string) (node string, err error)
 
 	// Missing is called when Dir does not exist. The default is [Session.EnsurePath].
@@ -164,9 +165,10 @@ func (o *Own) settle(ctx context.Context) (node string, found bool, err error) {
 	return o.Path(), found, err
 }
 
-// Among reports whether the node is one of the children of its Dir. If there is more than one of the same
-// contender, because an attempt to create one was hidden by a server that lags, the lowest becomes the
-// node, and the others are deleted in the background.
+// Among reports whether the node is one of the children of its Dir, which the caller has just
+// listed. If there is more than one of the same contender, because an attempt to create one was
+// hidden by a server that lags, the lowest becomes the node, and the others are deleted in the
+// background.
 func (o *Own) Among(children []string) bool {
 	lowest, found := int32(0), false
 	name := ""
@@ -195,7 +197,8 @@ func (o *Own) Among(children []string) bool {
 // Name returns the node's name below its Dir.
 func (o *Own) Name() string { return o.name }
 
-// Path returns the node's absolute path.
+// Path returns the node's absolute path, for what is given to [DoOnce]. The methods of [Session]
+// and [Recipe.NewGrant] take paths without the chroot: for these, join Dir and [Own.Name].
 func (o *Own) Path() string { return o.dir + "/" + o.name }
 
 // Sole reports whether it is certain that no other node was created for the contender. It is false after

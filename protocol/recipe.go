@@ -77,14 +77,18 @@ func (r *Recipe) Session(ctx context.Context) (*Session, error) {
 }
 
 // Waited reports to the view's observer that a wait has ended which began at that time, with err.
+// It is for verbs that acquire nothing: [Recipe.Acquire] reports by itself, and so do the grants
+// when they end.
 func (r *Recipe) Waited(began time.Time, err error) {
 	if r.client != nil {
 		r.client.observe(Event{Kind: EventAcquired, Recipe: r.name, Path: r.path, Duration: time.Since(began), Err: err})
 	}
 }
 
-// AcrossSessions is the frame of a recipe's verb: it calls attempt under the current session. If that
-// session is lost meanwhile, it calls attempt under the next one, after a pause of the view's back-off.
+// AcrossSessions is the frame of a recipe's verb: it calls attempt under the current session. If
+// that session is lost meanwhile, it calls attempt under the next one, after a pause of the view's
+// back-off. What attempt has created under the lost session goes with it, if it was ephemeral.
+// attempt should use ctx.
 //
 // It blocks until attempt has an outcome, ctx ends or the client is closed. It returns attempt's error
 // as it is, that of [Recipe.Validate], ctx's, or [ErrClosed]. For an error of [Again], it calls attempt
@@ -132,8 +136,9 @@ type againError struct{ error }
 
 func (a *againError) Unwrap() error { return a.error }
 
-// Acquire is [AcrossSessions] for attempts that acquire something. A grant that comes when ctx has
-// ended is given back. Acquire reports the end of the wait to the view's observer. It wraps its error.
+// Acquire is [AcrossSessions] for attempts that acquire something. It validates data, which attempt
+// stores in its node. A grant that comes when ctx has ended is given back. Acquire reports the end
+// of the wait to the view's observer. It wraps its error.
 func (r *Recipe) Acquire(ctx context.Context, data []byte, attempt func(*Session) (*Grant, error)) (*Grant, error) {
 	if err := r.Validate(data); err != nil {
 		return nil, r.Wrap(err)
@@ -155,9 +160,12 @@ func (r *Recipe) Acquire(ctx context.Context, data []byte, attempt func(*Session
 	return g, r.Wrap(err)
 }
 
-// NewGrant makes the node at path, an ephemeral one of s that was created by the transaction with the
-// number token, something that is held. [Grant.Release] calls remove, which should delete the node; its
-// context is that of [Detach].
+// NewGrant makes the node at path, an ephemeral one of s that was created by the transaction with
+// the number token, something that is held. The path has no chroot, and token is the Czxid in the
+// node's Stat. [Grant.Release] calls remove, which should delete the node; its context is that of
+// [Detach].
+//
+// If NewGrant fails, the node stays: the caller deletes it, with [Own.Withdraw] for example.
 //
 // NewGrant blocks only if s has to be confirmed first, because nothing was heard from the ensemble's
 // leader lately. It returns ctx's error or one that wraps [ErrLost] or [ErrClosed].

@@ -24,9 +24,12 @@ func Do[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) (T
 	return DoOnce(ctx, s, op, nil)
 }
 
-// DoOnce is Do for an op that must not happen twice. After an attempt that may have been executed it calls settle,
-// which finds out whether it was: done reports that, and then the result is settle's. settle may rely on one thing:
-// if the attempt was not executed by the time that a Sync which it makes has been answered, it never will be.
+// DoOnce is Do for an op that must not happen twice. After an attempt that may have been executed
+// it calls settle, which finds out whether it was: done reports that, and then the result is
+// settle's. settle may rely on one thing: if the attempt was not executed by the time that a
+// [Session.Sync] which it makes has been answered, it never will be. Otherwise op is called again.
+// An error of settle is returned as it is: the outcome is then unknown. settle is not called once
+// ctx has ended or s is over. Work of [Detach] has a ctx that lasts as long as s.
 //
 // Where the client's back-off ends by itself Do and DoOnce return the last error. Work that must be finished, which is
 // what gets its ctx from [Detach] or [Session.Go], is different: its caller gets that error, and the work goes on with
@@ -228,8 +231,8 @@ func (d *detached) contextError(ctx context.Context) error {
 // that error, or ctx's. Work then goes on in the background, and if it succeeds its result goes to undo,
 // unless that is nil. Before it begins something, work asks [Wanted] whether the caller still waits.
 //
-// In work of another Detach it simply calls work. After [Client.Close] it returns [ErrClosed]. It is safe
-// for concurrent use.
+// In work of another Detach, under the very ctx of that work, it simply calls work. After
+// [Client.Close] it returns [ErrClosed]. It is safe for concurrent use.
 func Detach[T any](ctx context.Context, s *Session, work func(context.Context) (T, error), undo func(T)) (T, error) {
 	if _, already := ctx.(*detached); already {
 		return work(ctx)
@@ -267,8 +270,9 @@ func Detach[T any](ctx context.Context, s *Session, work func(context.Context) (
 	}
 }
 
-// Wanted returns an error once the caller of [Detach], whose work runs under ctx, has stopped waiting. For
-// another ctx it returns ctx's error. It does not block.
+// Wanted returns an error once the caller of [Detach], whose work runs under ctx, has stopped
+// waiting. For another ctx it returns ctx's error. It does not block. In the op of a [DoOnce], it
+// keeps an attempt from being sent that the caller does not want any more.
 func Wanted(ctx context.Context) error {
 	if d := detachedFrom(ctx); d != nil {
 		return d.unwanted()
@@ -280,6 +284,8 @@ func Wanted(ctx context.Context) error {
 }
 
 // LetGo makes the caller of [Detach], whose work runs under ctx, return err now. The work goes on.
+// It is for errors that only others can mend, such as a missing permission. Under another ctx it
+// does nothing. It does not block.
 func LetGo(ctx context.Context, err error) { detachedFrom(ctx).giveUp(err) }
 
 // insist calls op until it succeeds or finds that the node is gone, or the session is over, if ctx is that of work that

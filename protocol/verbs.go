@@ -219,7 +219,8 @@ func (s *Session) KeepAlive() (stop func()) {
 	return s.disengage
 }
 
-// NewOwner returns a name that no other contender has or will have, for a node of a recipe.
+// NewOwner returns an owner that no other contender is or will be, to put into the name of a node:
+// its String has the session in it, and [ParseOwner] reads it.
 func (s *Session) NewOwner() Owner { return s.newOwner() }
 
 // ACL returns what the nodes that are created through s get: the ACL of the view.

@@ -18,7 +18,8 @@ var ErrBusy = errors.New("busy")
 // errGone says that a node of ours was deleted before it was granted.
 var errGone = errors.New("node deleted while waiting")
 
-// A Kind is a kind of contenders. Its name is what stands before the sequence number in their nodes' names.
+// A Kind is a kind of contenders. Its name is what stands before the sequence number in their
+// nodes' names. Children of the path that are of no kind of the line are ignored.
 type Kind struct {
 	Name      string // with its separators, as in "lock-"
 	Exclusive bool   // such a contender is granted only when no other is ahead of it
@@ -30,6 +31,13 @@ var Locks = []Kind{{"lock-", true}, {"__lock__", true}}
 
 // Blockers returns the contenders before line[self] of which at least one must go before it is granted. It
 // is granted if there are none. The line is in order of arrival.
+//
+// While a contender is blocked, Blockers names each contender whose end may let it in. It may name
+// others, too: when one of those that it has named is gone, it is asked again, with a new listing.
+// It decides by names and not by data, which may be out of date when it arrives. It is also asked
+// about the rest of a line whose first contenders are gone, and about a contender to come, last in
+// line, that has no node and no sequence number yet. It must not change the slice. It may be called
+// concurrently.
 type Blockers func(line []Name, self int) []Name
 
 // Permits lets n contenders in at a time. As long as the n just before a contender are all there it has to
