@@ -3,9 +3,11 @@ package zkrecipes_test
 import (
 	"encoding/json"
 	"fmt"
+	"go/ast"
 	"go/doc/comment"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -173,6 +175,93 @@ func TestRelativeLinksLeadSomewhere(t *testing.T) {
 			if target := match[1]; !strings.Contains(target, "://") {
 				_, err := os.Stat(filepath.Join(filepath.Dir(doc), target))
 				assert.NoError(t, err, doc)
+			}
+		}
+	}
+}
+
+// Names of our packages that stand in backticks, such as `lock.Mutex` and `Mutex.Lock`, have to exist.
+func TestDocumentsNameWhatExists(t *testing.T) {
+	packages, members := declarations(t)
+	name := regexp.MustCompile("`\\*?([A-Za-z]+)\\.([A-Z][A-Za-z]*)(?:\\.([A-Z][A-Za-z]*))?[^`\\n]*`")
+
+	found := 0
+	for _, doc := range documents(t) {
+		if doc == "CHANGELOG.md" { // which names what was
+			continue
+		}
+		for _, match := range name.FindAllStringSubmatch(read(t, doc), -1) {
+			declared, ours := packages[match[1]]
+			if !ours {
+				if capital := match[1][0] < 'a'; capital {
+					found++
+					assert.Contains(t, members, strings.ToLower(match[1])+"."+match[2], "%s: %s", doc, match[0])
+				}
+				continue
+			}
+
+			found++
+			assert.Contains(t, declared, match[2], "%s: %s", doc, match[0])
+			if match[3] != "" {
+				assert.Contains(t, members, strings.ToLower(match[2])+"."+match[3], "%s: %s", doc, match[0])
+			}
+		}
+	}
+	require.Positive(t, found)
+}
+
+// declarations returns what our packages declare, by their names, and the methods and fields of all
+// types. A type stands there in lower case: a type that is embedded may have the method.
+func declarations(t *testing.T) (packages map[string]map[string]bool, members map[string]bool) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}} {{.Dir}}", "./...").Output()
+	require.NoError(t, err)
+
+	packages, members = make(map[string]map[string]bool), make(map[string]bool)
+	for line := range strings.Lines(string(out)) {
+		name, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
+		declared := make(map[string]bool)
+		packages[name] = declared
+
+		sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		for _, source := range sources {
+			file, err := parser.ParseFile(token.NewFileSet(), source, nil, 0)
+			require.NoError(t, err)
+			for _, d := range file.Decls {
+				declare(d, declared, members)
+			}
+		}
+	}
+	return packages, members
+}
+
+func declare(d ast.Decl, declared, members map[string]bool) {
+	if f, ok := d.(*ast.FuncDecl); ok {
+		if f.Recv == nil {
+			declared[f.Name.Name] = true
+			return
+		}
+		receiver := strings.TrimPrefix(types.ExprString(f.Recv.List[0].Type), "*")
+		receiver, _, _ = strings.Cut(receiver, "[")
+		members[strings.ToLower(receiver)+"."+f.Name.Name] = true
+		return
+	}
+
+	for _, spec := range d.(*ast.GenDecl).Specs {
+		switch spec := spec.(type) {
+		case *ast.ValueSpec:
+			for _, name := range spec.Names {
+				declared[name.Name] = true
+			}
+		case *ast.TypeSpec:
+			declared[spec.Name.Name] = true
+			if s, ok := spec.Type.(*ast.StructType); ok {
+				for _, field := range s.Fields.List {
+					for _, name := range field.Names {
+						members[strings.ToLower(spec.Name.Name)+"."+name.Name] = true
+					}
+				}
 			}
 		}
 	}
