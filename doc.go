@@ -4,6 +4,7 @@
 //
 //   - One process at a time: [github.com/zkrecipes/zkrecipes/lock]
 //   - Many readers, or one writer: [github.com/zkrecipes/zkrecipes/rwlock]
+//   - A number of processes at a time: [github.com/zkrecipes/zkrecipes/semaphore]
 //   - One leader of a replicated service, which the other replicas can find:
 //     [github.com/zkrecipes/zkrecipes/election]
 //   - Tasks that processes hand to one another: [github.com/zkrecipes/zkrecipes/queue]
@@ -40,5 +41,6 @@
 //     is soon enough.
 //   - [github.com/zkrecipes/zkrecipes/recipestest] has a ZooKeeper for your own tests, with network
 //     faults on demand. Below it, package sim finds the faults that break a program.
+//   - docs/writing-a-recipe.md, in the repository, builds a recipe that is not here.
 //   - go run ./examples/tour, in a clone of the repository, shows the recipes at work.
 package zkrecipes
