@@ -173,8 +173,10 @@ func (c *grantContext) Err() error {
 // It is the czxid of the holder's node.
 func (g *Grant) Token() int64 { return g.token }
 
-// Check returns an operation that, as the first one of a [zk.Conn] Multi, makes the whole fail with [zk.ErrNoNode]
-// once the holder's node is gone: ZooKeeper itself then fences writes to ZooKeeper.
+// Check returns an operation that, as the first one of a [zk.Conn] Multi, makes the whole fail with
+// [zk.ErrNoNode] once the holder's node is gone: ZooKeeper itself then fences writes to ZooKeeper.
+// Its path is absolute, as those of zk.Conn and of this package's Multi are. Those of
+// [Session.Multi] are not.
 func (g *Grant) Check() *zk.CheckVersionRequest {
 	return &zk.CheckVersionRequest{Path: g.node, Version: -1}
 }

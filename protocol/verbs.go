@@ -98,10 +98,11 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 	return err
 }
 
-// Multi does all of the operations, which are those of [zk.Conn] Multi, or none. Their paths have no
-// chroot. A create without an ACL gets the view's. Multi repeats the transaction if the connection
-// breaks, so an attempt whose answer was lost may make the next one fail. The operations should be such
-// that this can be told from other failures.
+// Multi does all of the operations, which are those of [zk.Conn] Multi, or none. Their paths have
+// no chroot. A create without an ACL gets the view's. Multi repeats the transaction if the
+// connection breaks, so an attempt whose answer was lost may make the next one fail. The operations
+// should be such that this can be told from other failures. [Grant.Check] is for [DoOnce] and the
+// package's own Multi, as its path is absolute already.
 //
 // If an operation fails, Multi returns its error, and the errors of all in the answers.
 func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
