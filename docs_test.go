@@ -180,7 +180,8 @@ func TestRelativeLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// Names of our packages that stand in backticks, such as `lock.Mutex` and `Mutex.Lock`, have to exist.
+// Names of our packages that stand in backticks, such as `lock.Mutex` and `Mutex.Lock`, have to
+// exist.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	packages, members := declarations(t)
 	name := regexp.MustCompile("`\\*?([A-Za-z]+)\\.([A-Z][A-Za-z]*)(?:\\.([A-Z][A-Za-z]*))?[^`\\n]*`")
