@@ -216,3 +216,23 @@ func TestHolderThatMayNotReadItsNodeHearsOfABreak(t *testing.T) {
 		require.NoError(t, session(t, c).Err())
 	})
 }
+
+// Work that outlives its caller ends with the session, and what it releases is lost with that.
+func TestReleaseInDetachedWorkSaysThatTheSessionIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/line", srv.Link(t)
+		c := link.Client(t)
+		g, s := hold(t, c, path), session(t, c)
+		link.Stall()
+
+		released := later(func() error {
+			_, err := protocol.Detach(t.Context(), s, func(ctx context.Context) (struct{}, error) {
+				return struct{}{}, g.Release(ctx)
+			}, nil)
+			return err
+		})
+
+		require.ErrorIs(t, wait(t, released), protocol.ErrLost)
+		link.Heal()
+	})
+}

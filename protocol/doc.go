@@ -15,11 +15,16 @@
 //
 // Authors of recipes use the rest:
 //
-//   - [Do] and [Settle] repeat an operation until its outcome is known;
-//   - [Session.EnsurePath] creates parents;
-//   - [ParseName] and [Name] read the names of nodes and order them;
-//   - [Line] keeps contenders in order, by a [Judge] that says who waits for whom;
-//   - [Grant] is what is held.
+//   - A [Recipe] validates, and names itself in errors and events. [AcrossSessions] is the frame of a
+//     verb, and [Recipe.Acquire] that of a verb that acquires something.
+//   - The methods of [Session] read and write. [Do] and [DoOnce] run what has no method. [Detach] runs
+//     work that must not be left half-way.
+//   - [Session.CreateOwn] creates a contender's node. [Session.WaitNode] and [Session.WaitChildren]
+//     wait. So does [Session.WaitAny], for nodes watched with [Session.Watch].
+//   - [Recipe.NewGrant] makes a node a [Grant].
+//
+// Contenders in order of arrival are in package protocol/line. A whole recipe is in
+// docs/writing-a-recipe.md.
 //
 // # Sessions
 //

@@ -245,6 +245,9 @@ func (g *Grant) Release(ctx context.Context) error {
 	}
 
 	done := ctx.Done()
+	if _, work := ctx.(*detached); work {
+		done = nil // it ends with the session, and so does the removal
+	}
 	for {
 		select {
 		case <-g.removed:

@@ -12,12 +12,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// Create calls Create of c. Call it from the function that is given to [Do] or [Settle]. It blocks
+// Create calls Create of c. Call it from the function that is given to [Do] or [DoOnce]. It blocks
 // until the server has answered or the connection breaks.
 //
 // If the flags are [zk.FlagContainer] it creates a container, which zk.Conn's Create does not. A
 // request that is too large for any server would cost all users of the session their connection:
-// Create refuses it with [ErrTooLarge] and sends nothing. Do and Settle find out what is too large
+// Create refuses it with [ErrTooLarge] and sends nothing. Do and DoOnce find out what is too large
 // for this server. All other errors are those of c. Create is safe for concurrent use.
 func Create(c *zk.Conn, path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
 	return send(headerSize+createSize(path, data, acl), func() (string, error) {

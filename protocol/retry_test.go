@@ -450,9 +450,9 @@ func TestLogObserverWritesWhatHappens(t *testing.T) {
 		wait(t, g.Done())
 		require.NoError(t, c.Close())
 		synctest.Wait() // a call that is under way is not waited for
-		require.Contains(t, log.String(), "level=INFO msg=waited recipe=test path="+root)
-		require.Contains(t, log.String(), "msg=held")
-		require.Contains(t, log.String(), "level=WARN msg=dropped")
+		require.Contains(t, log.String(), "level=INFO msg=acquired recipe=test path="+root)
+		require.Contains(t, log.String(), "msg=released")
+		require.Contains(t, log.String(), "level=WARN msg=lost")
 	})
 }
 

@@ -430,7 +430,8 @@ func (s *session) resumption() <-chan struct{} {
 // ended returns why a call in s could not go on, after ctx or s has ended. If there is no
 // connection, it includes the error of the last attempt to connect.
 func (s *session) ended(ctx context.Context) error {
-	if ctx.Err() == nil || ctx == s.life {
+	detached := detachedFrom(ctx) != nil && s.life.Err() != nil
+	if ctx.Err() == nil || ctx == s.life || detached {
 		return context.Cause(s.life)
 	}
 	s.mu.Lock()

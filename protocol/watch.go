@@ -54,7 +54,7 @@ func (w *Watch) Ready(ctx context.Context) (*zk.Stat, error) {
 		}
 		return w.shared.stat, w.shared.err
 	case <-ctx.Done():
-		return nil, contextError(ctx)
+		return nil, w.session.ended(ctx)
 	}
 }
 

@@ -12,14 +12,15 @@ import (
 func TestRecipesLinkNoTestDependencies(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/zkrecipes/zkrecipes/"
-	kernel := []string{"github.com/go-zookeeper/zk", "github.com/cenkalti/backoff/v4", module + "protocol"}
+	kernel := []string{"github.com/go-zookeeper/zk", "github.com/cenkalti/backoff/v4", module + "protocol", module + "internal/zkwire"}
 	for pkg, more := range map[string][]string{
 		"protocol":      nil,
 		"protocol/line": nil,
 		"lock":          {"protocol/line"},
 		"rwlock":        {"protocol/line"},
 		"election":      {"protocol/line"},
-		"queue":         {"protocol/line"},
+		"semaphore":     {"protocol/line"},
+		"queue":         {"protocol/line", "internal/batch"},
 		"barrier":       nil,
 		"doublebarrier": {"protocol/line"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -99,7 +100,7 @@ func New(r *protocol.Recipe, kinds ...Kind) *Line {
 
 // validate refuses a request whose nodes would not be contenders: they would not see each other.
 func (l *Line) validate(r Request) error {
-	if !slices.Contains(l.names, r.Kind) || r.Kind == "" {
+	if !slices.ContainsFunc(l.names, func(name string) bool { return name != "" && strings.HasSuffix(r.Kind, name) }) {
 		return fmt.Errorf("%w: the line has no contenders of kind %q", zk.ErrBadArguments, r.Kind)
 	}
 	return nil
