@@ -287,3 +287,20 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 
 	require.Equal(t, before, link.Packets())
 }
+
+// A Simple that finds out in the transaction that it is too late looks again, and has created no node.
+func TestSimpleThatIsTooLateCreatesNoNode(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/simple", srv.Link(t)
+		m := lock.NewSimple(link.Client(t), path)
+		require.NoError(t, suite.Must(t, m.Lock).Unlock(t.Context()))
+		creates, multis := link.Count(recipestest.OpCreate), link.Count(recipestest.OpMulti)
+		_, err := suite.Session(t, srv.Client(t)).Set(t.Context(), path, nil, -1)
+		require.NoError(t, err)
+
+		require.NoError(t, suite.Must(t, m.Lock).Unlock(t.Context()))
+
+		require.Equal(t, creates, link.Count(recipestest.OpCreate))
+		require.Greater(t, link.Count(recipestest.OpMulti), multis+1)
+	})
+}

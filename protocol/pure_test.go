@@ -215,6 +215,13 @@ func TestUntrustedSessionGrantsNothing(t *testing.T) {
 		require.NoError(t, s.Err(), "nothing is held, so nothing is lost")
 		_, err := newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, nil)
 		require.ErrorIs(t, err, errStale)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = NewRecipe(c, "test", "/line").NewGrant(ctx, s.base, "/line/node", 1, nil)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, 1, s.engaged, "as before the call")
+
 		time.Sleep(3 * time.Second)
 		_, err = newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, nil)
 		require.ErrorIs(t, err, ErrLost, "silent for a whole timeout")

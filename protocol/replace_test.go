@@ -14,25 +14,63 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
+// granted returns a grant whose node is below path.
+func granted(t *testing.T, s *protocol.Session, r *protocol.Recipe) (g *protocol.Grant, node string) {
+	t.Helper()
+	own, err := s.CreateOwn(lasting(t), protocol.OwnNode{Dir: r.Path(), Prefix: s.NewOwner().String() + "-"})
+	require.NoError(t, err)
+	node = r.Path() + "/" + own.Name()
+	stat, err := s.Exists(lasting(t), node)
+	require.NoError(t, err)
+	g, err = r.NewGrant(lasting(t), s, node, stat.Czxid, func(ctx context.Context) error { return s.Delete(ctx, node, -1) })
+	require.NoError(t, err)
+	return g, node
+}
+
+// swap puts next in the place of old.
+func swap(ctx context.Context, s *protocol.Session, old, next string) error {
+	_, err := s.Multi(ctx, &zk.CreateRequest{Path: next, Flags: zk.FlagEphemeral}, &zk.DeleteRequest{Path: old, Version: -1})
+	return err
+}
+
+func TestReplacementWhoseOutcomeIsUnknownIsGivenBack(t *testing.T) {
+	for name, done := range map[string]bool{"done": true, "not done": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				c, path := srv.Client(t), srv.Root(t)+"/x"
+				s := session(t, c)
+				g, old := granted(t, s, protocol.NewRecipe(c, "test", path))
+
+				_, err := g.Replace(lasting(t), path+"/next", func(ctx context.Context) error {
+					if done {
+						require.NoError(t, swap(ctx, s, old, path+"/next"))
+					}
+					return protocol.ErrUncertain
+				})
+
+				require.ErrorIs(t, err, protocol.ErrUncertain)
+				require.ErrorIs(t, g.Err(), protocol.ErrReleased)
+				_ = g.Release(lasting(t))
+				names, _, err := s.Children(lasting(t), path)
+				require.NoError(t, err)
+				require.Empty(t, names)
+			})
+		})
+	}
+}
+
 // Whichever way deletes the old node of a grant that is being replaced knows nothing of the new one.
 func TestReleaseInAnotherWayWhileReplacedLeavesNothingBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/x"
 		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
-		own, err := s.CreateOwn(lasting(t), protocol.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-"})
-		require.NoError(t, err)
-		old, next := path+"/"+own.Name(), path+"/next"
-		stat, err := s.Exists(lasting(t), old)
-		require.NoError(t, err)
+		g, old := granted(t, s, r)
+		next := path + "/next"
 		remove := func(ctx context.Context) error { return s.Delete(ctx, old, -1) }
-		g, err := r.NewGrant(lasting(t), s, old, stat.Czxid, remove)
-		require.NoError(t, err)
 		swapped, released := make(chan struct{}), make(chan struct{})
 		replaced := later(func() error {
 			_, err := g.Replace(lasting(t), next, func(ctx context.Context) error {
-				_, err := s.Multi(ctx,
-					&zk.CreateRequest{Path: next, Flags: zk.FlagEphemeral},
-					&zk.DeleteRequest{Path: old, Version: -1})
+				err := swap(ctx, s, old, next)
 				close(swapped)
 				<-released
 				return err

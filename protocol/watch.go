@@ -106,7 +106,7 @@ func (w *Watch) Recheck(ctx context.Context) (same bool, err error) {
 	case w.key == w.node:
 		same = now.Czxid == read.Czxid && now.Version == read.Version
 	default:
-		same = now.Czxid == read.Czxid && now.Pzxid == read.Pzxid
+		same = now.Czxid == read.Czxid && now.Pzxid == read.Pzxid && now.NumChildren == read.NumChildren
 	}
 	if !same {
 		w.session.watches.outdated(w.key, w.shared)

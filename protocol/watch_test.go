@@ -319,3 +319,28 @@ func TestWatchAsksOnceAfterAReconnect(t *testing.T) {
 		require.Equal(t, asked+1, link.Count(recipestest.OpExists))
 	})
 }
+
+// Should an event never come, the wait ends all the same.
+func TestWaitAsksAgainOnceAMinute(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		s, path := session(t, link.Client(t)), srv.Root(t)+"/x"
+		_, err := s.EnsurePath(t.Context(), path)
+		require.NoError(t, err)
+		for _, waits := range []func(context.Context) error{
+			func(ctx context.Context) error {
+				_, err := s.WaitNode(ctx, path, func(*zk.Stat) bool { return false })
+				return err
+			},
+			func(ctx context.Context) error {
+				return s.WaitChildren(ctx, path, func([]string) bool { return false })
+			},
+		} {
+			before := link.Count(recipestest.OpExists)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+time.Second)
+			require.ErrorIs(t, waits(ctx), context.DeadlineExceeded)
+			cancel()
+			require.Equal(t, before+3, link.Count(recipestest.OpExists))
+		}
+	})
+}

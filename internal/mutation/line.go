@@ -224,21 +224,5 @@ func init() {
 			New:  "case false:",
 			Test: "TestWatchIsNotTrustedAfterAReconnect",
 		},
-		{
-			Name: "watches: what was read before a reconnect is current",
-			File: "protocol/watch.go",
-			Func: "(*Watch).Current",
-			Old:  "if isClosed(w.doubt) {",
-			New:  "if false {",
-			Test: "TestWatchIsNotTrustedAfterAReconnect",
-		},
-		{
-			Name: "watches: a node is the same after a reconnect",
-			File: "protocol/watch.go",
-			Func: "(*Watch).Same",
-			Old:  "case isClosed(w.doubt):",
-			New:  "case false:",
-			Test: "TestWatchIsNotTrustedAfterAReconnect",
-		},
 	}...)
 }

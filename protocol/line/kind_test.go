@@ -3,6 +3,7 @@ package line_test
 import (
 	"testing"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
@@ -46,5 +47,28 @@ func TestBreakRefusesANameWithoutAServer(t *testing.T) {
 		link.Heal()
 
 		require.ErrorContains(t, err, "not a contender's name")
+	})
+}
+
+// The name of a waiter's node is no proof: another client may have used it.
+func TestNodeOfAnotherSessionIsNotGranted(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c, op := srv.Root(t)+"/line", srv.Client(t), srv.Client(t)
+		held, err := lineAt(op, path).Enter(suite.Lasting(t), request)
+		require.NoError(t, err)
+		next := enter(suite.Lasting(t), lineAt(c, path), request)
+		pending(t, next)
+		s := suite.Session(t, op)
+		names, err := lineAt(op, path).Names(suite.Lasting(t), s)
+		require.NoError(t, err)
+		node := path + "/" + names[1].Node
+		_, err = s.Multi(suite.Lasting(t), &zk.DeleteRequest{Path: node, Version: -1},
+			&zk.CreateRequest{Path: node, Flags: zk.FlagEphemeral},
+			&zk.DeleteRequest{Path: path + "/" + held.Node(), Version: -1})
+		require.NoError(t, err)
+
+		g := suite.Wait(t, next)
+		require.NotEqual(t, names[1].Node, g.Node())
+		release(t, g)
 	})
 }

@@ -125,3 +125,25 @@ func TestDataOfALineThatACancelledCallHasMadeAreKept(t *testing.T) {
 		})
 	}
 }
+
+// What was known of the node that is gone is not used for the one that takes its place.
+func TestLineThatWasDeletedIsFastAtOnce(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/x", srv.Link(t)
+		op, l := suite.Session(t, srv.Client(t)), lineAt(link.Client(t), path)
+		enter := func() {
+			g, err := l.Enter(suite.Lasting(t), request)
+			require.NoError(t, err)
+			release(t, g)
+		}
+		for range 3 {
+			enter()
+		}
+		require.NoError(t, op.Delete(suite.Lasting(t), path, -1))
+
+		multis, lists := link.Count(recipestest.OpMulti), link.Count(recipestest.OpGetChildren)
+		enter() // finds out, makes the path, and is fast
+		require.Equal(t, multis+2, link.Count(recipestest.OpMulti))
+		require.Equal(t, lists, link.Count(recipestest.OpGetChildren))
+	})
+}

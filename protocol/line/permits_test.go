@@ -230,3 +230,19 @@ func TestWaiterForAPermitOfALaggingServer(t *testing.T) {
 	}
 	require.NoError(t, wait.Wait())
 }
+
+// Markers are for exclusive kinds: something may be ahead of a holder of another one.
+func TestHolderOfAPermitLeavesNoMarker(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/permits", srv.Link(t)
+		first := suite.Wait(t, enter(suite.Lasting(t), permitsAt(srv.Client(t), path), permits(2)))
+		second := suite.Wait(t, enter(suite.Lasting(t), permitsAt(link.Client(t), path), permits(2)))
+		multis, deletes := link.Count(recipestest.OpMulti), link.Count(recipestest.OpDelete)
+
+		release(t, second)
+
+		require.Equal(t, multis, link.Count(recipestest.OpMulti))
+		require.Equal(t, deletes+1, link.Count(recipestest.OpDelete))
+		release(t, first)
+	})
+}

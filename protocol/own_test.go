@@ -1,0 +1,56 @@
+package protocol_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// Whatever becomes of the connection, there is one node, or none if ctx ends.
+func TestOwnNodeIsOneOrNoneAtEachStep(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		over := false
+		for step := 1; !over; step++ {
+			synctest.Test(t, func(t *testing.T) {
+				srv := recipestest.Start(t, recipestest.WithInMemory())
+				path, link := srv.Root(t)+"/dir", srv.Link(t)
+				s, other := session(t, link.Client(t)), session(t, srv.Client(t))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				stop := link.At(step, func() {
+					if ends {
+						cancel()
+						time.Sleep(time.Millisecond) // until the call has returned
+						return
+					}
+					link.Cut()
+					time.AfterFunc(100*time.Millisecond, link.Heal)
+				})
+
+				own, err := s.CreateOwn(ctx, protocol.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-"})
+
+				over = stop()
+				time.Sleep(time.Minute)
+				names, _, failed := other.Children(t.Context(), path)
+				if !errors.Is(failed, zk.ErrNoNode) {
+					require.NoError(t, failed)
+				}
+				if err != nil {
+					require.ErrorIs(t, err, context.Canceled, "step %d", step)
+					require.Empty(t, names, "step %d", step)
+					return
+				}
+				require.Equal(t, []string{own.Name()}, names, "step %d", step)
+				require.NoError(t, own.Withdraw(t.Context()))
+			})
+		}
+	}
+}
