@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -17,17 +17,43 @@ import (
 // check compares the number of permits with the one at the path: that of the latest limit, or else of the
 // first contender.
 func (s *Semaphore) check(names []line.Name) error {
-	here, there := int(s.permits.Load()), 0
-	if len(names) > 0 {
-		there = numberOf(names[0])
-	}
-	if i := latestLimit(names); i >= 0 {
-		there = numberOf(names[i])
-	}
+	here, there := int(s.permits.Load()), numberAt(names)
 	if there == 0 || there == here || s.resizing.Load() > 0 {
 		return nil
 	}
 	return fmt.Errorf("%w: %d here, %d at the path", ErrPermits, here, there)
+}
+
+// numberAt returns the number of permits at the path, or 0 if there is none yet.
+func numberAt(names []line.Name) int {
+	if i := latestLimit(names); i >= 0 {
+		return numberOf(names[i])
+	}
+	if len(names) > 0 {
+		return numberOf(names[0])
+	}
+	return 0
+}
+
+// blockers returns the contenders that block the one at self.
+//
+// While this semaphore is resized, its own number and that at the path may differ: the smaller one counts.
+func (s *Semaphore) blockers(names []line.Name, self int) []line.Name {
+	here, there, limited := int(s.permits.Load()), numberAt(names), latestLimit(names) >= 0
+	names = slices.DeleteFunc(slices.Clone(names[:self+1]), isLimit)
+	self = len(names) - 1
+
+	// A contender with another number will be refused when it looks, unless it is the first one by then. So
+	// those behind it wait until it has gone.
+	for i, n := range names[:self] {
+		if other := numberOf(n); !limited && other != 0 && other != here {
+			return names[i : i+1]
+		}
+	}
+	if there != 0 {
+		here = min(here, there)
+	}
+	return line.Permits(here)(names, self)
 }
 
 // Resize changes the number of permits at the path. Each process that uses the path has to call it, or
@@ -40,6 +66,8 @@ func (s *Semaphore) check(names []line.Name) error {
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	err := atLeastOne(permits)
 	if err == nil {
+		s.resizing.Add(1)
+		defer s.resizing.Add(-1)
 		_, err = protocol.AcrossSessions(ctx, s.recipe, func(session *protocol.Session) (struct{}, error) {
 			return struct{}{}, s.resize(ctx, session, permits)
 		})
@@ -48,13 +76,10 @@ func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 }
 
 func (s *Semaphore) resize(ctx context.Context, session *protocol.Session, permits int) error {
-	s.resizing.Add(1)
-	defer s.resizing.Add(-1)
-
-	// The latest limit counts. One that an attempt with a lost answer has left is found, and the older
-	// ones are deleted, by the next attempt.
+	// The latest limit counts. One that an attempt with a lost answer has left is found by the next
+	// listing, and so the last listing has no more than one.
 	path := s.recipe.Path()
-	for agreed := false; !agreed; {
+	for agreed := false; ; {
 		if _, err := session.EnsurePath(ctx, path); err != nil {
 			return err
 		} else if err := session.Sync(ctx, path); err != nil {
@@ -66,7 +91,7 @@ func (s *Semaphore) resize(ctx context.Context, session *protocol.Session, permi
 		}
 
 		latest := latestLimit(names)
-		agreed = latest >= 0 && numberOf(names[latest]) == permits
+		agreed = agreed || latest >= 0 && numberOf(names[latest]) == permits
 		var ops []any
 		if !agreed {
 			prefix := fmt.Sprintf("%s/%s-of-%d-limit-", path, session.NewOwner(), permits)
@@ -81,7 +106,7 @@ func (s *Semaphore) resize(ctx context.Context, session *protocol.Session, permi
 			break
 		}
 		_, err = session.Multi(ctx, ops...)
-		agreed = err == nil
+		agreed = agreed || err == nil
 		if err != nil && !errors.Is(err, zk.ErrNoNode) { // another client was faster, or an attempt of ours
 			return err
 		}
@@ -98,16 +123,12 @@ func (s *Semaphore) resize(ctx context.Context, session *protocol.Session, permi
 	return err
 }
 
-var number = regexp.MustCompile(`-of-([0-9]+)-(permit|limit)-`)
-
 // numberOf returns the number of permits in a node's name, or 0.
 func numberOf(n line.Name) int {
-	parts := number.FindStringSubmatch(n.Node)
-	if parts == nil {
-		return 0
-	}
-	permits, _ := strconv.Atoi(parts[1])
-	return permits
+	head, _, _ := strings.Cut(n.Node, "-"+n.Kind)
+	_, digits, _ := strings.Cut(head, "-of-")
+	permits, _ := strconv.Atoi(digits)
+	return max(permits, 0)
 }
 
 func isLimit(n line.Name) bool { return n.Kind == "limit-" }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
@@ -90,11 +92,6 @@ func (s *Semaphore) acquire(ctx context.Context, try bool) (*Permit, error) {
 	return &Permit{g}, nil
 }
 
-func (s *Semaphore) blockers(names []line.Name, self int) []line.Name {
-	permits := slices.DeleteFunc(slices.Clone(names[:self+1]), isLimit)
-	return line.Permits(int(s.permits.Load()))(permits, len(permits)-1)
-}
-
 // Do calls fn while it holds a permit, with a context that is cancelled when the permit is lost. It waits
 // for fn to return, and gives the permit back, also if fn panics or ctx has ended. It returns an error of
 // [Semaphore.Acquire], or fn's own, joined with the loss of the permit if it was lost.
@@ -124,5 +121,11 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 
 // Break deletes the node of a contender, given its name in [Semaphore.Contenders]. A holder then loses its
 // permit, and learns of it; a waiter goes to the end of the line. Break blocks until the server has
-// answered. Its error wraps [zk.ErrNoNode] if there is no such node.
-func (s *Semaphore) Break(ctx context.Context, node string) error { return s.line.Break(ctx, node) }
+// answered. Its error wraps [zk.ErrNoNode] if there is no such node, or [zk.ErrInvalidPath] if no
+// contender could have that name.
+func (s *Semaphore) Break(ctx context.Context, node string) error {
+	if n, ok := line.ParseName(node, "limit-"); ok {
+		return s.recipe.Wrap(fmt.Errorf("%w: %q is the number of permits", zk.ErrInvalidPath, n.Node))
+	}
+	return s.line.Break(ctx, node)
+}

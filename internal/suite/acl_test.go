@@ -21,6 +21,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
 // uses make each recipe create all its kinds of nodes. Two contenders at a time add a contended
@@ -75,7 +76,19 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 			return term.Resign, nil
 		})
 	},
-
+	"semaphore": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
+		s := semaphore.New(c, path, 2)
+		for range 2 {
+			inTurns(t, func(ctx context.Context) (func(context.Context) error, error) {
+				p, err := s.Acquire(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return p.Release, nil
+			})
+			require.NoError(t, s.Resize(t.Context(), 1))
+		}
+	},
 	"barrier": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {
 		for _, b := range []*barrier.Barrier{barrier.New(c, path+"/a"), barrier.New(c, path+"/b", barrier.WithEphemeral())} {
 			require.NoError(t, b.Set(t.Context()))

@@ -16,9 +16,10 @@ var everything = flag.Bool("ensemble", false, "run all of the recipes' tests on 
 // suites are the tests of each recipe that run the common suite. On an ensemble the clients of a
 // test are spread over the members. One member may not know yet what another has answered.
 var suites = map[string]string{
-	"lock":     "TestMutexIsAFairLock|TestSimpleIsALock",
-	"rwlock":   "TestReadingAndWritingAreFairLocks",
-	"election": "TestElectionIsAFairLock",
+	"lock":      "TestMutexIsAFairLock|TestSimpleIsALock",
+	"rwlock":    "TestReadingAndWritingAreFairLocks",
+	"semaphore": "TestSemaphoreOfOneIsAFairLock",
+	"election":  "TestElectionIsAFairLock",
 }
 
 func TestSuiteOnAnEnsemble(t *testing.T) {
@@ -33,7 +34,7 @@ func TestRecipesOnAnEnsemble(t *testing.T) {
 		t.Skip("takes minutes: run it with -ensemble")
 	}
 	servers := ensemble.Start(t, 3).ConnectString()
-	for _, recipe := range []string{"lock", "rwlock", "election", "barrier", "doublebarrier", "queue"} {
+	for _, recipe := range []string{"lock", "rwlock", "semaphore", "election", "barrier", "doublebarrier", "queue"} {
 		runOn(t, servers, recipe, "/^real$")
 	}
 }

@@ -21,6 +21,7 @@ type contender struct {
 	alone   bool  // it was the only one when its node was created
 	token   int64 // if it was alone
 	company bool  // others have been in line, too
+	version int32 // of its node, which others change to make it look again
 }
 
 // contend creates a node in line, waits until it is granted, and withdraws the node if it does not come to
@@ -114,7 +115,7 @@ func (c *contender) advance(ctx context.Context) (*protocol.Grant, error) {
 	for {
 		// Our own node is read, and watched, while the listing is on its way.
 		own := s.Watch(l.pathOf(c.own.Name()))
-		children, err := l.children(ctx, s)
+		children, names, err := l.list(ctx, s)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil, protocol.Again(errGone)
 		} else if err != nil {
@@ -134,9 +135,18 @@ func (c *contender) advance(ctx context.Context) (*protocol.Grant, error) {
 			return nil, err
 		}
 
-		names := l.parse(children)
-		if err := c.request.check(names); err != nil {
-			return nil, err
+		// The listing may be older than a change of our own node.
+		if stat.Version != c.version {
+			c.version = stat.Version
+			continue
+		}
+		if refused := c.request.check(names); refused != nil {
+			if same, err := own.Recheck(ctx); err != nil {
+				return nil, err
+			} else if same {
+				return nil, refused
+			}
+			continue
 		}
 		self := slices.IndexFunc(names, func(n Name) bool { return n.Node == name })
 		c.company = c.company || len(names) > 1

@@ -59,7 +59,8 @@
 //	predecessor gone without  1 watch removed, a listing, 1 node read; 1 marker watched for if more than one is ahead
 //	wait that is given up     nothing, and 1 watch removed if the predecessor goes without its marker later
 //
-// A waiter keeps its blockers and nothing else of the listing. It costs its session's pings.
+// A waiter keeps its blockers and nothing else of the listing. It costs its session's pings. Contenders of
+// one [Line] and session that ask for a listing while another one is under way share the next.
 //
 // # Guarantees
 //

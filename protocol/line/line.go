@@ -37,7 +37,7 @@ var Locks = []Kind{{"lock-", true}, {"__lock__", true}}
 // others, too: when one of those that it has named is gone, it is asked again, with a new listing.
 // It decides by names and not by data, which may be out of date when it arrives. It is also asked
 // about the rest of a line whose first contenders are gone, and about a contender to come, last in
-// line, that has no node and no sequence number yet. It must not change the slice. It may be called
+// line, that has no node and no sequence number yet. It must not change the slice, which contenders share. It may be called
 // concurrently.
 type Blockers func(line []Name, self int) []Name
 
@@ -62,7 +62,8 @@ type Request struct {
 	Blockers Blockers // nil: Exclusive
 	Try      bool     // return ErrBusy instead of waiting
 
-	// Check, if not nil, is asked about each listing of the line. An error ends the wait.
+	// Check, if not nil, is asked about each listing of the line. An error ends the wait. A listing that is
+	// older than a change of the contender's own node does not count: change that after what Check relies on.
 	Check func(line []Name) error
 }
 
@@ -87,6 +88,8 @@ type Line struct {
 	kinds  []Kind
 	names  []string // of the kinds
 	parent parent
+
+	listings listings
 }
 
 // New returns the line of contenders of these kinds at the recipe's path. It does no I/O and cannot fail.
@@ -171,6 +174,9 @@ func (l *Line) Claim(ctx context.Context, s *protocol.Session, r Request) (g *pr
 // peek returns a node that a contender which came now would have to wait for, if any. It only reads.
 func (l *Line) peek(ctx context.Context, s *protocol.Session, r Request) (blocker string, err error) {
 	names, err := l.Names(ctx, s)
+	if err == nil && r.check(names) != nil { // it may rely on something that is newer than the listing
+		names, err = l.Names(ctx, s)
+	}
 	if err != nil {
 		return "", err
 	}

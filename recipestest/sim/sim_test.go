@@ -51,6 +51,10 @@ func TestChecksFindEachKindOfError(t *testing.T) {
 	for want, simulate := range map[string]func(*sim.World){
 		"": func(w *sim.World) {
 			e, s, c := w.Exclusive("it"), w.Shared("that"), w.Clients(3)
+			p := w.Permits("those", 2)
+			for i := range 3 {
+				hold(p.Begin, c[i], int64(i+1), 1+5*i, 7)
+			}
 			hold(e.Begin, c[0], 1, 1, 5)
 			hold(e.Begin, c[1], 2, 7, 5)
 			hold(exclusive(s), c[0], 1, 1, 5)
@@ -79,6 +83,12 @@ func TestChecksFindEachKindOfError(t *testing.T) {
 				}
 				return nil
 			})
+		},
+		"more than 2 hold it": func(w *sim.World) {
+			p, c := w.Permits("it", 2), w.Clients(3)
+			for i := range 3 {
+				hold(p.Begin, c[i], int64(i+1), 1+i, 5)
+			}
 		},
 		"is not held alone": func(w *sim.World) {
 			s, c := w.Shared("it"), w.Clients(2)

@@ -1,0 +1,45 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Permits is the history of something that several have at a time, up to a number.
+type Permits struct{ turns }
+
+// Permits begins a history, which is checked in the end. No more than permits turns may be held at any
+// moment.
+func (w *World) Permits(what string, permits int) *Permits {
+	p := &Permits{turns{world: w, what: what}}
+	w.Check(func() error { return p.check(permits) })
+	return p
+}
+
+// Begin is [Exclusive.Begin] for one of several.
+func (p *Permits) Begin(c *Client, called time.Time, g Grant) *Turn {
+	return p.begin(c, called, g, false)
+}
+
+// check looks for a moment at which too many hold for certain. If there is one, so is one at which a turn
+// begins.
+func (p *Permits) check(permits int) error {
+	all, err := p.final()
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		var holders []*Turn
+		for _, other := range all {
+			if t.certain() && other.certain() && !other.begun.After(t.begun) && other.held.After(t.begun) {
+				holders = append(holders, other)
+			}
+		}
+		if len(holders) > permits {
+			slices.SortFunc(holders, func(a, b *Turn) int { return a.begun.Compare(b.begun) })
+			return fmt.Errorf("more than %d hold %s: %v", permits, p.what, holders)
+		}
+	}
+	return nil
+}

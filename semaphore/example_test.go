@@ -1,0 +1,86 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+	"github.com/zkrecipes/zkrecipes/semaphore"
+)
+
+// connect connects to a ZooKeeper inside the process.
+func connect(ctx context.Context) (client *protocol.Client, done func()) {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() {
+		client.Close()
+		server.Close()
+	}
+}
+
+func Example() {
+	ctx := context.Background()
+	client, done := connect(ctx)
+	defer done()
+
+	exports := semaphore.New(client, "/limits/exports", 10)
+	err := exports.Do(ctx, func(ctx context.Context, p *semaphore.Permit) error {
+		// Ten processes at most get here at a time. The ctx is cancelled if the permit is lost.
+		fmt.Println("exporting, with a permit:", p.Err() == nil)
+		return ctx.Err()
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// exporting, with a permit: true
+}
+
+// A handler that would have to wait says so instead.
+func ExampleSemaphore_TryAcquire() {
+	ctx := context.Background()
+	client, done := connect(ctx)
+	defer done()
+
+	reports := semaphore.New(client, "/limits/reports", 1)
+	for range 2 {
+		p, err := reports.TryAcquire(ctx)
+		if errors.Is(err, semaphore.ErrNoPermit) {
+			fmt.Println("busy")
+			return
+		} else if err != nil {
+			log.Fatal(err)
+		}
+		defer p.Release(ctx)
+		fmt.Println("at work")
+	}
+	// Output:
+	// at work
+	// busy
+}
+
+// Each process that uses the path calls Resize, or has the new number from its configuration.
+func ExampleSemaphore_Resize() {
+	ctx := context.Background()
+	client, done := connect(ctx)
+	defer done()
+
+	before := semaphore.New(client, "/limits/imports", 10)
+	resized := semaphore.New(client, "/limits/imports", 10)
+	if err := resized.Resize(ctx, 20); err != nil {
+		log.Fatal(err)
+	}
+	_, err := before.Acquire(ctx)
+	fmt.Println(err)
+	// Output:
+	// semaphore: /limits/imports: contenders disagree about the number of permits: 10 here, 20 at the path
+}
