@@ -2,7 +2,10 @@ package semaphore_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
@@ -98,4 +102,72 @@ func TestSharedListingSurvivesTheWaiterThatBeganIt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A waiter lists the line before a Resize, and reads its own node after it.
+func TestListingThatIsOlderThanAResizeIsNotBelieved(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/s", srv.Link(t)
+		var slow *slowReads
+		c := link.Client(t, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			conn, err := link.Dial(network, address, timeout)
+			slow = &slowReads{Conn: conn}
+			return slow, err
+		}))
+		s := semaphore.New(srv.Client(t), path, 1)
+		held := acquire(t, s)
+		slow.hold()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		waiting := suite.Later(func() error { _, err := semaphore.New(c, path, 1).Acquire(ctx); return err })
+		synctest.Wait()
+		require.Equal(t, 1, link.Count(recipestest.OpGetChildren))
+
+		require.NoError(t, s.Resize(t.Context(), 2))
+		slow.resume(t)
+		require.ErrorIs(t, <-waiting, semaphore.ErrPermits)
+		release(t, held)
+	})
+}
+
+// slowReads is a connection that holds back requests to read a node, and lets later ones overtake them.
+type slowReads struct {
+	net.Conn
+	mu      sync.Mutex // protects what follows
+	holding bool
+	held    []byte
+}
+
+func (s *slowReads) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holding = true
+}
+
+func (s *slowReads) resume(t *testing.T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.NotEmpty(t, s.held)
+	s.holding = false
+	_, err := s.Conn.Write(s.held)
+	require.NoError(t, err)
+}
+
+func (s *slowReads) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for rest := p; s.holding && len(rest) > 0; {
+		size := 4 + binary.BigEndian.Uint32(rest)
+		frame := rest[:size]
+		rest = rest[size:]
+		if recipestest.Op(binary.BigEndian.Uint32(frame[8:])) == recipestest.OpGetData {
+			s.held = append(s.held, frame...)
+		} else if _, err := s.Conn.Write(frame); err != nil {
+			return 0, err
+		}
+	}
+	if s.holding {
+		return len(p), nil
+	}
+	return s.Conn.Write(p)
 }

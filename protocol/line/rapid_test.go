@@ -1,13 +1,16 @@
 package line_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 // Contenders come and go in any order. As long as all blockers of one are there it must not be granted, and
@@ -55,5 +58,42 @@ func TestPermitsBlockUntilOneMayGo(t *testing.T) {
 				require.Len(t, blockers, permits)
 			}
 		}
+	})
+}
+
+// What Check relies on may change while a contender looks. The change of its own node, which comes after
+// that, makes it look again.
+func TestRefusalFromAListingThatIsOutOfDateDoesNotCount(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, other, path := srv.Client(t), srv.Client(t), srv.Root(t)+"/line"
+		held, err := lineAt(other, path).Enter(t.Context(), request)
+		require.NoError(t, err)
+		s, calls := suite.Session(t, other), 0
+		g, err := lineAt(c, path).Enter(t.Context(), line.Request{
+			Kind: "lock-", Blockers: line.Permits(2),
+			Check: func(names []line.Name) error {
+				calls++
+				if calls > 1 {
+					return nil
+				}
+				_, err := s.Set(t.Context(), path+"/"+names[1].Node, nil, -1)
+				require.NoError(t, err)
+				suite.CatchUp(t, c)
+				return errors.New("refused")
+			},
+		})
+		require.NoError(t, err)
+		require.Greater(t, calls, 1)
+		release(t, g)
+		release(t, held)
+
+		held, err = lineAt(other, path).Enter(t.Context(), request)
+		require.NoError(t, err)
+		refused := errors.New("refused")
+		_, err = lineAt(c, path).Enter(t.Context(), line.Request{
+			Kind: "lock-", Blockers: line.Permits(2), Check: func([]line.Name) error { return refused },
+		})
+		require.ErrorIs(t, err, refused)
+		release(t, held)
 	})
 }
