@@ -131,7 +131,8 @@ func round(t testing.TB, barriers ...*doublebarrier.Barrier) {
 	}
 }
 
-// empty checks that nothing is left of any round. The last to leave may have been another client's member.
+// empty checks that nothing is left of any round. The last to leave may have been another client's
+// member.
 func empty(t testing.TB, c *protocol.Client, path string) {
 	t.Helper()
 	suite.CatchUp(t, c)

@@ -111,10 +111,10 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 
 // An observation is one use of [Election.Observe].
 //
-// It costs one watch on the node of the leader. When that node goes, the next leader is known from the last
-// listing: as numbers only grow, no candidate can have come in between. So the next node is read and watched
-// in one request, and the line is listed again only when all that were listed are gone. During a vacancy
-// there is a watch on the line.
+// It costs one watch on the node of the leader. When that node goes, the next leader is known from
+// the last listing: as numbers only grow, no candidate can have come in between. So the next node
+// is read and watched in one request, and the line is listed again only when all that were listed
+// are gone. During a vacancy there is a watch on the line.
 type observation struct {
 	election *Election
 	yield    func(Leader, error) bool
@@ -160,7 +160,8 @@ func (o *observation) follow(ctx context.Context, s *protocol.Session) error {
 	return nil
 }
 
-// incumbent shows the leader until that may have changed. It returns [zk.ErrNoNode] once it is gone.
+// incumbent shows the leader until that may have changed. It returns [zk.ErrNoNode] once it is
+// gone.
 func (o *observation) incumbent(ctx context.Context, s *protocol.Session, node string) error {
 	w := s.Watch(o.election.recipe.Path() + "/" + node)
 	if current, err := w.Current(ctx); err != nil || !current {

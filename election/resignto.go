@@ -13,11 +13,12 @@ import (
 )
 
 var (
-	// ErrNotInLine is returned by [Term.ResignTo] if the chosen candidate is not in line (any more).
+	// ErrNotInLine is returned by [Term.ResignTo] if the chosen candidate is not in line (any
+	// more).
 	ErrNotInLine = errors.New("not in line")
 
-	// ErrForeignContender is returned by [Term.ResignTo] if a contender of another library would have to
-	// be passed over.
+	// ErrForeignContender is returned by [Term.ResignTo] if a contender of another library would
+	// have to be passed over.
 	ErrForeignContender = errors.New("a contender of another library is ahead")
 )
 
@@ -71,8 +72,8 @@ type handover struct {
 
 func (h *handover) pathOf(node string) string { return h.term.election.recipe.Path() + "/" + node }
 
-// prepare finds out which candidates are passed over. None can come later that would have to be, as numbers
-// only grow.
+// prepare finds out which candidates are passed over. None can come later that would have to be, as
+// numbers only grow.
 func (h *handover) prepare(ctx context.Context) error {
 	g, s, e := h.term.grant, h.session, h.term.election
 	if err := g.Err(); err != nil {
@@ -110,9 +111,9 @@ func (h *handover) prepare(ctx context.Context) error {
 	return nil
 }
 
-// ops deletes the nodes of the leader and of the candidates that are passed over, all at once, and each with
-// its marker, as after that none is left. The last goes first: each candidate has to hear of the end of its
-// own node before it hears that nothing is ahead.
+// ops deletes the nodes of the leader and of the candidates that are passed over, all at once, and
+// each with its marker, as after that none is left. The last goes first: each candidate has to hear
+// of the end of its own node before it hears that nothing is ahead.
 func (h *handover) ops(markers bool) []any {
 	ops := []any{&zk.CheckVersionRequest{Path: h.session.Path(h.pathOf(h.to)), Version: -1}}
 	for _, path := range append([]string{h.pathOf(h.term.Node())}, h.over...) {
@@ -151,7 +152,8 @@ func (h *handover) remove(ctx context.Context) error {
 			return err
 		}
 
-		// Behind the check, the operations of the candidates come first, the last candidate's first.
+		// Behind the check, the operations of the candidates come first, the last candidate's
+		// first.
 		failed := slices.IndexFunc(answers, func(a zk.MultiResponse) bool { return errors.Is(a.Error, zk.ErrNoNode) })
 		each := (len(ops) - 1) / (len(h.over) + 1)
 		if failed > 0 && failed <= len(h.over)*each {

@@ -7,12 +7,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
-// A localQueue makes callers of one process wait for each other. It has an element while one of them is in
-// line or holds the lock.
+// A localQueue makes callers of one process wait for each other. It has an element while one of
+// them is in line or holds the lock.
 type localQueue chan struct{}
 
-// WithLocalQueue is for a lock that many goroutines of a process share. They wait for each other inside
-// the process, first come, first served, and have at most one node in line.
+// WithLocalQueue is for a lock that many goroutines of a process share. They wait for each other
+// inside the process, first come, first served, and have at most one node in line.
 //
 // After one of them has unlocked, the next one goes to the end of the line. So other processes get
 // the lock in between, and a process gets it as often as any other, whatever its number of

@@ -288,7 +288,8 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	require.Equal(t, before, link.Packets())
 }
 
-// A Simple that finds out in the transaction that it is too late looks again, and has created no node.
+// A Simple that finds out in the transaction that it is too late looks again, and has created no
+// node.
 func TestSimpleThatIsTooLateCreatesNoNode(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/simple", srv.Link(t)

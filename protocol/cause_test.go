@@ -17,7 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// answering is a way through link on which, while code is not zero, each answer to a request says that code.
+// answering is a way through link on which, while code is not zero, each answer to a request says
+// that code.
 func answering(link *recipestest.Link) (protocol.ConnectOption, *atomic.Int32) {
 	code := new(atomic.Int32)
 	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {

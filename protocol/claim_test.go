@@ -74,7 +74,8 @@ func (c *witnessed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestNoHandshakeClaimsLessThanWasDelivered cuts the connection at each packet of a wait and a hold, and once more later.
+// TestNoHandshakeClaimsLessThanWasDelivered cuts the connection at each packet of a wait and a
+// hold, and once more later.
 func TestNoHandshakeClaimsLessThanWasDelivered(t *testing.T) {
 	t.Parallel()
 	for step, met := 1, true; met; step++ {

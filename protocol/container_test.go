@@ -40,8 +40,9 @@ func TestServersWithoutContainersAreAskedOnce(t *testing.T) {
 	})
 }
 
-// hangingUp is a way through link on which the connection is ended by the other side, without an answer, at as many
-// requests of a kind as the counter says. None of those requests reaches the server.
+// hangingUp is a way through link on which the connection is ended by the other side, without an
+// answer, at as many requests of a kind as the counter says. None of those requests reaches the
+// server.
 func hangingUp(link *recipestest.Link, op recipestest.Op) (protocol.ConnectOption, *atomic.Int32) {
 	left := new(atomic.Int32)
 	ends := func(p []byte) bool {

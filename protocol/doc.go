@@ -15,10 +15,10 @@
 //
 // Authors of recipes use the rest:
 //
-//   - A [Recipe] validates, and names itself in errors and events. [AcrossSessions] is the frame of a
-//     verb, and [Recipe.Acquire] that of a verb that acquires something.
-//   - The methods of [Session] read and write. [Do] and [DoOnce] run what has no method. [Detach] runs
-//     work that must not be left half-way.
+//   - A [Recipe] validates, and names itself in errors and events. [AcrossSessions] is the frame of
+//     a verb, and [Recipe.Acquire] that of a verb that acquires something.
+//   - The methods of [Session] read and write. [Do] and [DoOnce] run what has no method. [Detach]
+//     runs work that must not be left half-way.
 //   - [Session.CreateOwn] creates a contender's node. [Session.WaitNode] and [Session.WaitChildren]
 //     wait. So does [Session.WaitAny], for nodes watched with [Session.Watch].
 //   - [Recipe.NewGrant] makes a node a [Grant].
@@ -43,30 +43,30 @@
 // nothing. What it held is lost at that moment, and contenders that wait begin again in the next
 // session.
 //
-// The servers may still know a session that the client has given up. The client closes this orphaned
-// session in the background, as soon as it reaches a server. That matters after an outage of the
-// whole ensemble, which does not count towards the timeout: the nodes of the session would stay for
-// another whole timeout.
+// The servers may still know a session that the client has given up. The client closes this
+// orphaned session in the background, as soon as it reaches a server. That matters after an outage
+// of the whole ensemble, which does not count towards the timeout: the nodes of the session would
+// stay for another whole timeout.
 //
-// To resume a session, the client tries every address of every server of the connect string in turn.
-// While names cannot be resolved, it tries the addresses that they had. Dialling and the handshake
-// may take a sixth of the session timeout each, so that there is time for another server.
+// To resume a session, the client tries every address of every server of the connect string in
+// turn. While names cannot be resolved, it tries the addresses that they had. Dialling and the
+// handshake may take a sixth of the session timeout each, so that there is time for another server.
 //
-// A session never goes back in time: no server resumes it that knows less than the session has seen.
-// It misses no event either: watches that were set over one connection are set again over the next,
-// for what has happened since. These are two numbers, because an answer may come before the watches
-// are set again. A new connection claims the newest transaction that any answer or event has told
-// of. Watches are set again from the transaction up to which no event is missing.
+// A session never goes back in time: no server resumes it that knows less than the session has
+// seen. It misses no event either: watches that were set over one connection are set again over the
+// next, for what has happened since. These are two numbers, because an answer may come before the
+// watches are set again. A new connection claims the newest transaction that any answer or event
+// has told of. Watches are set again from the transaction up to which no event is missing.
 //
 // # Trust
 //
-// What is held in a session is held until a deadline, which is computed from clocks. Only contact in
-// which the leader takes part moves this deadline on.
+// What is held in a session is held until a deadline, which is computed from clocks. Only contact
+// in which the leader takes part moves this deadline on.
 //
 // Two facts make that necessary. A holder that is cut off hears nothing while the ensemble expires
-// its session and grants its lock to the next contender. And answers from the connected server prove
-// nothing: a follower that has lost its leader answers pings and reads for up to syncLimit ticks,
-// while the leader expires the session.
+// its session and grants its lock to the next contender. And answers from the connected server
+// prove nothing: a follower that has lost its leader answers pings and reads for up to syncLimit
+// ticks, while the leader expires the session.
 //
 // With T for the granted timeout, the deadline is the earliest of
 //
@@ -76,12 +76,12 @@
 //
 // # Why trust is sound
 //
-// A follower's reports. The leader expires a session no earlier than T after the last contact that it
-// knows about. It knows about a contact at once if the session is connected to the leader itself, is
-// opened, or moves to another server: then the leader has to validate it. Otherwise the follower
-// notes the contact when a request arrives. It tells the leader in its answer to the leader's next
-// ping, which comes every half tick. A timeout is two ticks or more, so that is at most T/4 later, or
-// T/3 if the ping is a little late.
+// A follower's reports. The leader expires a session no earlier than T after the last contact that
+// it knows about. It knows about a contact at once if the session is connected to the leader
+// itself, is opened, or moves to another server: then the leader has to validate it. Otherwise the
+// follower notes the contact when a request arrives. It tells the leader in its answer to the
+// leader's next ping, which comes every half tick. A timeout is two ticks or more, so that is at
+// most T/4 later, or T/3 if the ping is a little late.
 //
 // A request that the leader has answered, sent at s, went down the same ordered connection as these
 // reports. So the leader then knew about every contact that the client had seen answered T/3 before
@@ -90,19 +90,19 @@
 // holds young sessions to the same measure.
 //
 // Clock rates. A twelfth of T is kept in reserve, for clocks that run at different rates. Both the
-// monotonic and the wall clock are read, and the one that went further counts, as the monotonic clock
-// stops while a machine sleeps. Setting the wall clock forward loses what is held. Setting it back
-// does nothing.
+// monotonic and the wall clock are read, and the one that went further counts, as the monotonic
+// clock stops while a machine sleeps. Setting the wall clock forward loses what is held. Setting it
+// back does nothing.
 //
-// The leader's quorum. All this holds for one leader. A leader that was deposed and does not know it
-// answers syncs for seconds, but no quorum agrees to its writes. Its successor is elected by a quorum,
-// of which at least one member has voted for the last write before. From then on it gives every
-// session a whole new T. So agreed bounds trust under any leader.
+// The leader's quorum. All this holds for one leader. A leader that was deposed and does not know
+// it answers syncs for seconds, but no quorum agrees to its writes. Its successor is elected by a
+// quorum, of which at least one member has voted for the last write before. From then on it gives
+// every session a whole new T. So agreed bounds trust under any leader.
 //
-// Resumptions. A follower matches the leader's validations with handshakes by the session alone. So a
-// validation for a handshake that was abandoned may answer a later one. Then confirmed and carried
-// are later than what the leader knows, by the time between the two handshakes. agreed bounds that,
-// as a resumption does not renew it.
+// Resumptions. A follower matches the leader's validations with handshakes by the session alone. So
+// a validation for a handshake that was abandoned may answer a later one. Then confirmed and
+// carried are later than what the leader knows, by the time between the two handshakes. agreed
+// bounds that, as a resumption does not renew it.
 //
 // Assumptions:
 //
@@ -120,30 +120,31 @@
 // node that does not exist. That changes nothing, and is voted on like any other write. Requests of
 // the recipes replace both.
 //
-// If no answer comes within a sixth of T, the session cuts the connection and tries another server. A
-// quarter of T is left then to come back with nothing lost.
+// If no answer comes within a sixth of T, the session cuts the connection and tries another server.
+// A quarter of T is left then to come back with nothing lost.
 //
 // If the next server takes as long, the quorum is slow, and reconnecting would only begin the wait
 // anew. So the time for an answer doubles with each cut, and stays twice that of the last write.
 // Meanwhile the session sends requests at the same pace, as carried is only as recent as they are
 // close. A quorum that takes a quarter of T for each write loses nothing.
 //
-// Progress of a long request or reply is a sign of life, too, though zk.Conn gives it two thirds of T
-// in all. Just before trust runs out the session is resumed once more: the leader takes part in that,
-// so it renews confirmed and carried, though not agreed.
+// Progress of a long request or reply is a sign of life, too, though zk.Conn gives it two thirds of
+// T in all. Just before trust runs out the session is resumed once more: the leader takes part in
+// that, so it renews confirmed and carried, though not agreed.
 //
 // # Guarantees
 //
 //   - What was begun in one session never runs in another.
-//   - [Session.Err], [Grant.Err] and the Err of a grant's context are computed when they are called.
-//     If they are nil, the ensemble has not given to another client what is held, by the assumptions
-//     above.
+//   - [Session.Err], [Grant.Err] and the Err of a grant's context are computed when they are
+//     called. If they are nil, the ensemble has not given to another client what is held, by the
+//     assumptions above.
 //   - An operation that is reported as not having happened does not happen later. One that was not
-//     sent when its ctx ended is never sent. One that was sent is found out about in the background,
-//     and undone.
+//     sent when its ctx ended is never sent. One that was sent is found out about in the
+//     background, and undone.
 //   - A node of ours that is no longer wanted is deleted, whatever has become of the caller's ctx.
-//   - A node counts as ours only with the session and the nonce in its name. It is granted only if it
-//     exists, is owned by the current session, and no contender is ahead that its judge waits for.
+//   - A node counts as ours only with the session and the nonce in its name. It is granted only if
+//     it exists, is owned by the current session, and no contender is ahead that its judge waits
+//     for.
 //   - However many calls wait for one node, each session has one watch on it at the server, or two.
 //     Waits that were given up leave nothing behind once the node is gone.
 //   - What a session has read about another contender's node it never writes down for others, as it
@@ -152,8 +153,8 @@
 // # Failure
 //
 // A process that is stopped between looking at Err and acting on it acts late. Nothing local can
-// prevent that. Let the protected resource compare [Grant.Token], or put [Grant.Check] in front of a
-// ZooKeeper transaction.
+// prevent that. Let the protected resource compare [Grant.Token], or put [Grant.Check] in front of
+// a ZooKeeper transaction.
 //
 // An ensemble that has lost its data knows neither its locks nor the numbers that tokens come from.
 // An ACL that forbids a client to delete its own nodes leaves them until its session ends.

@@ -62,8 +62,8 @@ type recipeError struct {
 func (e *recipeError) Error() string { return fmt.Sprintf("%s: %s: %v", e.recipe, e.path, e.err) }
 func (e *recipeError) Unwrap() error { return e.err }
 
-// OutcomeUnknown reports whether err, which a call of [zk.Conn] has returned, leaves open if the server
-// has executed the request or may yet do so.
+// OutcomeUnknown reports whether err, which a call of [zk.Conn] has returned, leaves open if the
+// server has executed the request or may yet do so.
 func OutcomeUnknown(err error) bool { return outcomeOf(err) == unknown }
 
 // contextError returns why ctx ended. It wraps ctx's own error. It has the text of ctx's cause and

@@ -12,9 +12,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A Grant is something that is held: a lock, a leader's term, a claim. It stands for one node of one session, and
-// is over for good as soon as that session cannot be trusted any more or the node is gone. It is safe for
-// concurrent use.
+// A Grant is something that is held: a lock, a leader's term, a claim. It stands for one node of
+// one session, and is over for good as soon as that session cannot be trusted any more or the node
+// is gone. It is safe for concurrent use.
 type Grant struct {
 	recipe  *Recipe
 	session *Session
@@ -38,8 +38,8 @@ type Grant struct {
 // guardAfter is how long something must be held before its node is watched, which costs a packet.
 const guardAfter = 20 * time.Millisecond
 
-// newGrant makes a node of ours something that is held. It fails with errStale if the session cannot be
-// trusted now.
+// newGrant makes a node of ours something that is held. It fails with errStale if the session
+// cannot be trusted now.
 func newGrant(r *Recipe, s *Session, node string, token int64, remove func(context.Context) error) (*Grant, error) {
 	g := &Grant{
 		recipe: r, session: s,
@@ -99,8 +99,9 @@ func (g *Grant) watch() {
 	}
 }
 
-// missing finds out whether the node is gone, which a server that lags may have said too early, and ends the grant if
-// so. The node is deleted all the same: what is believed to be gone must not stand in line for the rest of the session.
+// missing finds out whether the node is gone, which a server that lags may have said too early, and
+// ends the grant if so. The node is deleted all the same: what is believed to be gone must not
+// stand in line for the rest of the session.
 func (g *Grant) missing(ctx context.Context) (gone bool, err error) {
 	if err := g.session.sync(ctx, g.node); err != nil {
 		return false, err
@@ -122,13 +123,13 @@ func (g *Grant) stat(ctx context.Context) (*zk.Stat, error) {
 	return stat, err
 }
 
-// Done is closed when the grant is lost or given back. [Grant.Err] then tells which, and may tell of a loss
-// earlier.
+// Done is closed when the grant is lost or given back. [Grant.Err] then tells which, and may tell
+// of a loss earlier.
 func (g *Grant) Done() <-chan struct{} { return g.life.Done() }
 
-// Err is nil while the grant is held. After that it wraps [ErrLost] and the cause of the loss, or [ErrReleased].
-// It is computed from the clocks when it is called: in a process that was stopped it tells of the loss before
-// anything else in that process has noticed.
+// Err is nil while the grant is held. After that it wraps [ErrLost] and the cause of the loss, or
+// [ErrReleased]. It is computed from the clocks when it is called: in a process that was stopped it
+// tells of the loss before anything else in that process has noticed.
 func (g *Grant) Err() error {
 	if g.life.Err() == nil {
 		// A session that is found to be over here and now ends its grants before it says so.
@@ -139,10 +140,11 @@ func (g *Grant) Err() error {
 	return context.Cause(g.life)
 }
 
-// Context returns a context with parent's values and deadline that is also cancelled when the grant is over, with
-// [Grant.Err] as its cause. Like that its Err is computed from the clocks. The Err of contexts that are derived from it is
-// not: in a process that was stopped those end a moment later. The function that comes with it releases what it
-// holds, and should be called when the work that it bounds is done.
+// Context returns a context with parent's values and deadline that is also cancelled when the grant
+// is over, with [Grant.Err] as its cause. Like that its Err is computed from the clocks. The Err of
+// contexts that are derived from it is not: in a process that was stopped those end a moment later.
+// The function that comes with it releases what it holds, and should be called when the work that
+// it bounds is done.
 func (g *Grant) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(g.life, func() { cancel(context.Cause(g.life)) })
@@ -167,10 +169,10 @@ func (c *grantContext) Err() error {
 	return c.Context.Err()
 }
 
-// Token is a fencing token: a number that is greater than that of every holder before, also across sessions,
-// deletions of the path and restarts of the ensemble, though not across a loss of its data. A resource that
-// refuses smaller tokens than it has seen is safe from a holder that was paused between its check and its write.
-// It is the czxid of the holder's node.
+// Token is a fencing token: a number that is greater than that of every holder before, also across
+// sessions, deletions of the path and restarts of the ensemble, though not across a loss of its
+// data. A resource that refuses smaller tokens than it has seen is safe from a holder that was
+// paused between its check and its write. It is the czxid of the holder's node.
 func (g *Grant) Token() int64 { return g.token }
 
 // Check returns an operation that, as the first one of a [zk.Conn] Multi, makes the whole fail with
@@ -209,15 +211,15 @@ func (g *Grant) finish(err error) bool {
 	return true
 }
 
-// AfterFunc calls f in a goroutine of its own once the grant is lost or given back, unless stop is called
-// before. See [context.AfterFunc].
+// AfterFunc calls f in a goroutine of its own once the grant is lost or given back, unless stop is
+// called before. See [context.AfterFunc].
 func (g *Grant) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(g.life, f) }
 
 // Session returns the session that the grant's node belongs to.
 func (g *Grant) Session() *Session { return g.session }
 
-// Verify asks the servers whether the grant's node is there, behind a Sync. It returns [Grant.Err], or
-// why there was no answer.
+// Verify asks the servers whether the grant's node is there, behind a Sync. It returns [Grant.Err],
+// or why there was no answer.
 func (g *Grant) Verify(ctx context.Context) error {
 	if _, err := g.missing(ctx); err != nil {
 		return err
@@ -225,14 +227,15 @@ func (g *Grant) Verify(ctx context.Context) error {
 	return g.Err()
 }
 
-// Release gives a grant back. It blocks until the node is deleted, ctx ends or the session is over. The
-// grant ends at once, and the node is deleted in any case. If ctx ends first, Release returns ctx's
-// error. If the view's back-off ends first, or the server refuses to delete the node, it returns that
-// error. The deletion then goes on in the background until the node is gone or the session is over.
+// Release gives a grant back. It blocks until the node is deleted, ctx ends or the session is over.
+// The grant ends at once, and the node is deleted in any case. If ctx ends first, Release returns
+// ctx's error. If the view's back-off ends first, or the server refuses to delete the node, it
+// returns that error. The deletion then goes on in the background until the node is gone or the
+// session is over.
 //
-// Release returns an error that wraps [ErrLost] if the grant was lost before, or if the session ended
-// before the deletion was confirmed. A further call waits for the same deletion and returns the same. The
-// recipes' own verbs are made of it. It is safe for concurrent use.
+// Release returns an error that wraps [ErrLost] if the grant was lost before, or if the session
+// ended before the deletion was confirmed. A further call waits for the same deletion and returns
+// the same. The recipes' own verbs are made of it. It is safe for concurrent use.
 func (g *Grant) Release(ctx context.Context) error {
 	if g.Err() == nil && g.finish(g.recipe.Wrap(ErrReleased)) {
 		g.client().observe(g.event(EventReleased, nil))
@@ -264,9 +267,9 @@ func (g *Grant) Release(ctx context.Context) error {
 	}
 }
 
-// ReleaseWith is [Grant.Release] with another way to delete the node. If the grant was given back in the
-// usual way before, begun is false and the error is that of [Grant.Err]. While [Grant.Replace] is at work,
-// ReleaseWith gives g back in the usual way, which knows of both nodes.
+// ReleaseWith is [Grant.Release] with another way to delete the node. If the grant was given back
+// in the usual way before, begun is false and the error is that of [Grant.Err]. While
+// [Grant.Replace] is at work, ReleaseWith gives g back in the usual way, which knows of both nodes.
 func (g *Grant) ReleaseWith(ctx context.Context, remove func(context.Context) error) (begun bool, err error) {
 	var used atomic.Bool
 	g.mu.Lock()
@@ -294,8 +297,9 @@ func (g *Grant) dispose() {
 	}
 }
 
-// RunHeld calls fn with a context that is cancelled when g is lost, waits for fn to return, and gives g
-// back, also if fn panics or ctx has ended. It returns fn's error, joined with the loss if there was one.
+// RunHeld calls fn with a context that is cancelled when g is lost, waits for fn to return, and
+// gives g back, also if fn panics or ctx has ended. It returns fn's error, joined with the loss if
+// there was one.
 func RunHeld(ctx context.Context, g *Grant, fn func(context.Context) error) (err error) {
 	held, cancel := g.Context(ctx)
 	defer func() {

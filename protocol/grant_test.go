@@ -131,8 +131,9 @@ func TestNodeThatIsBelievedMissingIsDeleted(t *testing.T) {
 	})
 }
 
-// TestNodeIsLookedForBehindASync has a session come back at a follower that does not know the node yet. Servers refuse that
-// to a session that says what it has seen, so this one's handshakes say that it has seen nothing.
+// TestNodeIsLookedForBehindASync has a session come back at a follower that does not know the node
+// yet. Servers refuse that to a session that says what it has seen, so this one's handshakes say
+// that it has seen nothing.
 func TestNodeIsLookedForBehindASync(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link, f := srv.Root(t), srv.Link(t), srv.Embedded().Follower()

@@ -69,7 +69,8 @@ func requireSoon(t testing.TB, condition func() bool, what string) {
 	suite.Soon(t, condition, what)
 }
 
-// connect is srv.Client for tests that need another connect string. The client is closed before the test's checks.
+// connect is srv.Client for tests that need another connect string. The client is closed before the
+// test's checks.
 func connect(t testing.TB, connectString string, opts ...protocol.ConnectOption) *protocol.Client {
 	t.Helper()
 	c, err := protocol.Connect(lasting(t), connectString, opts...)
@@ -174,7 +175,8 @@ func (s states) require(t testing.TB, want ...protocol.State) {
 	}
 }
 
-// watchesOnServer is what the four-letter word wchs reports: how many watches on how many paths for how many.
+// watchesOnServer is what the four-letter word wchs reports: how many watches on how many paths for
+// how many.
 func watchesOnServer(t testing.TB, srv *recipestest.Server) string {
 	t.Helper()
 	conn, err := srv.Dial("tcp", srv.ConnectString(), time.Second)
@@ -187,8 +189,8 @@ func watchesOnServer(t testing.TB, srv *recipestest.Server) string {
 	return string(answer)
 }
 
-// ourGoroutines returns the stacks of the goroutines of this test's bubble that run the client or zk.Conn and are not
-// about to end.
+// ourGoroutines returns the stacks of the goroutines of this test's bubble that run the client or
+// zk.Conn and are not about to end.
 func ourGoroutines() []string {
 	synctest.Wait()
 	stacks := func(all bool) []string {
@@ -212,8 +214,8 @@ func ourGoroutines() []string {
 	return ours
 }
 
-// breaking is a way through link on which the connection breaks at as many requests of a kind as the counter says. None of
-// those requests reaches the server.
+// breaking is a way through link on which the connection breaks at as many requests of a kind as
+// the counter says. None of those requests reaches the server.
 func breaking(link *recipestest.Link, op recipestest.Op) (protocol.ConnectOption, *atomic.Int32) {
 	return suite.Breaking(link, op)
 }

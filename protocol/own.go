@@ -10,20 +10,21 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// An Owner tells a contender from all others, those of its own session included. The zero Owner stands
-// for clients of other libraries.
+// An Owner tells a contender from all others, those of its own session included. The zero Owner
+// stands for clients of other libraries.
 type Owner struct {
 	Session int64
 	Nonce   uint32
 }
 
-// String returns the part of a node's name that says whose it is: 16 hex digits, a hyphen and 8 more.
+// String returns the part of a node's name that says whose it is: 16 hex digits, a hyphen and 8
+// more.
 func (o Owner) String() string { return fmt.Sprintf("%016x-%08x", uint64(o.Session), o.Nonce) }
 
 const ownerLength = 16 + 1 + 8
 
-// ParseOwner reads the owner at the beginning of a node's name, and returns what comes after it and a
-// hyphen. It reports whether there is an owner.
+// ParseOwner reads the owner at the beginning of a node's name, and returns what comes after it and
+// a hyphen. It reports whether there is an owner.
 func ParseOwner(name string) (o Owner, rest string, ok bool) {
 	if len(name) <= ownerLength || name[16] != '-' || name[ownerLength] != '-' {
 		return Owner{}, "", false
@@ -52,9 +53,9 @@ func parseHex(digits string) (n uint64, ok bool) {
 // included.
 const SequenceFormat = "%010d"
 
-// MaxSequence is the last sequence number that a recipe works with. The counter's end is 2^31-1, where
-// servers give the same number again and again. That leaves room for 2^20 creates that are under way
-// when the first contender notices.
+// MaxSequence is the last sequence number that a recipe works with. The counter's end is 2^31-1,
+// where servers give the same number again and again. That leaves room for 2^20 creates that are
+// under way when the first contender notices.
 const MaxSequence = 1<<31 - 1<<20
 
 // ParseSequence reads a sequence number as ZooKeeper writes it, and in no other spelling.
@@ -64,8 +65,8 @@ func ParseSequence(number string) (int32, bool) {
 	return int32(n), err == nil && (plain || number == fmt.Sprintf(SequenceFormat, n))
 }
 
-// An OwnNode says what [Session.CreateOwn] creates: an ephemeral sequential node whose name begins with
-// Prefix, which no other contender uses. [Session.NewOwner] makes one.
+// An OwnNode says what [Session.CreateOwn] creates: an ephemeral sequential node whose name begins
+// with Prefix, which no other contender uses. [Session.NewOwner] makes one.
 type OwnNode struct {
 	Dir    string // the node above it, without the chroot
 	Prefix string // of its name, before the sequence number: an [Owner], a hyphen, and the recipe's own word
@@ -89,15 +90,15 @@ type Own struct {
 	sole    bool
 }
 
-// CreateOwn creates a node exactly once, whatever becomes of the connection, and knows it again: if an
-// answer was lost, it looks behind a Sync for what the attempt may have left. It creates what is missing
-// above the node.
+// CreateOwn creates a node exactly once, whatever becomes of the connection, and knows it again: if
+// an answer was lost, it looks behind a Sync for what the attempt may have left. It creates what is
+// missing above the node.
 //
-// CreateOwn blocks until the node is there, ctx ends or s is over. If ctx ends first, it returns ctx's
-// error, and what was created is deleted in the background. It returns [ErrSequenceExhausted], and
-// leaves no node, when the numbers are about to run out. Other errors are those of [DoOnce]. It is safe
-// for concurrent use. In work of [Detach] it creates nothing once the caller has stopped waiting, but
-// returns a node that was created before.
+// CreateOwn blocks until the node is there, ctx ends or s is over. If ctx ends first, it returns
+// ctx's error, and what was created is deleted in the background. It returns
+// [ErrSequenceExhausted], and leaves no node, when the numbers are about to run out. Other errors
+// are those of [DoOnce]. It is safe for concurrent use. In work of [Detach] it creates nothing once
+// the caller has stopped waiting, but returns a node that was created before.
 func (s *Session) CreateOwn(ctx context.Context, n OwnNode) (*Own, error) {
 	return Detach(ctx, s, func(ctx context.Context) (*Own, error) {
 		return s.createOwn(ctx, n)
@@ -144,12 +145,13 @@ func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
 	}
 }
 
-// settle looks for what an attempt may have left until there is an answer: a node that may be there must
-// not be left there.
+// settle looks for what an attempt may have left until there is an answer: a node that may be there
+// must not be left there.
 func (o *Own) settle(ctx context.Context) (node string, found bool, err error) {
 	o.sole = false
 	err = o.session.insist(ctx, o.dir, func() error {
-		// Without the Sync, a server that lags behind the one that took the attempt would hide its node.
+		// Without the Sync, a server that lags behind the one that took the attempt would hide its
+		// node.
 		if err := o.session.sync(ctx, o.dir); err != nil {
 			return err
 		}
@@ -201,12 +203,12 @@ func (o *Own) Name() string { return o.name }
 // and [Recipe.NewGrant] take paths without the chroot: for these, join Dir and [Own.Name].
 func (o *Own) Path() string { return o.dir + "/" + o.name }
 
-// Sole reports whether it is certain that no other node was created for the contender. It is false after
-// an answer was lost: then every listing should go through [Own.Among].
+// Sole reports whether it is certain that no other node was created for the contender. It is false
+// after an answer was lost: then every listing should go through [Own.Among].
 func (o *Own) Sole() bool { return o.sole }
 
-// Withdraw deletes the node. It blocks until that is done, ctx ends, or the session is over. If ctx ends
-// first, the deletion goes on in the background.
+// Withdraw deletes the node. It blocks until that is done, ctx ends, or the session is over. If ctx
+// ends first, the deletion goes on in the background.
 func (o *Own) Withdraw(ctx context.Context) error {
 	_, err := Detach(ctx, o.session, func(ctx context.Context) (struct{}, error) {
 		o.delete(ctx)

@@ -12,16 +12,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// MaxData is the most data, in bytes, that a recipe puts into one request, its path included. A server with the
-// default jute.maxbuffer accepts a little more and cuts the connection at what exceeds that.
+// MaxData is the most data, in bytes, that a recipe puts into one request, its path included. A
+// server with the default jute.maxbuffer accepts a little more and cuts the connection at what
+// exceeds that.
 const MaxData = 1_000_000
 
-// besideData is more than a request has besides a path, the data and an ACL: the name of a node, mostly.
+// besideData is more than a request has besides a path, the data and an ACL: the name of a node,
+// mostly.
 const besideData = 512
 
-// ValidatePath returns an error that wraps [zk.ErrInvalidPath] unless path is one that a server would accept:
-// absolute, without empty, "." or ".." parts, without a slash at its end and without the characters that
-// ZooKeeper forbids. It does no I/O and is safe for concurrent use.
+// ValidatePath returns an error that wraps [zk.ErrInvalidPath] unless path is one that a server
+// would accept: absolute, without empty, "." or ".." parts, without a slash at its end and without
+// the characters that ZooKeeper forbids. It does no I/O and is safe for concurrent use.
 func ValidatePath(path string) error {
 	invalid := func(why string) error { return fmt.Errorf("%w: %q %s", zk.ErrInvalidPath, path, why) }
 	switch {
@@ -79,13 +81,15 @@ func parentOf(path string) string {
 	return "/"
 }
 
-// EnsurePath creates the node at path and all that is missing above it, the chroot included, with the client's
-// ACL: as containers, which the server removes some time after their last child went, or as persistent nodes
-// where the server has no containers. It reports whether it was this call that created the node at path.
+// EnsurePath creates the node at path and all that is missing above it, the chroot included, with
+// the client's ACL: as containers, which the server removes some time after their last child went,
+// or as persistent nodes where the server has no containers. It reports whether it was this call
+// that created the node at path.
 //
-// A node that exists now may be gone at the next moment, so callers create their child in a loop around it.
-// EnsurePath blocks until the server has answered, ctx ends or the session is lost; besides the errors of [Do]
-// it returns the server's own, such as [zk.ErrNoAuth]. It is safe for concurrent use.
+// A node that exists now may be gone at the next moment, so callers create their child in a loop
+// around it. EnsurePath blocks until the server has answered, ctx ends or the session is lost;
+// besides the errors of [Do] it returns the server's own, such as [zk.ErrNoAuth]. It is safe for
+// concurrent use.
 func (s *Session) EnsurePath(ctx context.Context, path string) (created bool, err error) {
 	return s.ensure(ctx, s.Path(path), s.client.acl)
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // A Recipe is what every recipe starts from: a client's view, the recipe's name, and its path. It
-// validates, gives out sessions that are bound to the view, names the recipe and the path in errors,
-// and reports events. It is safe for concurrent use once [Configure] has returned.
+// validates, gives out sessions that are bound to the view, names the recipe and the path in
+// errors, and reports events. It is safe for concurrent use once [Configure] has returned.
 //
 // See docs/writing-a-recipe.md for a whole recipe.
 type Recipe struct {
@@ -54,12 +54,12 @@ func (r *Recipe) Logger() *slog.Logger { return r.client.log }
 // ACL returns what the nodes of the recipe get: the ACL of the view.
 func (r *Recipe) ACL() []zk.ACL { return r.client.acl }
 
-// Wrap adds the recipe and the path to err, in the one form that all recipes use: "lock: /locks/a: …".
-// A nil err stays nil, and an error that has both already stays as it is.
+// Wrap adds the recipe and the path to err, in the one form that all recipes use: "lock: /locks/a:
+// …". A nil err stays nil, and an error that has both already stays as it is.
 func (r *Recipe) Wrap(err error) error { return wrap(r.name, r.path, err) }
 
-// Validate reports what is wrong with the client, the path, an option, or the data for a node, before
-// any I/O. Its error wraps [zk.ErrInvalidPath], [ErrTooLarge] or the option's error.
+// Validate reports what is wrong with the client, the path, an option, or the data for a node,
+// before any I/O. Its error wraps [zk.ErrInvalidPath], [ErrTooLarge] or the option's error.
 func (r *Recipe) Validate(data []byte) error {
 	if err := validate(r.client, r.path, data); err != nil {
 		return err
@@ -67,8 +67,8 @@ func (r *Recipe) Validate(data []byte) error {
 	return r.refused
 }
 
-// Session returns the current session, bound to the view. It blocks until there is one. Its error is
-// that of [Recipe.Validate] or of [Client.Session].
+// Session returns the current session, bound to the view. It blocks until there is one. Its error
+// is that of [Recipe.Validate] or of [Client.Session].
 func (r *Recipe) Session(ctx context.Context) (*Session, error) {
 	if err := r.Validate(nil); err != nil {
 		return nil, err
@@ -90,9 +90,9 @@ func (r *Recipe) Waited(began time.Time, err error) {
 // back-off. What attempt has created under the lost session goes with it, if it was ephemeral.
 // attempt should use ctx.
 //
-// It blocks until attempt has an outcome, ctx ends or the client is closed. It returns attempt's error
-// as it is, that of [Recipe.Validate], ctx's, or [ErrClosed]. For an error of [Again], it calls attempt
-// once more.
+// It blocks until attempt has an outcome, ctx ends or the client is closed. It returns attempt's
+// error as it is, that of [Recipe.Validate], ctx's, or [ErrClosed]. For an error of [Again], it
+// calls attempt once more.
 func AcrossSessions[T any](ctx context.Context, r *Recipe, attempt func(*Session) (T, error)) (v T, err error) {
 	if err := r.Validate(nil); err != nil {
 		return v, err
@@ -167,8 +167,8 @@ func (r *Recipe) Acquire(ctx context.Context, data []byte, attempt func(*Session
 //
 // If NewGrant fails, the node stays: the caller deletes it, with [Own.Withdraw] for example.
 //
-// NewGrant blocks only if s has to be confirmed first, because nothing was heard from the ensemble's
-// leader lately. It returns ctx's error or one that wraps [ErrLost] or [ErrClosed].
+// NewGrant blocks only if s has to be confirmed first, because nothing was heard from the
+// ensemble's leader lately. It returns ctx's error or one that wraps [ErrLost] or [ErrClosed].
 func (r *Recipe) NewGrant(ctx context.Context, s *Session, path string, token int64,
 	remove func(context.Context) error) (*Grant, error) {
 	s.engage()

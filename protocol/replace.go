@@ -10,20 +10,20 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Replace makes another node stand for what g stands for. swap creates the node at path, whose name must
-// never have been used, and deletes g's node, in one transaction; its context is that of [Detach]. The new
-// grant has g's token: it is the same holder.
+// Replace makes another node stand for what g stands for. swap creates the node at path, whose name
+// must never have been used, and deletes g's node, in one transaction; its context is that of
+// [Detach]. The new grant has g's token: it is the same holder.
 //
-// Replace blocks until swap returns or ctx ends. Then g is over, as if given back, and its Err wraps
-// [ErrReleased]. If swap fails g goes on, with these exceptions. If ctx ends while swap is at work, no
-// client can tell at that moment which of the nodes is there: the whole is given back, g ends, and both
-// nodes are deleted in the background. The same happens if swap's error wraps [ErrUncertain], and if the
-// view's back-off ends. If swap returns [zk.ErrNoNode], g is lost. A ctx that has ended before the call
-// changes nothing.
+// Replace blocks until swap returns or ctx ends. Then g is over, as if given back, and its Err
+// wraps [ErrReleased]. If swap fails g goes on, with these exceptions. If ctx ends while swap is at
+// work, no client can tell at that moment which of the nodes is there: the whole is given back, g
+// ends, and both nodes are deleted in the background. The same happens if swap's error wraps
+// [ErrUncertain], and if the view's back-off ends. If swap returns [zk.ErrNoNode], g is lost. A ctx
+// that has ended before the call changes nothing.
 //
-// Other values of g may be used meanwhile. [Grant.Release] wins over a replacement that is under way: all
-// is given back, and Replace returns an error that wraps ErrReleased. Of two replacements one fails that
-// way too. All errors carry the recipe and the path.
+// Other values of g may be used meanwhile. [Grant.Release] wins over a replacement that is under
+// way: all is given back, and Replace returns an error that wraps ErrReleased. Of two replacements
+// one fails that way too. All errors carry the recipe and the path.
 func (g *Grant) Replace(ctx context.Context, path string, swap func(ctx context.Context) error) (*Grant, error) {
 	next, err := g.tryReplace(ctx, g.session.Path(path), swap)
 	switch over := g.Err(); {
@@ -82,9 +82,9 @@ func (g *Grant) replace(ctx context.Context, node string, swap func(ctx context.
 	return next, nil
 }
 
-// handOver ends the old grant in favour of the new one, if the old one is still held and the caller still
-// waits for the new one. Otherwise all is given back: releasing the old one deletes both nodes. Until then
-// ctx may be one that ends with the old grant.
+// handOver ends the old grant in favour of the new one, if the old one is still held and the caller
+// still waits for the new one. Otherwise all is given back: releasing the old one deletes both
+// nodes. Until then ctx may be one that ends with the old grant.
 func (g *Grant) handOver(ctx context.Context, next *Grant) (*Grant, error) {
 	defer g.endReplacement()
 	released := g.recipe.Wrap(ErrReleased)
@@ -99,8 +99,8 @@ func (g *Grant) handOver(ctx context.Context, next *Grant) (*Grant, error) {
 	return nil, cmp.Or(ended, g.Err())
 }
 
-// beginReplacement waits for other replacements of g and begins one. From then on, and for as long as g
-// lasts, a release deletes both nodes.
+// beginReplacement waits for other replacements of g and begins one. From then on, and for as long
+// as g lasts, a release deletes both nodes.
 func (g *Grant) beginReplacement(ctx context.Context, node string) error {
 	for {
 		if ctx.Err() != nil {
@@ -149,8 +149,8 @@ func (g *Grant) awaitReplacement() {
 	}
 }
 
-// removeEither deletes a node and the one that may be about to take its place. Once the first one is gone
-// for sure, no transaction that replaces it can succeed any more.
+// removeEither deletes a node and the one that may be about to take its place. Once the first one
+// is gone for sure, no transaction that replaces it can succeed any more.
 func (s *Session) removeEither(ctx context.Context, node, next string) error {
 	first := s.remove(ctx, node)
 	if first != nil && !errors.Is(first, zk.ErrNoNode) {

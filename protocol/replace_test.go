@@ -59,7 +59,8 @@ func TestReplacementWhoseOutcomeIsUnknownIsGivenBack(t *testing.T) {
 	}
 }
 
-// Whichever way deletes the old node of a grant that is being replaced knows nothing of the new one.
+// Whichever way deletes the old node of a grant that is being replaced knows nothing of the new
+// one.
 func TestReleaseInAnotherWayWhileReplacedLeavesNothingBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/x"

@@ -11,15 +11,16 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Do runs op, which makes one call of zk.Conn, under s until its outcome is definite: it is repeated, with the
-// client's back-off in between, when the connection broke, whether or not the server may have executed it. So op
-// must be safe to repeat, as reads are, and deletes of names that are never used again if [zk.ErrNoNode] is taken
-// for success. [DoOnce] is for those that are not.
+// Do runs op, which makes one call of zk.Conn, under s until its outcome is definite: it is
+// repeated, with the client's back-off in between, when the connection broke, whether or not the
+// server may have executed it. So op must be safe to repeat, as reads are, and deletes of names
+// that are never used again if [zk.ErrNoNode] is taken for success. [DoOnce] is for those that are
+// not.
 //
-// Do blocks until the server has answered, and returns what it said, [zk.ErrNoNode] for example. If ctx ends first
-// it returns ctx's error, if the session is over an error that wraps [ErrLost], after [Client.Close] one that wraps
-// [ErrClosed]; the call that is under way then goes on behind its back and what it returns is dropped. It is safe
-// for concurrent use.
+// Do blocks until the server has answered, and returns what it said, [zk.ErrNoNode] for example. If
+// ctx ends first it returns ctx's error, if the session is over an error that wraps [ErrLost],
+// after [Client.Close] one that wraps [ErrClosed]; the call that is under way then goes on behind
+// its back and what it returns is dropped. It is safe for concurrent use.
 func Do[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) (T, error) {
 	return DoOnce(ctx, s, op, nil)
 }
@@ -31,9 +32,10 @@ func Do[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) (T
 // An error of settle is returned as it is: the outcome is then unknown. settle is not called once
 // ctx has ended or s is over. Work of [Detach] has a ctx that lasts as long as s.
 //
-// Where the client's back-off ends by itself Do and DoOnce return the last error. Work that must be finished, which is
-// what gets its ctx from [Detach] or [Session.Go], is different: its caller gets that error, and the work goes on with
-// the default back-off until it is done or the session is over.
+// Where the client's back-off ends by itself Do and DoOnce return the last error. Work that must be
+// finished, which is what gets its ctx from [Detach] or [Session.Go], is different: its caller gets
+// that error, and the work goes on with the default back-off until it is done or the session is
+// over.
 func DoOnce[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error),
 	settle func(context.Context) (v T, done bool, err error)) (T, error) {
 	d := detachedFrom(ctx)
@@ -119,8 +121,8 @@ func once[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) 
 	return v, unknown, s.ended(ctx)
 }
 
-// pause sleeps between two attempts, the first of which died of err, or until over is closed. It returns an error if
-// ctx ends or the back-off does.
+// pause sleeps between two attempts, the first of which died of err, or until over is closed. It
+// returns an error if ctx ends or the back-off does.
 func (c *Client) pause(ctx context.Context, over <-chan struct{}, d time.Duration, err error) error {
 	if d == backoff.Stop {
 		return givenUp(err)
@@ -147,9 +149,10 @@ var errGivenUp = errors.New("given up")
 
 func givenUp(err error) error { return fmt.Errorf("%w: %w", errGivenUp, err) }
 
-// A detached is the context of work that has to be finished whatever becomes of its caller. It lasts as long as the
-// session. The caller stops waiting when the work says that it takes longer than the caller's back-off allows, or that
-// it has met an error which only others can mend. The work goes on then. A nil one has no caller.
+// A detached is the context of work that has to be finished whatever becomes of its caller. It
+// lasts as long as the session. The caller stops waiting when the work says that it takes longer
+// than the caller's back-off allows, or that it has met an error which only others can mend. The
+// work goes on then. A nil one has no caller.
 type detached struct {
 	context.Context                 // the session's life
 	caller          context.Context // what its caller waits under
@@ -191,8 +194,8 @@ func (d *detached) giveUp(err error) {
 	}
 }
 
-// unwanted returns an error if the caller has stopped waiting. Work asks before it begins something that would only have
-// to be undone.
+// unwanted returns an error if the caller has stopped waiting. Work asks before it begins something
+// that would only have to be undone.
 func (d *detached) unwanted() error {
 	if d.caller.Err() != nil {
 		return contextError(d.caller)
@@ -223,13 +226,15 @@ func (d *detached) contextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", contextError(ctx), d.last)
 }
 
-// Detach runs work, which changes something at the servers and must not be left half-way, to its end
-// even if the caller stops waiting. The context of work lasts as long as s does, not as long as ctx.
+// Detach runs work, which changes something at the servers and must not be left half-way, to its
+// end even if the caller stops waiting. The context of work lasts as long as s does, not as long as
+// ctx.
 //
-// Detach blocks until work returns or ctx ends, or until work meets an error that only others can mend,
-// or one that takes longer to go away than the view's back-off allows. In the latter cases Detach returns
-// that error, or ctx's. Work then goes on in the background, and if it succeeds its result goes to undo,
-// unless that is nil. Before it begins something, work asks [Wanted] whether the caller still waits.
+// Detach blocks until work returns or ctx ends, or until work meets an error that only others can
+// mend, or one that takes longer to go away than the view's back-off allows. In the latter cases
+// Detach returns that error, or ctx's. Work then goes on in the background, and if it succeeds its
+// result goes to undo, unless that is nil. Before it begins something, work asks [Wanted] whether
+// the caller still waits.
 //
 // In work of another Detach, under the very ctx of that work, it simply calls work. After
 // [Client.Close] it returns [ErrClosed]. It is safe for concurrent use.
@@ -288,9 +293,10 @@ func Wanted(ctx context.Context) error {
 // does nothing. It does not block.
 func LetGo(ctx context.Context, err error) { detachedFrom(ctx).giveUp(err) }
 
-// insist calls op until it succeeds or finds that the node is gone, or the session is over, if ctx is that of work that
-// has to be finished: the caller gets the first error, and op is repeated in the background, as others may mend what it
-// died of. Under another ctx it calls op once. path is for the log.
+// insist calls op until it succeeds or finds that the node is gone, or the session is over, if ctx
+// is that of work that has to be finished: the caller gets the first error, and op is repeated in
+// the background, as others may mend what it died of. Under another ctx it calls op once. path is
+// for the log.
 func (s *Session) insist(ctx context.Context, path string, op func() error) error {
 	d := detachedFrom(ctx)
 	pause := backoff.NewExponentialBackOff(

@@ -219,7 +219,8 @@ func TestWhatBecameOfACreateIsLookedForBehindASync(t *testing.T) {
 	})
 }
 
-// TestSecondNodeOfOursIsDeleted makes what a server that hides the first one would: another node of the same owner.
+// TestSecondNodeOfOursIsDeleted makes what a server that hides the first one would: another node of
+// the same owner.
 func TestSecondNodeOfOursIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link, other := srv.Root(t), srv.Link(t), srv.Client(t)
@@ -496,8 +497,8 @@ func TestOversizedDataIsRefusedBeforeItIsSent(t *testing.T) {
 	})
 }
 
-// TestNoSizeOfARequestHarmsTheConnection is about calls that are not a recipe's. (A Multi of one exact size is beyond
-// help: zk.Conn panics.)
+// TestNoSizeOfARequestHarmsTheConnection is about calls that are not a recipe's. (A Multi of one
+// exact size is beyond help: zk.Conn panics.)
 func TestNoSizeOfARequestHarmsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, root := srv.Link(t), srv.Root(t)

@@ -466,8 +466,9 @@ func (s *session) disengage() {
 	s.mu.Unlock()
 }
 
-// admit makes g something that the session holds, unless the session cannot be trusted at this moment: then it
-// returns errStale, which confirm mends. Whoever asks is engaged; from then on g is.
+// admit makes g something that the session holds, unless the session cannot be trusted at this
+// moment: then it returns errStale, which confirm mends. Whoever asks is engaged; from then on g
+// is.
 func (s *session) admit(g *Grant) error {
 	if err := s.Err(); err != nil {
 		return err

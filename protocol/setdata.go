@@ -9,14 +9,15 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// SetData replaces the data of g's node, exactly once. It blocks until the server has answered twice, or
-// four times if an answer was lost. Once g's node is gone it has no effect any more, and it never undoes a
-// later SetData that has returned. It is safe for concurrent use; one of several at the same time is the
-// last.
+// SetData replaces the data of g's node, exactly once. It blocks until the server has answered
+// twice, or four times if an answer was lost. Once g's node is gone it has no effect any more, and
+// it never undoes a later SetData that has returned. It is safe for concurrent use; one of several
+// at the same time is the last.
 //
-// SetData returns g's own error if g is over before, [ErrTooLarge], or the server's own. If it returns
-// ctx's error, or that of a back-off that has ended, the data may have been replaced or not. The same goes
-// for [ErrUncertain], where an answer was lost and the ACL of g's node does not allow to read it.
+// SetData returns g's own error if g is over before, [ErrTooLarge], or the server's own. If it
+// returns ctx's error, or that of a back-off that has ended, the data may have been replaced or
+// not. The same goes for [ErrUncertain], where an answer was lost and the ACL of g's node does not
+// allow to read it.
 func (g *Grant) SetData(ctx context.Context, data []byte) error {
 	if err := g.recipe.Validate(data); err != nil {
 		return g.recipe.Wrap(err)
@@ -50,8 +51,9 @@ func (g *Grant) setData(ctx context.Context, data []byte) error {
 			return err
 		}
 
-		// A write to the version that was read fails, and is tried anew, if an earlier one comes in between
-		// that was on its way still when its caller had given up. Once it has succeeded, that other one fails.
+		// A write to the version that was read fails, and is tried anew, if an earlier one comes in
+		// between that was on its way still when its caller had given up. Once it has succeeded,
+		// that other one fails.
 		_, err = DoOnce(ctx, g.session, func(c *zk.Conn) (struct{}, error) {
 			_, err := Set(c, g.node, data, stat.Version)
 			return struct{}{}, err
@@ -65,8 +67,8 @@ func (g *Grant) setData(ctx context.Context, data []byte) error {
 	}
 }
 
-// wasSet reports whether a write of this data to this version was executed. It returns [zk.ErrBadVersion]
-// if it never will be, because another came first.
+// wasSet reports whether a write of this data to this version was executed. It returns
+// [zk.ErrBadVersion] if it never will be, because another came first.
 func (g *Grant) wasSet(ctx context.Context, data []byte, version int32) (bool, error) {
 	if err := g.session.sync(ctx, g.node); err != nil {
 		return false, err
@@ -87,8 +89,8 @@ func (g *Grant) wasSet(ctx context.Context, data []byte, version int32) (bool, e
 	case now.stat.Version == version+1 && !bytes.Equal(now.data, data):
 		return false, zk.ErrBadVersion
 	}
-	// With more than one version in between it may have been another's, and ours not executed. Then ours
-	// counts as executed just before the last of those, which came while our call lasted: nothing tells the
-	// two apart.
+	// With more than one version in between it may have been another's, and ours not executed. Then
+	// ours counts as executed just before the last of those, which came while our call lasted:
+	// nothing tells the two apart.
 	return true, nil
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The verbs of a session. Each takes a path without the chroot, creates with the ACL of the view, and
-// blocks until the server has answered. If the connection breaks they try again, paced by the view's
-// back-off. Each returns the server's own error, such as [zk.ErrNoAuth], ctx's if that ends first, one
-// that wraps [ErrLost] or [ErrClosed] if the session ends, or [ErrTooLarge]. All are safe for
-// concurrent use. [Do] and [DoOnce] are for requests that have no verb here.
+// The verbs of a session. Each takes a path without the chroot, creates with the ACL of the view,
+// and blocks until the server has answered. If the connection breaks they try again, paced by the
+// view's back-off. Each returns the server's own error, such as [zk.ErrNoAuth], ctx's if that ends
+// first, one that wraps [ErrLost] or [ErrClosed] if the session ends, or [ErrTooLarge]. All are
+// safe for concurrent use. [Do] and [DoOnce] are for requests that have no verb here.
 
 // Get returns the data and the Stat of a node, or [zk.ErrNoNode].
 func (s *Session) Get(ctx context.Context, path string) (data []byte, stat *zk.Stat, err error) {
@@ -62,9 +62,9 @@ func (s *Session) children(ctx context.Context, node string) (names []string, st
 	return a.names, a.stat, err
 }
 
-// Create creates a node that is not sequential; [Session.CreateOwn] is for those that are. It returns
-// [zk.ErrNodeExists] also if its own first attempt has created the node and the answer was lost. Use a
-// name of [Session.NewOwner] where that makes a difference.
+// Create creates a node that is not sequential; [Session.CreateOwn] is for those that are. It
+// returns [zk.ErrNodeExists] also if its own first attempt has created the node and the answer was
+// lost. Use a name of [Session.NewOwner] where that makes a difference.
 func (s *Session) Create(ctx context.Context, path string, data []byte, flags int32) error {
 	if flags&zk.FlagSequence != 0 {
 		return fmt.Errorf("%w: sequential nodes are for CreateOwn", zk.ErrBadArguments)
@@ -75,19 +75,19 @@ func (s *Session) Create(ctx context.Context, path string, data []byte, flags in
 	return err
 }
 
-// Set replaces the data of a node if it has this version, or any if version is -1, and returns the new
-// Stat. It returns [zk.ErrBadVersion] also if its own first attempt has replaced them and the answer
-// was lost.
+// Set replaces the data of a node if it has this version, or any if version is -1, and returns the
+// new Stat. It returns [zk.ErrBadVersion] also if its own first attempt has replaced them and the
+// answer was lost.
 func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
 	return Do(ctx, s, func(c *zk.Conn) (*zk.Stat, error) { return Set(c, s.Path(path), data, version) })
 }
 
-// Delete deletes a node if it has this version, or any if version is -1. It returns [zk.ErrNoNode] if
-// another client had deleted it.
+// Delete deletes a node if it has this version, or any if version is -1. It returns [zk.ErrNoNode]
+// if another client had deleted it.
 //
-// Version -1 is for nodes whose names are never used again, such as those of [Session.NewOwner]. In work
-// of [Detach], Delete then goes on until the node is gone or the session is over, also if the server
-// refuses to delete it: others may mend the reason.
+// Version -1 is for nodes whose names are never used again, such as those of [Session.NewOwner]. In
+// work of [Detach], Delete then goes on until the node is gone or the session is over, also if the
+// server refuses to delete it: others may mend the reason.
 func (s *Session) Delete(ctx context.Context, path string, version int32) error {
 	if version == -1 {
 		return s.remove(ctx, s.Path(path))
@@ -135,12 +135,12 @@ func (s *Session) absolute(op any) any {
 	return op // zk.Conn refuses it
 }
 
-// Sync makes the server that s is connected to catch up with the leader. Reads after it see all that
-// had happened before it began.
+// Sync makes the server that s is connected to catch up with the leader. Reads after it see all
+// that had happened before it began.
 func (s *Session) Sync(ctx context.Context, path string) error { return s.sync(ctx, s.Path(path)) }
 
-// sync relies on its engagement: should the server not answer, then neither does it answer the keeper of
-// the session's trust, who asks too, and cuts the connection.
+// sync relies on its engagement: should the server not answer, then neither does it answer the
+// keeper of the session's trust, who asks too, and cuts the connection.
 func (s *Session) sync(ctx context.Context, path string) error {
 	s.engage()
 	defer s.disengage()
@@ -149,9 +149,9 @@ func (s *Session) sync(ctx context.Context, path string) error {
 	return err
 }
 
-// DeleteWith deletes a node whose name is never used again with op, a transaction that does more, and
-// returns [zk.ErrNoNode] if the node is gone. If the server refuses op for another reason, the node alone
-// is deleted, as [Session.Delete] does.
+// DeleteWith deletes a node whose name is never used again with op, a transaction that does more,
+// and returns [zk.ErrNoNode] if the node is gone. If the server refuses op for another reason, the
+// node alone is deleted, as [Session.Delete] does.
 func (s *Session) DeleteWith(ctx context.Context, path string, op func(*zk.Conn) error) error {
 	s.engage()
 	defer s.disengage()
@@ -163,8 +163,8 @@ func (s *Session) DeleteWith(ctx context.Context, path string, op func(*zk.Conn)
 	return s.remove(ctx, s.Path(path))
 }
 
-// remove deletes a node whose name is never used again. It returns [zk.ErrNoNode] if another client had
-// deleted it.
+// remove deletes a node whose name is never used again. It returns [zk.ErrNoNode] if another client
+// had deleted it.
 func (s *Session) remove(ctx context.Context, node string) error {
 	once := deletion(func(c *zk.Conn) error { return c.Delete(node, -1) })
 	return s.insist(ctx, node, func() error {
@@ -189,9 +189,9 @@ func deletion(op func(*zk.Conn) error) func(*zk.Conn) (struct{}, error) {
 	}
 }
 
-// Confirm makes a quorum of the ensemble confirm s, unless that was done lately, and reports whether it
-// had to ask. What was read before it asked may be out of date. Before something is granted that a
-// contender has waited for, s has to be confirmed.
+// Confirm makes a quorum of the ensemble confirm s, unless that was done lately, and reports
+// whether it had to ask. What was read before it asked may be out of date. Before something is
+// granted that a contender has waited for, s has to be confirmed.
 func (s *Session) Confirm(ctx context.Context) (asked bool, err error) {
 	if s.confirmed() {
 		return false, nil
@@ -213,8 +213,8 @@ func (s *session) confirmed() bool {
 	return s.err == nil && !s.trust.over(time.Now())
 }
 
-// KeepAlive makes s look after its connection until stop is called, as it does while something is held:
-// it leaves a server that does not answer after a sixth of the timeout instead of two thirds.
+// KeepAlive makes s look after its connection until stop is called, as it does while something is
+// held: it leaves a server that does not answer after a sixth of the timeout instead of two thirds.
 func (s *Session) KeepAlive() (stop func()) {
 	s.engage()
 	return s.disengage
@@ -227,8 +227,8 @@ func (s *Session) NewOwner() Owner { return s.newOwner() }
 // ACL returns what the nodes that are created through s get: the ACL of the view.
 func (s *Session) ACL() []zk.ACL { return s.client.acl }
 
-// Go runs work in a goroutine that [Client.Close] waits for. Its context lasts as long as s does. After
-// Close, Go does nothing and returns false.
+// Go runs work in a goroutine that [Client.Close] waits for. Its context lasts as long as s does.
+// After Close, Go does nothing and returns false.
 func (s *Session) Go(work func(ctx context.Context)) (started bool) {
 	return s.client.spawn(func() { work(s.life) })
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A Watch is a node, or the children of one, that was read and is watched since. All watches of a session
-// on one node share one watch at the server, and one that is no longer of interest costs nothing to drop.
-// A Watch is not safe for concurrent use, but for Changed.
+// A Watch is a node, or the children of one, that was read and is watched since. All watches of a
+// session on one node share one watch at the server, and one that is no longer of interest costs
+// nothing to drop. A Watch is not safe for concurrent use, but for Changed.
 //
-// The server forgets some events when a connection is lost: a deletion is made up for, a change of data
-// or children may be missed. Each method says what it does about that.
+// The server forgets some events when a connection is lost: a deletion is made up for, a change of
+// data or children may be missed. Each method says what it does about that.
 type Watch struct {
 	session *Session
 	key     string // in the session's table
@@ -26,23 +26,23 @@ type Watch struct {
 // recheckAfter is how often something that is watched is read again.
 const recheckAfter = time.Minute
 
-// Watch begins to watch the data of a node, which is read unless another Watch has read it already. It
-// does not block: [Watch.Ready] does.
+// Watch begins to watch the data of a node, which is read unless another Watch has read it already.
+// It does not block: [Watch.Ready] does.
 func (s *Session) Watch(path string) *Watch { return s.watch(s.Path(path)) }
 
 func (s *Session) watch(node string) *Watch {
 	return &Watch{session: s, key: node, node: node, shared: s.watches.on(s, node)}
 }
 
-// WatchChildren begins to watch the children of a node, or its creation if it does not exist. It does not
-// block: [Watch.Ready] does.
+// WatchChildren begins to watch the children of a node, or its creation if it does not exist. It
+// does not block: [Watch.Ready] does.
 func (s *Session) WatchChildren(path string) *Watch {
 	node := s.Path(path)
 	return &Watch{session: s, key: node + childrenMark, node: node, shared: s.watches.below(s, node)}
 }
 
-// Ready blocks until the node was read, and returns its Stat. It returns [zk.ErrNoNode] if there is no
-// node; a watch on children returns a nil Stat then. Its other errors are those of [Do].
+// Ready blocks until the node was read, and returns its Stat. It returns [zk.ErrNoNode] if there is
+// no node; a watch on children returns a nil Stat then. Its other errors are those of [Do].
 func (w *Watch) Ready(ctx context.Context) (*zk.Stat, error) {
 	select {
 	case <-w.shared.read:
@@ -64,17 +64,17 @@ func (w *Watch) Data() []byte { return w.shared.data }
 // Children returns what was read, in no order. Call it after Ready. The caller must not change it.
 func (w *Watch) Children() []string { return w.shared.children }
 
-// Changed returns a channel that is closed when the server has told of a change, or [Watch.Recheck] has
-// found one.
+// Changed returns a channel that is closed when the server has told of a change, or [Watch.Recheck]
+// has found one.
 func (w *Watch) Changed() <-chan struct{} { return w.shared.fired }
 
-// Unchanged reports whether the node was as it was read when the last event came: no change was told of,
-// and there was no reconnect. Call it after Ready.
+// Unchanged reports whether the node was as it was read when the last event came: no change was
+// told of, and there was no reconnect. Call it after Ready.
 func (w *Watch) Unchanged() bool { return !w.hasChanged() && w.sameConnection() }
 
-// Deleted reports whether the server has told that the node was deleted, over the connection over which
-// it was read. After a reconnect that is not known: the event may be made up, for a node that was only
-// replaced. Call it after Ready.
+// Deleted reports whether the server has told that the node was deleted, over the connection over
+// which it was read. After a reconnect that is not known: the event may be made up, for a node that
+// was only replaced. Call it after Ready.
 func (w *Watch) Deleted() bool { return w.hasChanged() && w.shared.deleted && w.sameConnection() }
 
 func (w *Watch) hasChanged() bool { return isClosed(w.shared.fired) }
@@ -90,8 +90,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// Recheck asks the server whether the node, or its children, are still as they were read, and reports
-// that. If they are not, all who share the watch are told of a change.
+// Recheck asks the server whether the node, or its children, are still as they were read, and
+// reports that. If they are not, all who share the watch are told of a change.
 func (w *Watch) Recheck(ctx context.Context) (same bool, err error) {
 	w.doubt = w.session.resumption()
 	now, err := w.session.exists(ctx, w.node)
@@ -114,8 +114,8 @@ func (w *Watch) Recheck(ctx context.Context) (same bool, err error) {
 	return same, nil
 }
 
-// Current is [Watch.Ready] for a watch that may have been shared for long: if there was a reconnect since
-// the node was read, it asks the server again. It reports whether the node is as it was read.
+// Current is [Watch.Ready] for a watch that may have been shared for long: if there was a reconnect
+// since the node was read, it asks the server again. It reports whether the node is as it was read.
 func (w *Watch) Current(ctx context.Context) (same bool, err error) {
 	if _, err := w.Ready(ctx); err != nil {
 		return false, err
@@ -126,9 +126,9 @@ func (w *Watch) Current(ctx context.Context) (same bool, err error) {
 	return true, nil
 }
 
-// Wait blocks until the node, or its children, have changed. It asks the server again after a reconnect,
-// and once a minute. Call it after Ready. It returns ctx's error, or one that wraps [ErrLost] or
-// [ErrClosed] if the session ends.
+// Wait blocks until the node, or its children, have changed. It asks the server again after a
+// reconnect, and once a minute. Call it after Ready. It returns ctx's error, or one that wraps
+// [ErrLost] or [ErrClosed] if the session ends.
 func (w *Watch) Wait(ctx context.Context) error {
 	timer := time.NewTimer(recheckAfter)
 	defer timer.Stop()
@@ -151,9 +151,9 @@ func (w *Watch) Wait(ctx context.Context) error {
 	}
 }
 
-// Same reports whether the node is the one that was read first, and was so without a break up to the
-// latest answer that the session has got before the call. Its data may have changed. Same asks the server
-// only if it has told of a change, or after a reconnect. Call it after Ready.
+// Same reports whether the node is the one that was read first, and was so without a break up to
+// the latest answer that the session has got before the call. Its data may have changed. Same asks
+// the server only if it has told of a change, or after a reconnect. Call it after Ready.
 func (w *Watch) Same(ctx context.Context) (bool, error) {
 	switch {
 	case !w.found() || w.hasChanged():
@@ -171,9 +171,9 @@ func (w *Watch) Same(ctx context.Context) (bool, error) {
 	return err == nil && stat.Czxid == w.first, err
 }
 
-// SameAt is [Watch.Same] for a moment that is past: when the transaction with this number was executed,
-// which the session has had an answer to. What happened to the node later does not count: a server tells
-// of events and answers in the order in which things have happened.
+// SameAt is [Watch.Same] for a moment that is past: when the transaction with this number was
+// executed, which the session has had an answer to. What happened to the node later does not count:
+// a server tells of events and answers in the order in which things have happened.
 func (w *Watch) SameAt(ctx context.Context, zxid int64) (bool, error) {
 	if w.found() && w.hasChanged() && w.shared.stat.Czxid == w.first && w.shared.after >= zxid {
 		return true, nil
@@ -181,8 +181,8 @@ func (w *Watch) SameAt(ctx context.Context, zxid int64) (bool, error) {
 	return w.Same(ctx)
 }
 
-// found reports whether there was a node when it was read last. It is false if there is no answer yet: ctx
-// may have ended first.
+// found reports whether there was a node when it was read last. It is false if there is no answer
+// yet: ctx may have ended first.
 func (w *Watch) found() bool { return isClosed(w.shared.read) && w.shared.stat != nil }
 
 // A waiter waits for any of several watches.
@@ -197,9 +197,9 @@ func (w *waiter) wake() {
 	}
 }
 
-// WaitAny blocks until one of the watches, which were Ready, has told of a change. It does not ask the
-// server again, so it is for deletions, which are made up for after a reconnect. It returns ctx's error,
-// or one that wraps [ErrLost] or [ErrClosed] if the session ends.
+// WaitAny blocks until one of the watches, which were Ready, has told of a change. It does not ask
+// the server again, so it is for deletions, which are made up for after a reconnect. It returns
+// ctx's error, or one that wraps [ErrLost] or [ErrClosed] if the session ends.
 func (s *Session) WaitAny(ctx context.Context, watches ...*Watch) error {
 	var first, second <-chan struct{}
 	switch len(watches) {
@@ -225,13 +225,13 @@ func (s *Session) WaitAny(ctx context.Context, watches ...*Watch) error {
 	return s.ended(ctx)
 }
 
-// WaitNode blocks while the node at path exists and enough has not said yes to its Stat. It returns the
-// Stat that was enough, or nil once the node is gone. It asks enough again whenever the node has changed.
-// It may see several changes in quick succession as one. It asks the server again after a reconnect, and
-// once a minute. A node that does not exist gets no watch.
+// WaitNode blocks while the node at path exists and enough has not said yes to its Stat. It returns
+// the Stat that was enough, or nil once the node is gone. It asks enough again whenever the node
+// has changed. It may see several changes in quick succession as one. It asks the server again
+// after a reconnect, and once a minute. A node that does not exist gets no watch.
 //
-// It returns ctx's error, one that wraps [ErrLost] or [ErrClosed] if the session ends, or the server's
-// own. It is safe for concurrent use.
+// It returns ctx's error, one that wraps [ErrLost] or [ErrClosed] if the session ends, or the
+// server's own. It is safe for concurrent use.
 func (s *Session) WaitNode(ctx context.Context, path string, enough func(*zk.Stat) bool) (*zk.Stat, error) {
 	for {
 		w := s.Watch(path)
@@ -252,12 +252,13 @@ func (s *Session) WaitNode(ctx context.Context, path string, enough func(*zk.Sta
 	}
 }
 
-// WaitChildren blocks until the node at path has children of which enough says yes. It asks enough about
-// every listing, of which there is one whenever the children have changed. A node that does not exist has
-// no children, and is waited for. WaitChildren asks the server again after a reconnect, and once a minute.
+// WaitChildren blocks until the node at path has children of which enough says yes. It asks enough
+// about every listing, of which there is one whenever the children have changed. A node that does
+// not exist has no children, and is waited for. WaitChildren asks the server again after a
+// reconnect, and once a minute.
 //
-// It returns ctx's error, one that wraps [ErrLost] or [ErrClosed] if the session ends, or the server's
-// own. It is safe for concurrent use.
+// It returns ctx's error, one that wraps [ErrLost] or [ErrClosed] if the session ends, or the
+// server's own. It is safe for concurrent use.
 func (s *Session) WaitChildren(ctx context.Context, path string, enough func(children []string) bool) error {
 	for {
 		w := s.WatchChildren(path)

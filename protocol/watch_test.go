@@ -15,7 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// What happens to a node after a transaction is no matter to that, although it may be heard of before anybody looks.
+// What happens to a node after a transaction is no matter to that, although it may be heard of
+// before anybody looks.
 func TestWatchTellsWhatWasThereAtATransaction(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		s, conn, root := session(t, srv.Client(t)), session(t, srv.Client(t)).Conn(), srv.Root(t)
@@ -122,7 +123,8 @@ func TestWatchKnowsNothingAfterAQuestionWithoutAnswer(t *testing.T) {
 	})
 }
 
-// A node that was deleted stays gone for its watch, whatever takes its place, and however often that is asked.
+// A node that was deleted stays gone for its watch, whatever takes its place, and however often
+// that is asked.
 func TestWatchComparesWithTheNodeThatWasReadFirst(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		s, path := session(t, srv.Client(t)), srv.Root(t)+"/node"

@@ -8,9 +8,10 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A watchTable shares the watches of a session. zk.Conn cannot take a watch back and keeps a channel for each call
-// that set one until the node changes. So each node is watched once, however many wait for it, and those who give
-// up leave the watch to the next. It is safe for concurrent use.
+// A watchTable shares the watches of a session. zk.Conn cannot take a watch back and keeps a
+// channel for each call that set one until the node changes. So each node is watched once, however
+// many wait for it, and those who give up leave the watch to the next. It is safe for concurrent
+// use.
 type watchTable struct {
 	session *session
 
@@ -23,7 +24,8 @@ type watchTable struct {
 	unanswered *connection // the last connection that ended before it was told that a watch is removed
 }
 
-// A sharedWatch waits for something to change at a node, on behalf of all who watch that. It fires once.
+// A sharedWatch waits for something to change at a node, on behalf of all who watch that. It fires
+// once.
 type sharedWatch struct {
 	read     chan struct{} // closed when the node was read, and the watch set with that
 	stat     *zk.Stat      // valid once read is closed
@@ -37,13 +39,14 @@ type sharedWatch struct {
 
 	waiters map[*waiter]struct{} // of several watches at once; the table's mu protects it
 
-	// doubt is closed once there is another connection than the one over which the node was read. Deletions and
-	// creations are made up for then, but a change of data or of children may have been missed. Valid likewise.
+	// doubt is closed once there is another connection than the one over which the node was read.
+	// Deletions and creations are made up for then, but a change of data or of children may have
+	// been missed. Valid likewise.
 	doubt <-chan struct{}
 }
 
-// on returns the watch on the node at an absolute path, and sets it if there is none. It waits for the node to change
-// or to be deleted.
+// on returns the watch on the node at an absolute path, and sets it if there is none. It waits for
+// the node to change or to be deleted.
 func (t *watchTable) on(s *Session, path string) *sharedWatch {
 	return t.set(s, path, func(c *zk.Conn, w *sharedWatch) (err error) {
 		w.data, w.stat, _, err = c.GetW(path)
@@ -51,8 +54,9 @@ func (t *watchTable) on(s *Session, path string) *sharedWatch {
 	})
 }
 
-// below returns the watch on the children of the node at an absolute path, or on the creation of that node, and sets
-// it if there is none. If the node is created at that very moment a watch on its end stays on besides.
+// below returns the watch on the children of the node at an absolute path, or on the creation of
+// that node, and sets it if there is none. If the node is created at that very moment a watch on
+// its end stays on besides.
 func (t *watchTable) below(s *Session, path string) *sharedWatch {
 	return t.set(s, path+childrenMark, func(c *zk.Conn, w *sharedWatch) (err error) {
 		for {
@@ -67,7 +71,8 @@ func (t *watchTable) below(s *Session, path string) *sharedWatch {
 	})
 }
 
-// childrenMark tells a node's children from the node in the keys of the table; no path ends like that.
+// childrenMark tells a node's children from the node in the keys of the table; no path ends like
+// that.
 const childrenMark = "/"
 
 // set returns the watch of that name, and has the view s read and set it if there is none.
@@ -81,7 +86,8 @@ func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *sharedWat
 	if t.watches == nil {
 		t.watches = make(map[string]*sharedWatch)
 	}
-	// The watch stands in the table before it is set: its event may come before the answer is looked at.
+	// The watch stands in the table before it is set: its event may come before the answer is
+	// looked at.
 	t.watches[path] = w
 	started := t.session.client.spawn(func() {
 		_, w.err = Do(t.session.life, s, func(c *zk.Conn) (struct{}, error) {

@@ -111,8 +111,8 @@ func exhaust(t *testing.T, q *queue.Queue) (all []string) {
 	}
 }
 
-// lasts is a server's option: sessions last, however slow the machine is. A connection whose server is
-// slow is given up after a part of the session timeout.
+// lasts is a server's option: sessions last, however slow the machine is. A connection whose server
+// is slow is given up after a part of the session timeout.
 var lasts = recipestest.WithConfig(embedded.Config{MaxSessionTimeout: timeout})
 
 // oblivious is a server whose sessions last, and a client that keeps its own however long one

@@ -123,8 +123,8 @@ func receiptsDeleted(t *testing.T, srv *recipestest.Server) bool {
 	return true
 }
 
-// Many goroutines share round trips, each keeps its order, and a caller that has given up in time has
-// offered nothing.
+// Many goroutines share round trips, each keeps its order, and a caller that has given up in time
+// has offered nothing.
 func TestOffersShareRoundTrips(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) { offersShare(t, srv, func() {}) })
 
@@ -140,8 +140,8 @@ func TestOffersShareRoundTrips(t *testing.T) {
 
 const sharing = 50 // goroutines
 
-// offersShare stalls the link while goroutines make offers. made blocks until that is so. offersShare
-// returns the number of transactions after the link has healed.
+// offersShare stalls the link while goroutines make offers. made blocks until that is so.
+// offersShare returns the number of transactions after the link has healed.
 func offersShare(t *testing.T, srv *recipestest.Server, made func()) (transactions int) {
 	const each = 2
 	link := srv.Link(t)
@@ -218,7 +218,8 @@ func TestLocalConsumersDoNotRace(t *testing.T) {
 	})
 }
 
-// A queue whose entries are all reserved, or have foreign children, is not asked about again and again.
+// A queue whose entries are all reserved, or have foreign children, is not asked about again and
+// again.
 func TestWaitingForReservedEntriesIsQuiet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -97,9 +97,9 @@ func runWorker(config string) (status int) {
 	return 0
 }
 
-// Processes are killed. On servers that can do that to others, sessions also expire and connections are
-// cut. Nothing is delivered twice, and no entry of an Offer that returned nil is lost. The exception is
-// what a process had taken that was killed before it could say so.
+// Processes are killed. On servers that can do that to others, sessions also expire and connections
+// are cut. Nothing is delivered twice, and no entry of an Offer that returned nil is lost. The
+// exception is what a process had taken that was killed before it could say so.
 func TestKilledProcessesLoseNoEntries(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		const deliveries, troubles = 300, 12

@@ -47,9 +47,10 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	return &Lease{g, l.mutex, false}, nil
 }
 
-// replace puts a reader's node into the very place in line that the writer's node has. Both happen in one
-// transaction, so there is no moment at which others see neither. The number stays, so the name is built
-// from it. A reader's name that this owner has had is not used again, as a reader cannot become a writer.
+// replace puts a reader's node into the very place in line that the writer's node has. Both happen
+// in one transaction, so there is no moment at which others see neither. The number stays, so the
+// name is built from it. A reader's name that this owner has had is not used again, as a reader
+// cannot become a writer.
 func (l *Lease) replace(ctx context.Context) (*protocol.Grant, error) {
 	g, s, r := l.grant, l.grant.Session(), l.mutex.recipe
 	data := l.mutex.read.Data
@@ -68,7 +69,8 @@ func (l *Lease) replace(ctx context.Context) (*protocol.Grant, error) {
 				return struct{}{}, err
 			}
 			_, err := protocol.Multi(c,
-				// Waiters for the end of the writer's node hear of this change instead, and look again.
+				// Waiters for the end of the writer's node hear of this change instead, and look
+				// again.
 				&zk.SetDataRequest{Path: s.Path(from), Version: -1},
 				&zk.CreateRequest{Path: s.Path(to), Data: data, Acl: s.ACL(), Flags: zk.FlagEphemeral},
 				&zk.DeleteRequest{Path: s.Path(from), Version: -1})

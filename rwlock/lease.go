@@ -69,8 +69,8 @@ func (l *Lease) Exclusive() bool { return l.exclusive }
 // Downgrade it gives everything back.
 func (l *Lease) Unlock(ctx context.Context) error { return l.grant.Release(ctx) }
 
-// A Contender is one node in line for a lock, a holder's or a waiter's. The token of a read lease that was
-// downgraded is smaller than that of its node.
+// A Contender is one node in line for a lock, a holder's or a waiter's. The token of a read lease
+// that was downgraded is smaller than that of its node.
 type Contender struct {
 	line.Contender
 	Exclusive bool // a writer

@@ -82,9 +82,9 @@ func BenchmarkCrowd(b *testing.B) {
 	}
 }
 
-// BenchmarkManyPermits measures what many holders and as many waiters cost, in one session and in several.
-// An operation is one hand-over: a release of the last holder, which wakes as many waiters as there are
-// permits, until one of them has its permit and the others wait again.
+// BenchmarkManyPermits measures what many holders and as many waiters cost, in one session and in
+// several. An operation is one hand-over: a release of the last holder, which wakes as many waiters
+// as there are permits, until one of them has its permit and the others wait again.
 func BenchmarkManyPermits(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		for _, sessions := range []int{1, 10} {

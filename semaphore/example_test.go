@@ -74,13 +74,13 @@ func ExampleSemaphore_Resize() {
 	client, done := connect(ctx)
 	defer done()
 
-	before := semaphore.New(client, "/limits/imports", 10)
-	resized := semaphore.New(client, "/limits/imports", 10)
+	before := semaphore.New(client, "/imports", 10)
+	resized := semaphore.New(client, "/imports", 10)
 	if err := resized.Resize(ctx, 20); err != nil {
 		log.Fatal(err)
 	}
 	_, err := before.Acquire(ctx)
 	fmt.Println(err)
 	// Output:
-	// semaphore: /limits/imports: contenders disagree about the number of permits: 10 here, 20 at the path
+	// semaphore: /imports: contenders disagree about the number of permits: 10 here, 20 at the path
 }

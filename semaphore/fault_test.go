@@ -17,8 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
-// A fault at any step of waiting, holding and releasing never yields too many holders, a stuck line or a
-// leftover node.
+// A fault at any step of waiting, holding and releasing never yields too many holders, a stuck line
+// or a leftover node.
 func TestFaultAtEachStep(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
@@ -48,8 +48,8 @@ func TestLongFaultAtEachStep(t *testing.T) {
 	}
 }
 
-// meetFault makes goroutines of three clients take two permits in turn. The second client meets the fault.
-// meetFault reports whether the fault came about.
+// meetFault makes goroutines of three clients take two permits in turn. The second client meets the
+// fault. meetFault reports whether the fault came about.
 func meetFault(t *testing.T, srv *recipestest.Server, path string, f suite.Fault, step int) bool {
 	const permits = 2
 	ctx := suite.Within(t, 10*time.Minute)
@@ -160,15 +160,15 @@ func TestNoMoreHoldersThanPermits(t *testing.T) {
 type ledger struct {
 	permits int
 
-	// forced says that the server ends a session before its time. Then the next grant may come before a
-	// holder learns of its loss.
+	// forced says that the server ends a session before its time. Then the next grant may come
+	// before a holder learns of its loss.
 	forced bool
 	mu     sync.Mutex
 	all    []*semaphore.Permit
 }
 
-// granted records a new permit. If too many report that they are held, one after the other, then they were
-// held at one moment: what is over stays over.
+// granted records a new permit. If too many report that they are held, one after the other, then
+// they were held at one moment: what is over stays over.
 func (b *ledger) granted(p *semaphore.Permit) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
-// check compares the number of permits with the one at the path: that of the latest limit, or else of the
-// first contender.
+// check compares the number of permits with the one at the path: that of the latest limit, or else
+// of the first contender.
 func (s *Semaphore) check(names []line.Name) error {
 	here, there := int(s.permits.Load()), numberAt(names)
 	if there == 0 || there == here || s.resizing.Load() > 0 {
@@ -37,14 +37,15 @@ func numberAt(names []line.Name) int {
 
 // blockers returns the contenders that block the one at self.
 //
-// While this semaphore is resized, its own number and that at the path may differ: the smaller one counts.
+// While this semaphore is resized, its own number and that at the path may differ: the smaller one
+// counts.
 func (s *Semaphore) blockers(names []line.Name, self int) []line.Name {
 	here, there, limited := int(s.permits.Load()), numberAt(names), latestLimit(names) >= 0
 	names = slices.DeleteFunc(slices.Clone(names[:self+1]), isLimit)
 	self = len(names) - 1
 
-	// A contender with another number will be refused when it looks, unless it is the first one by then. So
-	// those behind it wait until it has gone.
+	// A contender with another number will be refused when it looks, unless it is the first one by
+	// then. So those behind it wait until it has gone.
 	for i, n := range names[:self] {
 		if other := numberOf(n); !limited && other != 0 && other != here {
 			return names[i : i+1]
@@ -56,13 +57,15 @@ func (s *Semaphore) blockers(names []line.Name, self int) []line.Name {
 	return line.Permits(here)(names, self)
 }
 
-// Resize changes the number of permits at the path. Each process that uses the path has to call it, or
-// use the new number in [New]: from then on the others get [ErrPermits], waiters at once. Holders keep
-// their permits. So after a reduction there may be more holders than permits until some have released.
+// Resize changes the number of permits at the path. Each process that uses the path has to call it,
+// or use the new number in [New]: from then on the others get [ErrPermits], waiters at once.
+// Holders keep their permits. So after a reduction there may be more holders than permits until
+// some have released.
 //
-// Resize blocks until the server has answered, with two requests for each contender, which looks again. It
-// goes on in the next session if one is lost. If ctx ends, the number may have been changed at the path,
-// or not: call Resize again. Resize needs the permission to write the nodes of all contenders.
+// Resize blocks until the server has answered, with two requests for each contender, which looks
+// again. It goes on in the next session if one is lost. If ctx ends, the number may have been
+// changed at the path, or not: call Resize again. Resize needs the permission to write the nodes of
+// all contenders.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	err := atLeastOne(permits)
 	if err == nil {

@@ -64,8 +64,8 @@ func TestResizeLetsWaitersIn(t *testing.T) {
 	})
 }
 
-// A contender that has another number, and has not looked yet, may become the first one, whose number
-// counts. None that counts on the old number is granted behind it.
+// A contender that has another number, and has not looked yet, may become the first one, whose
+// number counts. None that counts on the old number is granted behind it.
 func TestContenderWithAnotherNumberIsWaitedFor(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/s"
@@ -121,7 +121,8 @@ func TestResizeToTheSameNumberChangesNothing(t *testing.T) {
 	})
 }
 
-// After a reduction the holders keep their permits, and no other contender gets one until enough have gone.
+// After a reduction the holders keep their permits, and no other contender gets one until enough
+// have gone.
 func TestReductionKeepsHolders(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/s"
@@ -141,7 +142,8 @@ func TestReductionKeepsHolders(t *testing.T) {
 	})
 }
 
-// The contenders of a semaphore that is being resized never count on more permits than the path has.
+// The contenders of a semaphore that is being resized never count on more permits than the path
+// has.
 func TestSemaphoreThatIsBeingResizedHeedsThePath(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/s", srv.Link(t)
@@ -153,7 +155,8 @@ func TestSemaphoreThatIsBeingResizedHeedsThePath(t *testing.T) {
 		waiting := later(t.Context(), here)
 		synctest.Wait()
 
-		// The first request of Resize is on its way while others change the number, and one of them releases.
+		// The first request of Resize is on its way while others change the number, and one of them
+		// releases.
 		resized := make(chan error, 1)
 		link.Delay(200 * time.Millisecond)
 		go func() { resized <- here.Resize(t.Context(), 2) }()
@@ -239,8 +242,8 @@ func TestConcurrentResizesAgree(t *testing.T) {
 	})
 }
 
-// The numbers that are in force before and after a Resize hold, and one node remains, whatever happens
-// meanwhile.
+// The numbers that are in force before and after a Resize hold, and one node remains, whatever
+// happens meanwhile.
 func TestFaultAtEachStepOfAResize(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
@@ -323,8 +326,8 @@ func releaseOf(p *semaphore.Permit, err error) error {
 	return err
 }
 
-// A Resize whose ctx ends may have changed the number or not: both are as good as ever, and another call
-// changes it.
+// A Resize whose ctx ends may have changed the number or not: both are as good as ever, and another
+// call changes it.
 func TestResizeThatIsGivenUpAtAnyStepIsCalledAgain(t *testing.T) {
 	suite.Sweep(t, func(step int) (met bool) {
 		synctest.Test(t, func(t *testing.T) {

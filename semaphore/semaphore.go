@@ -21,11 +21,12 @@ var (
 	ErrPermits = errors.New("contenders disagree about the number of permits")
 )
 
-// A Semaphore lets a number of callers hold a permit at a time, in order of arrival. Goroutines that share
-// a Semaphore contend as processes do. It is safe for concurrent use.
+// A Semaphore lets a number of callers hold a permit at a time, in order of arrival. Goroutines
+// that share a Semaphore contend as processes do. It is safe for concurrent use.
 //
-// Contenders are ephemeral sequential nodes. One with n permits waits until one of the n nodes before it is
-// gone, and looks again. The number is part of each node's name: <owner>-of-<n>-permit-<sequence>.
+// Contenders are ephemeral sequential nodes. One with n permits waits until one of the n nodes
+// before it is gone, and looks again. The number is part of each node's name:
+// <owner>-of-<n>-permit-<sequence>.
 type Semaphore struct {
 	recipe  *protocol.Recipe
 	line    *line.Line
@@ -41,8 +42,8 @@ type Contender = line.Contender
 // An Option shapes a semaphore; give it to [New].
 type Option func(*Semaphore) error
 
-// WithData stores data in the node of each contender, for [Semaphore.Contenders] to show. Data and path
-// together may have [protocol.MaxData] bytes. The caller must not change the slice afterwards.
+// WithData stores data in the node of each contender, for [Semaphore.Contenders] to show. Data and
+// path together may have [protocol.MaxData] bytes. The caller must not change the slice afterwards.
 func WithData(data []byte) Option {
 	return func(s *Semaphore) error {
 		s.data = data
@@ -50,8 +51,9 @@ func WithData(data []byte) Option {
 	}
 }
 
-// New returns the semaphore of so many permits at path, a node of its own that is created as needed. New
-// does no I/O and cannot fail: the first call reports a nil client, a bad path, or less than one permit.
+// New returns the semaphore of so many permits at path, a node of its own that is created as
+// needed. New does no I/O and cannot fail: the first call reports a nil client, a bad path, or less
+// than one permit.
 func New(c *protocol.Client, path string, permits int, opts ...Option) *Semaphore {
 	r := protocol.NewRecipe(c, "semaphore", path)
 	s := &Semaphore{recipe: r, line: line.New(r, line.Kind{Name: "permit-"}, line.Kind{Name: "limit-"})}
@@ -68,15 +70,17 @@ func atLeastOne(permits int) error {
 	return nil
 }
 
-// Acquire waits for a permit. It blocks until fewer than n contenders that came before are left, ctx ends
-// or the client is closed. It behaves as [lock.Mutex.Lock] does if ctx ends, if the session is lost, or if
-// its node is deleted, and returns the same errors. An error that wraps [ErrPermits] says both numbers.
+// Acquire waits for a permit. It blocks until fewer than n contenders that came before are left,
+// ctx ends or the client is closed. It behaves as [lock.Mutex.Lock] does if ctx ends, if the
+// session is lost, or if its node is deleted, and returns the same errors. An error that wraps
+// [ErrPermits] says both numbers.
 //
 // [lock.Mutex.Lock]: https://pkg.go.dev/github.com/zkrecipes/zkrecipes/lock#Mutex.Lock
 func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, false) }
 
-// TryAcquire returns a permit, or an error that wraps [ErrNoPermit] if it would have to wait. It blocks
-// until the server has answered: one read if there is no permit, otherwise a write and two reads more.
+// TryAcquire returns a permit, or an error that wraps [ErrNoPermit] if it would have to wait. It
+// blocks until the server has answered: one read if there is no permit, otherwise a write and two
+// reads more.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, true) }
 
 func (s *Semaphore) acquire(ctx context.Context, try bool) (*Permit, error) {
@@ -92,9 +96,9 @@ func (s *Semaphore) acquire(ctx context.Context, try bool) (*Permit, error) {
 	return &Permit{g}, nil
 }
 
-// Do calls fn while it holds a permit, with a context that is cancelled when the permit is lost. It waits
-// for fn to return, and gives the permit back, also if fn panics or ctx has ended. It returns an error of
-// [Semaphore.Acquire], or fn's own, joined with the loss of the permit if it was lost.
+// Do calls fn while it holds a permit, with a context that is cancelled when the permit is lost. It
+// waits for fn to return, and gives the permit back, also if fn panics or ctx has ended. It returns
+// an error of [Semaphore.Acquire], or fn's own, joined with the loss of the permit if it was lost.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error) error {
 	return s.do(ctx, false, fn)
 }
@@ -112,17 +116,17 @@ func (s *Semaphore) do(ctx context.Context, try bool, fn func(ctx context.Contex
 	return protocol.RunHeld(ctx, p.grant, func(ctx context.Context) error { return fn(ctx, p) })
 }
 
-// Contenders returns the contenders in line, in order of arrival: the holders, then the waiters. It blocks
-// until the server has answered, with one request for each of them, or ctx ends.
+// Contenders returns the contenders in line, in order of arrival: the holders, then the waiters. It
+// blocks until the server has answered, with one request for each of them, or ctx ends.
 func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	all, err := s.line.Contenders(ctx)
 	return slices.DeleteFunc(all, func(c line.Contender) bool { return c.Session == 0 }), err
 }
 
-// Break deletes the node of a contender, given its name in [Semaphore.Contenders]. A holder then loses its
-// permit, and learns of it; a waiter goes to the end of the line. Break blocks until the server has
-// answered. Its error wraps [zk.ErrNoNode] if there is no such node, or [zk.ErrInvalidPath] if no
-// contender could have that name.
+// Break deletes the node of a contender, given its name in [Semaphore.Contenders]. A holder then
+// loses its permit, and learns of it; a waiter goes to the end of the line. Break blocks until the
+// server has answered. Its error wraps [zk.ErrNoNode] if there is no such node, or
+// [zk.ErrInvalidPath] if no contender could have that name.
 func (s *Semaphore) Break(ctx context.Context, node string) error {
 	if n, ok := line.ParseName(node, "limit-"); ok {
 		return s.recipe.Wrap(fmt.Errorf("%w: %q is the number of permits", zk.ErrInvalidPath, n.Node))

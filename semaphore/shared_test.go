@@ -57,8 +57,8 @@ func TestWaitersOfASessionShareAListing(t *testing.T) {
 	})
 }
 
-// A waiter that gives up, or whose connection breaks, at any step of a listing that others share does not
-// take them with it.
+// A waiter that gives up, or whose connection breaks, at any step of a listing that others share
+// does not take them with it.
 func TestSharedListingSurvivesTheWaiterThatBeganIt(t *testing.T) {
 	const waiters = 4
 	for quitter := range waiters {
@@ -130,7 +130,8 @@ func TestListingThatIsOlderThanAResizeIsNotBelieved(t *testing.T) {
 	})
 }
 
-// slowReads is a connection that holds back requests to read a node, and lets later ones overtake them.
+// slowReads is a connection that holds back requests to read a node, and lets later ones overtake
+// them.
 type slowReads struct {
 	net.Conn
 	mu      sync.Mutex // protects what follows

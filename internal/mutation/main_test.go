@@ -25,7 +25,8 @@ func TestEveryMutationHasItsCode(t *testing.T) {
 	}
 }
 
-// A test that has moved to another package, or has got another name, is missed only when its mutation runs.
+// A test that has moved to another package, or has got another name, is missed only when its
+// mutation runs.
 func TestEveryMutationHasItsTests(t *testing.T) {
 	t.Chdir("../..")
 	known := make(map[string][]string)

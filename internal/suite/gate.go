@@ -11,8 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A Gate holds back a client's requests of one kind while it is shut, and lets all others pass. It is
-// open at first, and safe for concurrent use.
+// A Gate holds back a client's requests of one kind while it is shut, and lets all others pass. It
+// is open at first, and safe for concurrent use.
 type Gate struct {
 	Op recipestest.Op
 

@@ -89,8 +89,8 @@ func Reconnect(t testing.TB, link *recipestest.Link, c *protocol.Client) {
 	Soon(t, func() bool { return conn.State() == zk.StateHasSession }, "back")
 }
 
-// Breaking returns a way through link on which the connection breaks at as many requests of a kind as the counter says.
-// None of those requests reaches the server.
+// Breaking returns a way through link on which the connection breaks at as many requests of a kind
+// as the counter says. None of those requests reaches the server.
 func Breaking(link *recipestest.Link, op recipestest.Op) (protocol.ConnectOption, *atomic.Int32) {
 	left := new(atomic.Int32)
 	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {

@@ -24,8 +24,8 @@ type contender struct {
 	version int32 // of its node, which others change to make it look again
 }
 
-// contend creates a node in line, waits until it is granted, and withdraws the node if it does not come to
-// that.
+// contend creates a node in line, waits until it is granted, and withdraws the node if it does not
+// come to that.
 func (l *Line) contend(ctx context.Context, s *protocol.Session, r Request, claims bool) (*protocol.Grant, error) {
 	defer s.KeepAlive()()
 
@@ -57,9 +57,9 @@ func (l *Line) contend(ctx context.Context, s *protocol.Session, r Request, clai
 	return nil, failed
 }
 
-// create makes one attempt to create the node. Where no other contender is likely to be in line, it sets the
-// data of the line's own node in the same transaction, to nothing as they were. The answer then tells how
-// many children there are, and the number of the transaction, which is the token.
+// create makes one attempt to create the node. Where no other contender is likely to be in line, it
+// sets the data of the line's own node in the same transaction, to nothing as they were. The answer
+// then tells how many children there are, and the number of the transaction, which is the token.
 func (c *contender) create(conn *zk.Conn, prefix string) (string, error) {
 	l, s := c.line, c.session
 	version, empty, own, likely := l.parent.known()
@@ -173,8 +173,8 @@ func (c *contender) advance(ctx context.Context) (*protocol.Grant, error) {
 	}
 }
 
-// await waits until one of the blockers goes, or our own node changes. It reports whether it is certain that
-// nothing blocks the contender any more. Otherwise the line has to be listed again.
+// await waits until one of the blockers goes, or our own node changes. It reports whether it is
+// certain that nothing blocks the contender any more. Otherwise the line has to be listed again.
 func (c *contender) await(ctx context.Context, names []Name, self int, blockers []Name, own *protocol.Watch) (free bool, err error) {
 	s, l := c.session, c.line
 	watches := make([]*protocol.Watch, 0, len(blockers)+1)
@@ -182,9 +182,9 @@ func (c *contender) await(ctx context.Context, names []Name, self int, blockers 
 		watches = append(watches, s.Watch(l.pathOf(b.Node)))
 	}
 
-	// Once everything up to a single blocker is gone, the contenders behind that one may block or not. None
-	// can have come between those, as numbers only grow. Either there is nothing before the blocker, or its
-	// marker says so.
+	// Once everything up to a single blocker is gone, the contenders behind that one may block or
+	// not. None can have come between those, as numbers only grow. Either there is nothing before
+	// the blocker, or its marker says so.
 	single, first := false, false
 	if len(blockers) == 1 {
 		i := slices.Index(names, blockers[0])
@@ -222,8 +222,9 @@ func (c *contender) grant(ctx context.Context, token int64) (*protocol.Grant, er
 	})
 }
 
-// adopt deletes a node and sets the data of the line's own node, which is empty at this version, so that the
-// next contender can be fast. While the released node is there, so is the line's node that was looked at.
+// adopt deletes a node and sets the data of the line's own node, which is empty at this version, so
+// that the next contender can be fast. While the released node is there, so is the line's node that
+// was looked at.
 func (l *Line) adopt(conn *zk.Conn, s *protocol.Session, path string, version int32) error {
 	answers, err := protocol.Multi(conn,
 		&zk.DeleteRequest{Path: s.Path(path), Version: -1},

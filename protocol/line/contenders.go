@@ -32,13 +32,14 @@ const (
 	maxListings = 4  // how often the line is listed again because a contender has left it meanwhile
 )
 
-// Contenders returns the contenders in line, in order, as of a moment after the call began. An empty line
-// has none, and neither has a path that does not exist.
+// Contenders returns the contenders in line, in order, as of a moment after the call began. An
+// empty line has none, and neither has a path that does not exist.
 //
-// It blocks until the server has answered, with one request for each node, and returns the errors of
-// [protocol.Do] and of [protocol.Recipe.Session], with recipe and path. If a contender leaves between the
-// list and the requests the line is listed again: a holder may have replaced its node by another one. Where
-// that goes on and on, those who came last are missing. Contenders is safe for concurrent use.
+// It blocks until the server has answered, with one request for each node, and returns the errors
+// of [protocol.Do] and of [protocol.Recipe.Session], with recipe and path. If a contender leaves
+// between the list and the requests the line is listed again: a holder may have replaced its node
+// by another one. Where that goes on and on, those who came last are missing. Contenders is safe
+// for concurrent use.
 func (l *Line) Contenders(ctx context.Context) ([]Contender, error) {
 	all, err := l.contenders(ctx)
 	return all, l.recipe.Wrap(err)
@@ -108,8 +109,8 @@ func (l *Line) read(ctx context.Context, s *protocol.Session, line []Name, known
 	return nil
 }
 
-// Names lists the contenders in line, first come first. A path that does not exist has none. Its errors are
-// those of [protocol.Do].
+// Names lists the contenders in line, first come first. A path that does not exist has none. Its
+// errors are those of [protocol.Do].
 func (l *Line) Names(ctx context.Context, s *protocol.Session) ([]Name, error) {
 	children, err := l.children(ctx, s)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -129,10 +130,10 @@ func (l *Line) children(ctx context.Context, s *protocol.Session) ([]string, err
 	return children, err
 }
 
-// Break deletes the node of a contender, given its name. A holder is told of its loss, and a waiter goes to
-// the end of the line. It blocks until the server has answered. Its error wraps [zk.ErrNoNode] if there is
-// no such node, or [zk.ErrInvalidPath] if no contender could have that name, or is one of [protocol.Do] and
-// [protocol.Recipe.Session]. It is safe for concurrent use.
+// Break deletes the node of a contender, given its name. A holder is told of its loss, and a waiter
+// goes to the end of the line. It blocks until the server has answered. Its error wraps
+// [zk.ErrNoNode] if there is no such node, or [zk.ErrInvalidPath] if no contender could have that
+// name, or is one of [protocol.Do] and [protocol.Recipe.Session]. It is safe for concurrent use.
 func (l *Line) Break(ctx context.Context, node string) error {
 	return l.recipe.Wrap(l.breakNode(ctx, node))
 }

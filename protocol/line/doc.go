@@ -1,55 +1,57 @@
-// Package line is the standard pattern of ZooKeeper's recipes: contenders in line. It is for authors of
-// recipes.
+// Package line is the standard pattern of ZooKeeper's recipes: contenders in line. It is for
+// authors of recipes.
 //
-// A contender creates an ephemeral sequential node, looks which contenders block it, watches those, and
-// looks again. The recipe says which contenders block: [Permits] is the semaphore, and [Exclusive] is the
-// mutex. A recipe that differs brings its own [Blockers].
+// A contender creates an ephemeral sequential node, looks which contenders block it, watches those,
+// and looks again. The recipe says which contenders block: [Permits] is the semaphore, and
+// [Exclusive] is the mutex. A recipe that differs brings its own [Blockers].
 //
 //	recipe := protocol.NewRecipe(client, "mutex", "/locks/a")
 //	locks := line.New(recipe, line.Locks...)
 //	grant, err := locks.Enter(ctx, line.Request{Kind: "lock-", Blockers: line.Exclusive})
 //
-// The algorithm is that of the ZooKeeper documentation's recipe for locks. Two things are added, which save
-// requests.
+// The algorithm is that of the ZooKeeper documentation's recipe for locks. Two things are added,
+// which save requests.
 //
 // # Alone in line
 //
-// Where no contender is known to be in line, one transaction creates the node and sets the line's own data,
-// to nothing as they were. Its answer says how many children there are, and its number is the token. One
-// child means that the contender is granted: in one round trip, token included. Data that others have put
-// there is never replaced.
+// Where no contender is known to be in line, one transaction creates the node and sets the line's
+// own data, to nothing as they were. Its answer says how many children there are, and its number is
+// the token. One child means that the contender is granted: in one round trip, token included. Data
+// that others have put there is never replaced.
 //
 // # The next in line
 //
-// A waiter watches one node. That this node is gone does not say that nothing else is ahead: its contender
-// may have given up while it waited. Listing the line again would tell, but costs a round trip and as many
-// bytes as there are contenders. It would come at the very moment at which all of them wait.
+// A waiter watches one node. That this node is gone does not say that nothing else is ahead: its
+// contender may have given up while it waited. Listing the line again would tell, but costs a round
+// trip and as many bytes as there are contenders. It would come at the very moment at which all of
+// them wait.
 //
-// A holder of an exclusive kind, however, knows that nothing is ahead of it. As numbers only grow, nothing
-// ever will be. So it releases with a transaction that
+// A holder of an exclusive kind, however, knows that nothing is ahead of it. As numbers only grow,
+// nothing ever will be. So it releases with a transaction that
 //
 //	creates  <its node>-passed
 //	deletes  <its node>-passed
 //	deletes  <its node>
 //
-// The first of these is the release marker. The next waiter watches for its creation as well as for the end
-// of the node. A server tells of events in the order in which things have happened. So the waiter hears of
-// the creation right before the deletion. If its own node is untouched, and all of that came over one
-// connection, it holds without another request.
+// The first of these is the release marker. The next waiter watches for its creation as well as for
+// the end of the node. A server tells of events in the order in which things have happened. So the
+// waiter hears of the creation right before the deletion. If its own node is untouched, and all of
+// that came over one connection, it holds without another request.
 //
-// No client sees the marker, as a transaction is executed as one. It uses up one number of the sequence,
-// which ends after two thousand million. A waiter with one node ahead needs no marker: it is enough that
-// this node is gone. (A holder that replaces its node changes it first, so that its waiters hear of that and
-// not of its end.)
+// No client sees the marker, as a transaction is executed as one. It uses up one number of the
+// sequence, which ends after two thousand million. A waiter with one node ahead needs no marker: it
+// is enough that this node is gone. (A holder that replaces its node changes it first, so that its
+// waiters hear of that and not of its end.)
 //
-// If the node goes in another way there is no marker, and the waiter lists the line: the contender died,
-// gave up, was deleted by an operator, or belongs to another library. The waiter also lists after a
-// reconnect, when events may have been missed.
+// If the node goes in another way there is no marker, and the waiter lists the line: the contender
+// died, gave up, was deleted by an operator, or belongs to another library. The waiter also lists
+// after a reconnect, when events may have been missed.
 //
-// Its watch for the marker would then stay, as no other client makes that marker. So the session removes it,
-// by a request that its server answers alone. No other client learns of that. A watch that is set over one
-// connection ends with it, and is not set again over the next. A server before ZooKeeper 3.5 cannot remove
-// watches: a session that has met such a server lists the line from then on.
+// Its watch for the marker would then stay, as no other client makes that marker. So the session
+// removes it, by a request that its server answers alone. No other client learns of that. A watch
+// that is set over one connection ends with it, and is not set again over the next. A server before
+// ZooKeeper 3.5 cannot remove watches: a session that has met such a server lists the line from
+// then on.
 //
 // # Cost
 //
@@ -59,12 +61,13 @@
 //	predecessor gone without  1 watch removed, a listing, 1 node read; 1 marker watched for if more than one is ahead
 //	wait that is given up     nothing, and 1 watch removed if the predecessor goes without its marker later
 //
-// A waiter keeps its blockers and nothing else of the listing. It costs its session's pings. Contenders of
-// one [Line] and session that ask for a listing while another one is under way share the next.
+// A waiter keeps its blockers and nothing else of the listing. It costs its session's pings.
+// Contenders of one [Line] and session that ask for a listing while another one is under way share
+// the next.
 //
 // # Guarantees
 //
-// A node is counted as ours only with the session and the nonce in its name. It is granted only if it
-// exists, is owned by the current session, and nothing is ahead that blocks it. Order is by sequence number
-// alone.
+// A node is counted as ours only with the session and the nonce in its name. It is granted only if
+// it exists, is owned by the current session, and nothing is ahead that blocks it. Order is by
+// sequence number alone.
 package line

@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// ErrBusy is returned to contenders that do not wait and would have to. Recipes have errors of their own
-// for that.
+// ErrBusy is returned to contenders that do not wait and would have to. Recipes have errors of
+// their own for that.
 var ErrBusy = errors.New("busy")
 
 // errGone says that a node of ours was deleted before it was granted.
@@ -26,23 +26,23 @@ type Kind struct {
 	Exclusive bool   // such a contender is granted only when no other is ahead of it
 }
 
-// Locks are the kinds of contenders for an exclusive lock: ours, which are also those of Apache Curator and
-// of go-zookeeper, and kazoo's.
+// Locks are the kinds of contenders for an exclusive lock: ours, which are also those of Apache
+// Curator and of go-zookeeper, and kazoo's.
 var Locks = []Kind{{"lock-", true}, {"__lock__", true}}
 
-// Blockers returns the contenders before line[self] of which at least one must go before it is granted. It
-// is granted if there are none. The line is in order of arrival.
+// Blockers returns the contenders before line[self] of which at least one must go before it is
+// granted. It is granted if there are none. The line is in order of arrival.
 //
 // While a contender is blocked, Blockers names each contender whose end may let it in. It may name
 // others, too: when one of those that it has named is gone, it is asked again, with a new listing.
 // It decides by names and not by data, which may be out of date when it arrives. It is also asked
 // about the rest of a line whose first contenders are gone, and about a contender to come, last in
-// line, that has no node and no sequence number yet. It must not change the slice, which contenders share. It may be called
-// concurrently.
+// line, that has no node and no sequence number yet. It must not change the slice, which contenders
+// share. It may be called concurrently.
 type Blockers func(line []Name, self int) []Name
 
-// Permits lets n contenders in at a time. As long as the n just before a contender are all there it has to
-// wait, and whenever it need not wait any longer, one of them has gone.
+// Permits lets n contenders in at a time. As long as the n just before a contender are all there it
+// has to wait, and whenever it need not wait any longer, one of them has gone.
 func Permits(n int) Blockers {
 	return func(line []Name, self int) []Name {
 		if self < n {
@@ -62,8 +62,9 @@ type Request struct {
 	Blockers Blockers // nil: Exclusive
 	Try      bool     // return ErrBusy instead of waiting
 
-	// Check, if not nil, is asked about each listing of the line. An error ends the wait. A listing that is
-	// older than a change of the contender's own node does not count: change that after what Check relies on.
+	// Check, if not nil, is asked about each listing of the line. An error ends the wait. A listing
+	// that is older than a change of the contender's own node does not count: change that after
+	// what Check relies on.
 	Check func(line []Name) error
 }
 
@@ -81,8 +82,8 @@ func (r Request) blockers(line []Name, self int) []Name {
 	return r.Blockers(line, self)
 }
 
-// A Line is a node whose sequential children contend for something, in order of arrival. It is safe for
-// concurrent use.
+// A Line is a node whose sequential children contend for something, in order of arrival. It is safe
+// for concurrent use.
 type Line struct {
 	recipe *protocol.Recipe
 	kinds  []Kind
@@ -92,7 +93,8 @@ type Line struct {
 	listings listings
 }
 
-// New returns the line of contenders of these kinds at the recipe's path. It does no I/O and cannot fail.
+// New returns the line of contenders of these kinds at the recipe's path. It does no I/O and cannot
+// fail.
 func New(r *protocol.Recipe, kinds ...Kind) *Line {
 	l := &Line{recipe: r, kinds: kinds}
 	for _, k := range kinds {
@@ -118,15 +120,15 @@ func (l *Line) allExclusive() bool {
 
 func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node }
 
-// Enter waits in line until the request is granted. It blocks until then, until ctx ends, which takes the
-// contender out of line, or the client is closed. If the session is lost or the contender's node is deleted
-// by another client, it goes to the end of the line again. A request with Try reads first, and writes
-// nothing if it would have to wait.
+// Enter waits in line until the request is granted. It blocks until then, until ctx ends, which
+// takes the contender out of line, or the client is closed. If the session is lost or the
+// contender's node is deleted by another client, it goes to the end of the line again. A request
+// with Try reads first, and writes nothing if it would have to wait.
 //
-// Enter returns ctx's error, also if the grant came at the same moment, [ErrBusy], [protocol.ErrClosed],
-// [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [zk.ErrInvalidPath], [zk.ErrBadArguments] if the
-// line has no such kind, or the server's own, such as [zk.ErrNoAuth]. The error carries recipe and path.
-// Enter is safe for concurrent use.
+// Enter returns ctx's error, also if the grant came at the same moment, [ErrBusy],
+// [protocol.ErrClosed], [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted],
+// [zk.ErrInvalidPath], [zk.ErrBadArguments] if the line has no such kind, or the server's own, such
+// as [zk.ErrNoAuth]. The error carries recipe and path. Enter is safe for concurrent use.
 func (l *Line) Enter(ctx context.Context, r Request) (*protocol.Grant, error) {
 	return l.recipe.Acquire(ctx, r.Data, func(s *protocol.Session) (*protocol.Grant, error) {
 		return l.Join(ctx, s, r)
@@ -150,10 +152,10 @@ func (l *Line) Join(ctx context.Context, s *protocol.Session, r Request) (*proto
 	return l.contend(ctx, s, r, false)
 }
 
-// Claim makes one attempt to get something without waiting in line, under s. It returns [ErrBusy] and the
-// name of a node that it would have to wait for, or no name if another contender was faster. A request with
-// Try reads first, and writes nothing if it would have to wait. Its other errors are those of
-// [Line.Enter], without recipe and path.
+// Claim makes one attempt to get something without waiting in line, under s. It returns [ErrBusy]
+// and the name of a node that it would have to wait for, or no name if another contender was
+// faster. A request with Try reads first, and writes nothing if it would have to wait. Its other
+// errors are those of [Line.Enter], without recipe and path.
 func (l *Line) Claim(ctx context.Context, s *protocol.Session, r Request) (g *protocol.Grant, blocker string, err error) {
 	if err := l.validate(r); err != nil {
 		return nil, "", err
@@ -171,7 +173,8 @@ func (l *Line) Claim(ctx context.Context, s *protocol.Session, r Request) (g *pr
 	return g, "", err
 }
 
-// peek returns a node that a contender which came now would have to wait for, if any. It only reads.
+// peek returns a node that a contender which came now would have to wait for, if any. It only
+// reads.
 func (l *Line) peek(ctx context.Context, s *protocol.Session, r Request) (blocker string, err error) {
 	names, err := l.Names(ctx, s)
 	if err == nil && r.check(names) != nil { // it may rely on something that is newer than the listing
@@ -191,8 +194,8 @@ func (l *Line) peek(ctx context.Context, s *protocol.Session, r Request) (blocke
 	return blockers[len(blockers)-1].Node, nil
 }
 
-// Gone waits until the node that [Line.Claim] has named is gone. It blocks until then, until ctx ends or s is
-// over. It costs no request but the one that sets the watch.
+// Gone waits until the node that [Line.Claim] has named is gone. It blocks until then, until ctx
+// ends or s is over. It costs no request but the one that sets the watch.
 func (l *Line) Gone(ctx context.Context, s *protocol.Session, node string) error {
 	w := s.Watch(l.pathOf(node))
 	if _, err := w.Ready(ctx); errors.Is(err, zk.ErrNoNode) {

@@ -7,9 +7,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// listings shares listings of a line between the contenders of a session. One that is under way may have
-// missed what a contender has to see. So a contender waits for its end, and shares the next one with all
-// that ask meanwhile. It is safe for concurrent use.
+// listings shares listings of a line between the contenders of a session. One that is under way may
+// have missed what a contender has to see. So a contender waits for its end, and shares the next
+// one with all that ask meanwhile. It is safe for concurrent use.
 type listings struct {
 	mu      sync.Mutex // protects what follows
 	running *listing

@@ -42,7 +42,8 @@ type waiter struct {
 	node   string
 }
 
-// newQueue returns a line with a holder, who has come first, and behind it n waiters, each with a link of its own.
+// newQueue returns a line with a holder, who has come first, and behind it n waiters, each with a
+// link of its own.
 func newQueue(t *testing.T, srv *recipestest.Server, n int) *queue {
 	t.Helper()
 	q := &queue{srv: srv, path: srv.Root(t) + "/line", operator: srv.Client(t)}
@@ -116,7 +117,8 @@ func (q *queue) granted(t *testing.T, w *waiter) {
 	q.grant = g
 }
 
-// disband takes everybody out of line, and requires that nothing has come of their waits, and that no node stays.
+// disband takes everybody out of line, and requires that nothing has come of their waits, and that
+// no node stays.
 func (q *queue) disband(t *testing.T) {
 	t.Helper()
 	for _, w := range q.waiters {
@@ -156,13 +158,14 @@ func (q *queue) quit(t *testing.T, w *waiter) {
 
 func (q *queue) mark(node string) string { return q.path + "/" + node + "-passed" }
 
-// requests counts what a waiter has asked for, without what keeps its session: a Sync, and the deletion of nothing.
+// requests counts what a waiter has asked for, without what keeps its session: a Sync, and the
+// deletion of nothing.
 func (w *waiter) requests() int {
 	return w.link.Count(recipestest.OpAny) - w.link.Count(recipestest.OpSync) - w.link.Count(recipestest.OpDelete)
 }
 
-// steady tells whether a waiter has had one connection only. Another one, on a machine that is too busy to keep the first,
-// leaves doubt, for which it looks.
+// steady tells whether a waiter has had one connection only. Another one, on a machine that is too
+// busy to keep the first, leaves doubt, for which it looks.
 func (w *waiter) steady() bool { return w.link.Count(recipestest.OpConnect) == 1 }
 
 // unwatches is closed once the server has removed n watches for release markers in all.
@@ -173,8 +176,8 @@ func (w *waiter) unwatches(n int) <-chan struct{} {
 // hears is closed once a waiter has had n events in all.
 func (w *waiter) hears(n int) <-chan struct{} { return w.link.Answered(recipestest.OpEvent, n) }
 
-// requireUnwatched requires that w does not watch for the creation of a node. A server tells of that before it answers
-// what is asked later.
+// requireUnwatched requires that w does not watch for the creation of a node. A server tells of
+// that before it answers what is asked later.
 func (q *queue) requireUnwatched(t *testing.T, w *waiter, path string) {
 	t.Helper()
 	before := w.link.Events()
@@ -455,8 +458,9 @@ func TestMarkerWithoutItsReleaseIsNotBelieved(t *testing.T) {
 	})
 }
 
-// Waiters of one session share the watches on the node that is ahead of them. What they leave behind costs one request
-// when that node has gone without its marker, and none when it was released.
+// Waiters of one session share the watches on the node that is ahead of them. What they leave
+// behind costs one request when that node has gone without its marker, and none when it was
+// released.
 func TestAbandonedWaitCosts(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 1)
@@ -551,7 +555,8 @@ func TestWatchForAMarkEndsWithItsNode(t *testing.T) {
 	}
 }
 
-// After a reconnect requests may go out before the watches are set again, and so may the one that clears one of them.
+// After a reconnect requests may go out before the watches are set again, and so may the one that
+// clears one of them.
 func TestWatchForAMarkIsClearedWhereverTheConnectionBreaks(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		for step := 1; step < 10; step++ {
@@ -594,7 +599,8 @@ func TestWatchForAMarkThatIsSetTooLateIsRemoved(t *testing.T) {
 	})
 }
 
-// On a server that cannot remove watches a session finds that out once. From then on it expects no markers, and looks.
+// On a server that cannot remove watches a session finds that out once. From then on it expects no
+// markers, and looks.
 func TestServerThatCannotRemoveWatches(t *testing.T) {
 	for name, through := range map[string]func(link *recipestest.Link) (option protocol.ConnectOption, attempts int){
 		"refuses": func(link *recipestest.Link) (protocol.ConnectOption, int) {
@@ -656,8 +662,8 @@ func (c oldServer) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Whoever is passed over hears of the end of its own node before it hears that nobody is ahead, and so is not next, even
-// if that is all that it hears for a while.
+// Whoever is passed over hears of the end of its own node before it hears that nobody is ahead, and
+// so is not next, even if that is all that it hears for a while.
 func TestWhoIsPassedOverIsNotNext(t *testing.T) {
 	t.Parallel()
 	for step := 1; step <= 3; step++ {
@@ -764,7 +770,8 @@ func TestWhoWasAwayLooks(t *testing.T) {
 	})
 }
 
-// A node that has a mark's name is not ours to delete: nobody hears of a mark then, and so whoever is next looks.
+// A node that has a mark's name is not ours to delete: nobody hears of a mark then, and so whoever
+// is next looks.
 func TestReleaseWhereNoMarkCanBeLeft(t *testing.T) {
 	stranger := func(t *testing.T, q *queue, node string) {
 		_, err := q.conn.Create(q.mark(node), []byte("a stranger's"), 0, zk.WorldACL(zk.PermAll))
@@ -848,7 +855,8 @@ func TestReleaseWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
-// Release gives up if the client's back-off says so. What it could not find out it does not take for somebody else's deed.
+// Release gives up if the client's back-off says so. What it could not find out it does not take
+// for somebody else's deed.
 func TestReleaseThatIsGivenUpIsNoLoss(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 0)
@@ -883,7 +891,8 @@ func TestReleaseToSomebodyThatIsGivenUpIsNoLoss(t *testing.T) {
 	})
 }
 
-// Whatever happens at any step of a release, there is one who is granted next, and who has it alone.
+// Whatever happens at any step of a release, there is one who is granted next, and who has it
+// alone.
 func TestFaultAtEachStepOfARelease(t *testing.T) {
 	for name, fault := range map[string]func(*recipestest.Server, *recipestest.Link, int64){
 		"cut": func(_ *recipestest.Server, link *recipestest.Link, _ int64) {
@@ -963,7 +972,8 @@ func TestBlockersAreAskedForAgain(t *testing.T) {
 	})
 }
 
-// A slowConn is a connection that sends requests of a kind when it is told to, as if others had come in between.
+// A slowConn is a connection that sends requests of a kind when it is told to, as if others had
+// come in between.
 type slowConn struct {
 	net.Conn
 	op  recipestest.Op
@@ -982,8 +992,8 @@ func (c *slowConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// delaying returns an option for a client whose requests of a kind are sent when send is called, which reports whether
-// there were any.
+// delaying returns an option for a client whose requests of a kind are sent when send is called,
+// which reports whether there were any.
 func delaying(link *recipestest.Link, op recipestest.Op) (_ protocol.ConnectOption, send func() (any bool)) {
 	mu, due := new(sync.Mutex), new([]func())
 	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -1002,7 +1012,8 @@ func delaying(link *recipestest.Link, op recipestest.Op) (_ protocol.ConnectOpti
 		}
 }
 
-// The deletion of a node that was not watched for a while says little: a conversion may have come before.
+// The deletion of a node that was not watched for a while says little: a conversion may have come
+// before.
 func TestDeletionIsNotBelievedWhereAConversionMayHaveBeenMissed(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/converted", srv.Link(t)

@@ -9,8 +9,8 @@ import (
 
 // A Name is the name of a contender's node, taken apart.
 //
-// Our own are <session, 16 hex digits>-<nonce, 8 hex digits>-<kind><sequence>. Nodes of other libraries
-// have a kind and a sequence number only.
+// Our own are <session, 16 hex digits>-<nonce, 8 hex digits>-<kind><sequence>. Nodes of other
+// libraries have a kind and a sequence number only.
 type Name struct {
 	Node     string         // the whole name
 	Kind     string         // as it is spelt, with its separators: "lock-", "__lock__"
@@ -18,9 +18,10 @@ type Name struct {
 	Owner    protocol.Owner // zero for nodes of other libraries
 }
 
-// ParseName takes the name of a node apart if it ends in one of the kinds and a sequence number, and
-// reports whether it does. Anything may stand before the kind: other libraries put identifiers of their
-// own there. Of several kinds that fit the longest counts. ParseName is safe for concurrent use.
+// ParseName takes the name of a node apart if it ends in one of the kinds and a sequence number,
+// and reports whether it does. Anything may stand before the kind: other libraries put identifiers
+// of their own there. Of several kinds that fit the longest counts. ParseName is safe for
+// concurrent use.
 func ParseName(node string, kinds ...string) (Name, bool) {
 	n := Name{Node: node}
 	for _, kind := range kinds {
@@ -50,8 +51,8 @@ func ParseName(node string, kinds ...string) (Name, bool) {
 func (n Name) Compare(other Name) int { return cmp.Compare(n.Sequence, other.Sequence) }
 
 // parse returns the contenders among the children of a line, first come first. Numbers after the
-// counter's end are not among them: they come after all of ours, which end long before, and with them
-// there would be no order.
+// counter's end are not among them: they come after all of ours, which end long before, and with
+// them there would be no order.
 func (l *Line) parse(children []string) []Name {
 	names := make([]Name, 0, len(children))
 	for _, child := range children {

@@ -67,7 +67,8 @@ func TestTheLongestKindCounts(t *testing.T) {
 	}
 }
 
-// The server appends String.format("%010d"), which gives a negative number ten places with its sign, or eleven.
+// The server appends String.format("%010d"), which gives a negative number ten places with its
+// sign, or eleven.
 func TestParseNameReadsNumbersAfterTheCountersEnd(t *testing.T) {
 	t.Parallel()
 	o := protocol.Owner{Session: 1, Nonce: 2}

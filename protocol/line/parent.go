@@ -6,15 +6,17 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A parent is what is known of the data of a line's own node: whether there is none, and at which version.
-// A transaction may then set it to none, which changes nothing, for the sake of the answer: the Stat says
-// how many children there are. Data that others have put there is never replaced.
+// A parent is what is known of the data of a line's own node: whether there is none, and at which
+// version. A transaction may then set it to none, which changes nothing, for the sake of the
+// answer: the Stat says how many children there are. Data that others have put there is never
+// replaced.
 //
-// Versions begin anew when the node is deleted and created again, perhaps with data. So a version is used
-// for the next contender only if the line has set it itself. The first one is set by a release, in whose
-// transaction the released node proves that the line's node is the one that was looked at. One case is
-// left: data that another client has set exactly as often as the line had, on a node that was created again
-// since the last release, is replaced. It is safe for concurrent use.
+// Versions begin anew when the node is deleted and created again, perhaps with data. So a version
+// is used for the next contender only if the line has set it itself. The first one is set by a
+// release, in whose transaction the released node proves that the line's node is the one that was
+// looked at. One case is left: data that another client has set exactly as often as the line had,
+// on a node that was created again since the last release, is replaced. It is safe for concurrent
+// use.
 type parent struct {
 	mu      sync.Mutex // protects what follows
 	seen    int64      // when, by the node's mzxid
@@ -53,8 +55,9 @@ func (p *parent) note(stat *zk.Stat, empty bool) {
 	p.seen, p.version, p.empty, p.own, p.quiet = stat.Mzxid, stat.Version, empty, false, false
 }
 
-// known returns the version that may be set, if there is one, and whether that is likely to succeed. Without own it is
-// a version that was seen only, and must be used while it is sure to be that of the same node.
+// known returns the version that may be set, if there is one, and whether that is likely to
+// succeed. Without own it is a version that was seen only, and must be used while it is sure to be
+// that of the same node.
 func (p *parent) known() (version int32, empty, own, likely bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

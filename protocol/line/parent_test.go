@@ -16,7 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// What a line knows of its node is a version, which begins anew when the node is made again, with data this time.
+// What a line knows of its node is a version, which begins anew when the node is made again, with
+// data this time.
 func TestDataOfALineThatWasMadeAgainIsKept(t *testing.T) {
 	for before := range 5 {
 		t.Run(fmt.Sprint(before), func(t *testing.T) {
@@ -51,8 +52,8 @@ func TestDataOfALineThatWasMadeAgainIsKept(t *testing.T) {
 	}
 }
 
-// A path that another client has made is fast from the third time on, if that may be: the release of the second one sets
-// the version that the third one sets.
+// A path that another client has made is fast from the third time on, if that may be: the release
+// of the second one sets the version that the third one sets.
 func TestLineThatOthersHaveMadeIsFastInTheEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		perms         int32

@@ -147,8 +147,8 @@ func TestBrokenWaiterForAPermitGoesToTheEnd(t *testing.T) {
 	})
 }
 
-// The connection of a waiter for a permit breaks at each step, and a holder releases while it is away, or the
-// waiter gives up.
+// The connection of a waiter for a permit breaks at each step, and a holder releases while it is
+// away, or the waiter gives up.
 func TestFaultAtEachStepOfAWaitForAPermit(t *testing.T) {
 	for _, gives := range []string{"waits", "gives up"} {
 		t.Run(gives, func(t *testing.T) {

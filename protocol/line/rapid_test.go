@@ -13,8 +13,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// Contenders come and go in any order. As long as all blockers of one are there it must not be granted, and
-// whenever it may be, one of them has gone: what it waits for is neither too little nor too much.
+// Contenders come and go in any order. As long as all blockers of one are there it must not be
+// granted, and whenever it may be, one of them has gone: what it waits for is neither too little
+// nor too much.
 func TestPermitsBlockUntilOneMayGo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -61,8 +62,8 @@ func TestPermitsBlockUntilOneMayGo(t *testing.T) {
 	})
 }
 
-// What Check relies on may change while a contender looks. The change of its own node, which comes after
-// that, makes it look again.
+// What Check relies on may change while a contender looks. The change of its own node, which comes
+// after that, makes it look again.
 func TestRefusalFromAListingThatIsOutOfDateDoesNotCount(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, other, path := srv.Client(t), srv.Client(t), srv.Root(t)+"/line"

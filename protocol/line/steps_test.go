@@ -59,8 +59,8 @@ func impatient(retries uint64) protocol.Option {
 	})
 }
 
-// Each verb of a line meets the end of a back-off, or of its ctx, at each of its steps. The session lives on, and nothing
-// is left behind.
+// Each verb of a line meets the end of a back-off, or of its ctx, at each of its steps. The session
+// lives on, and nothing is left behind.
 func TestNothingIsLeftBehindAtWhateverStepACallEnds(t *testing.T) {
 	type verb func(ctx context.Context, c *protocol.Client, path string, g *held) (*held, error)
 	enter := func(ctx context.Context, c *protocol.Client, path string, _ *held) (*held, error) {

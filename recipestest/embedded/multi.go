@@ -3,7 +3,8 @@ package embedded
 import "github.com/zkrecipes/zkrecipes/internal/zkwire"
 
 // multi carries out a transaction: all of its writes or none. The answer has a result for each
-// write. If a write fails, those before it get code 0 and those after it zkwire.CodeRuntimeInconsistency.
+// write. If a write fails, those before it get code 0 and those after it
+// zkwire.CodeRuntimeInconsistency.
 func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 	v := &view{
 		tree: s.tree, session: c.session.id, ids: c.ids,

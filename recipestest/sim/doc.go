@@ -82,8 +82,8 @@
 //
 // Faults that come at any time rarely meet the few packets at which code is vulnerable, so draws
 // have a shape:
-//   - A seed draws up to eight faults, in the first six session timeouts. Half of the seeds use only
-//     one to three kinds of them: a few kinds alone get further than all together.
+//   - A seed draws up to eight faults, in the first six session timeouts. Half of the seeds use
+//     only one to three kinds of them: a few kinds alone get further than all together.
 //   - A fault lasts for up to a twentieth, a half, one or three session timeouts, each as likely as
 //     the others. So some are over before any client notices, and others outlast every session.
 //   - A follower lags by up to a session timeout, with small lags more likely: then requests are
@@ -93,9 +93,9 @@
 //     connected again. The first cut falls on one of the next packets, or on one after the client
 //     has created a node. The second cut may also fall on one after the client has set its watches
 //     again. In half of the draws the client has read everything before that packet; in the others
-//     its last answers may be lost. The client goes on at the leader after the first cut, and at its
-//     lagging follower after the second. Such a session must remember what it has seen, and which
-//     watches were set again.
+//     its last answers may be lost. The client goes on at the leader after the first cut, and at
+//     its lagging follower after the second. Such a session must remember what it has seen, and
+//     which watches were set again.
 //   - In half of its connections a client sends the requests of waiting calls before it sets its
 //     watches again, as happens on a busy machine.
 //

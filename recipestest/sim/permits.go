@@ -9,8 +9,8 @@ import (
 // Permits is the history of something that several have at a time, up to a number.
 type Permits struct{ turns }
 
-// Permits begins a history, which is checked in the end. No more than permits turns may be held at any
-// moment.
+// Permits begins a history, which is checked in the end. No more than permits turns may be held at
+// any moment.
 func (w *World) Permits(what string, permits int) *Permits {
 	p := &Permits{turns{world: w, what: what}}
 	w.Check(func() error { return p.check(permits) })
@@ -22,8 +22,8 @@ func (p *Permits) Begin(c *Client, called time.Time, g Grant) *Turn {
 	return p.begin(c, called, g, false)
 }
 
-// check looks for a moment at which too many hold for certain. If there is one, so is one at which a turn
-// begins.
+// check looks for a moment at which too many hold for certain. If there is one, so is one at which
+// a turn begins.
 func (p *Permits) check(permits int) error {
 	all, err := p.final()
 	if err != nil {
