@@ -121,6 +121,25 @@ func TestResizeToTheSameNumberChangesNothing(t *testing.T) {
 	})
 }
 
+// There may be two numbers for a moment, and longer if a process dies in the middle of a Resize.
+func TestLatestNumberCounts(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/s"
+		session := suite.Session(t, c)
+		_, err := session.EnsurePath(t.Context(), path)
+		require.NoError(t, err)
+		for _, name := range []string{"-of-1-limit-", "-of-2-limit-"} {
+			_, err := session.Conn().Create(path+"/"+session.NewOwner().String()+name, nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+		}
+		require.ErrorIs(t, releaseOf(semaphore.New(c, path, 1).Acquire(t.Context())), semaphore.ErrPermits)
+		s := semaphore.New(c, path, 2)
+		release(t, acquire(t, s))
+		require.NoError(t, s.Resize(t.Context(), 2))
+		require.Len(t, limits(t, c, path), 1)
+	})
+}
+
 // After a reduction the holders keep their permits, and no other contender gets one until enough
 // have gone.
 func TestReductionKeepsHolders(t *testing.T) {

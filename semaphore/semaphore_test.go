@@ -226,6 +226,8 @@ func TestContendersShowsHoldersAndWaiters(t *testing.T) {
 		require.NoError(t, s.Resize(t.Context(), 1))
 		p := acquire(t, s)
 		waiting := later(t.Context(), s)
+		contenders(t, s, 2)
+		require.NoError(t, s.Resize(t.Context(), 1)) // which tells them, and leaves their data
 		line := contenders(t, s, 2)
 		require.Equal(t, p.Node(), line[0].Node)
 		require.Equal(t, p.Token(), line[0].Token)
