@@ -140,10 +140,15 @@ func manyPermits(b *testing.B, n, sessions int) {
 			return nil
 		})
 	}
+	inLine := func(n int) {
+		suite.Soon(b, func() bool {
+			line, err := holder.Contenders(b.Context())
+			require.NoError(b, err)
+			return len(line) == n
+		}, "contenders in line")
+	}
+	inLine(2 * n)
 	quiet(b, links)
-	line, err := holder.Contenders(b.Context())
-	require.NoError(b, err)
-	require.Len(b, line, 2*n)
 	b.ReportMetric(float64(memory()-before)/float64(n), "B/waiter")
 	b.ReportMetric(float64(bytes())/float64(n), "joinB/waiter")
 
@@ -172,6 +177,7 @@ func manyPermits(b *testing.B, n, sessions int) {
 	for p := range got {
 		release(b, p)
 	}
+	inLine(0) // the waiters' nodes are deleted in the background
 }
 
 // quiet waits until the clients have been silent for a moment.
