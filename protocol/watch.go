@@ -209,8 +209,7 @@ func (s *Session) WaitAny(ctx context.Context, watches ...*Watch) error {
 		first, second = watches[0].Changed(), watches[1].Changed()
 	default: // which costs a map at each watch
 		any := &waiter{woken: make(chan struct{}, 1)}
-		s.watches.subscribe(any, watches)
-		defer s.watches.unsubscribe(any, watches)
+		defer s.watches.subscribe(any, watches)()
 		first = any.woken
 	}
 

@@ -167,28 +167,32 @@ func (t *watchTable) notify(e zk.Event) {
 	}
 }
 
-// subscribe makes w wake when one of the watches fires, or now if one has.
-func (t *watchTable) subscribe(w *waiter, watches []*Watch) {
+// subscribe makes w wake when one of the watches fires, or now if one has, until end is called. Meanwhile
+// the watches themselves are not kept.
+func (t *watchTable) subscribe(w *waiter, watches []*Watch) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
+	var subscribed []*sharedWatch
 	for _, watch := range watches {
 		shared := watch.shared
 		if isClosed(shared.fired) {
 			w.wake()
-			return
+			break
 		}
 		if shared.waiters == nil {
 			shared.waiters = make(map[*waiter]struct{})
 		}
 		shared.waiters[w] = struct{}{}
+		subscribed = append(subscribed, shared)
 	}
-}
 
-func (t *watchTable) unsubscribe(w *waiter, watches []*Watch) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, watch := range watches {
-		delete(watch.shared.waiters, w)
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, shared := range subscribed {
+			delete(shared.waiters, w)
+		}
 	}
 }
 

@@ -149,8 +149,7 @@ func manyPermits(b *testing.B, n, sessions int) {
 	}
 	inLine(2 * n)
 	quiet(b, links)
-	b.ReportMetric(float64(memory()-before)/float64(n), "B/waiter")
-	b.ReportMetric(float64(bytes())/float64(n), "joinB/waiter")
+	perWaiter, joining := float64(memory()-before)/float64(n), float64(bytes())/float64(n)
 
 	listings, requests, received, ops := 0, 0, int64(0), 0
 	for b.Loop() {
@@ -167,6 +166,8 @@ func manyPermits(b *testing.B, n, sessions int) {
 			break
 		}
 	}
+	b.ReportMetric(perWaiter, "B/waiter")
+	b.ReportMetric(joining, "joinB/waiter")
 	b.ReportMetric(float64(listings)/float64(ops), "listings/op")
 	b.ReportMetric(float64(requests)/float64(ops), "requests/op")
 	b.ReportMetric(float64(received)/float64(ops), "B/op-wire")

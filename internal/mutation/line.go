@@ -136,8 +136,8 @@ func init() {
 		{
 			Name:    "watches: a wait for several hears of the first only",
 			File:    "protocol/watch.go",
-			Old:     "subscribe(any, watches)\n\t\tdefer",
-			New:     "subscribe(any, watches[:1])\n\t\tdefer",
+			Old:     "defer s.watches.subscribe(any, watches)()",
+			New:     "defer s.watches.subscribe(any, watches[:1])()",
 			Package: "./protocol/line",
 			Test:    "TestAnyOfSeveralBlockersWakes/embedded",
 		},
@@ -152,8 +152,8 @@ func init() {
 		{
 			Name: "watches: a wait for several that is given up leaves something",
 			File: "protocol/watch.go",
-			Old:  "\t\tdefer s.watches.unsubscribe(any, watches)\n",
-			New:  "",
+			Old:  "defer s.watches.subscribe(any, watches)()",
+			New:  "s.watches.subscribe(any, watches)",
 			Test: "TestWaitForSeveralWatchesLeavesNothingInThem",
 		},
 		{

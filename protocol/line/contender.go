@@ -203,7 +203,10 @@ func (c *contender) await(ctx context.Context, names []Name, self int, blockers 
 		watches[0].ExpectMarker()
 	}
 
-	if err := s.WaitAny(ctx, append(watches, own)...); err != nil {
+	if len(blockers) > 1 {
+		return false, s.WaitAny(ctx, append(watches, own)...) // nothing else is kept meanwhile
+	}
+	if err := s.WaitAny(ctx, watches[0], own); err != nil {
 		return false, err
 	}
 	return single && (first && watches[0].Deleted() || watches[0].Marked()), nil
