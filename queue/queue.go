@@ -143,7 +143,7 @@ func (q *Queue) PollN(ctx context.Context, max int) ([][]byte, error) {
 	if max < 1 {
 		return nil, q.recipe.Wrap(fmt.Errorf("PollN of %d entries: at least one is needed", max))
 	}
-	return q.remove(ctx, max, false)
+	return q.remove(ctx, min(max, maxOps), false)
 }
 
 func first(data [][]byte) []byte {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
+	"testing/synctest"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
@@ -131,6 +134,28 @@ func TestItems(t *testing.T) {
 			}
 		}
 		require.Equal(t, []string{"a", "b", "c"}, seen)
+	})
+}
+
+// The most that is asked for is the sum of what all callers ask for.
+func TestPollNOfAllBesideATake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 1)
+		q := queue.New(stage.Clients[0], stage.Root(t)+"/q")
+		taken := make(chan []byte, 1)
+		go func() {
+			data, err := q.Take(t.Context())
+			assert.NoError(t, err)
+			taken <- data
+		}()
+		synctest.Wait() // it waits
+
+		_, err := q.PollN(t.Context(), math.MaxInt)
+		require.ErrorIs(t, err, queue.ErrEmpty)
+		_, err = q.Offer(t.Context(), []byte("a"))
+		require.NoError(t, err)
+		require.Equal(t, "a", string(<-taken))
 	})
 }
 

@@ -287,5 +287,12 @@ func init() {
 			Package: "./queue",
 			Test:    "TestBatchesGrowAgain",
 		},
+		{
+			Name: "queue: a PollN asks for more than a transaction has",
+			File: "queue/queue.go",
+			Old:  "min(max, maxOps), false)",
+			New:  "max, false)",
+			Test: "TestPollNOfAllBesideATake",
+		},
 	}...)
 }
