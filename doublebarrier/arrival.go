@@ -159,11 +159,11 @@ func (a *arrival) enter(ctx context.Context) (*Entry, error) {
 func (a *arrival) checkSize(others int) error {
 	const rest = 100 // of an operation, the sequence number and the end of lines
 	b := a.barrier
-	name := len(memberPrefix(a.owner, a.nodes, b.n))
+	each := len(a.session.Path(b.process())) + 3*len(memberPrefix(a.owner, a.nodes, b.n)) + rest
 
-	if size := b.n*(len(a.session.Path(b.process()))+3*name+rest) + others; size > protocol.MaxData {
-		return fmt.Errorf("%w: %d members take %d bytes in one transaction, at most %d",
-			protocol.ErrTooLarge, b.n, size, protocol.MaxData)
+	if b.n > (protocol.MaxData-others)/each {
+		return fmt.Errorf("%w: %d members take %d bytes each in one transaction, at most %d together",
+			protocol.ErrTooLarge, b.n, each, protocol.MaxData)
 	}
 	return nil
 }

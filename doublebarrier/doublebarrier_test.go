@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -95,6 +97,18 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	_, err := doublebarrier.New(c, "/a", 1_000_000).Enter(t.Context())
 	require.ErrorIs(t, err, protocol.ErrTooLarge)
 	require.Equal(t, before, link.Packets())
+}
+
+// The size of a gate for so many members has more bits than an int.
+func TestHugeNumbersOfMembersAreRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := suite.NewStage(t, 1).Clients[0]
+		for _, n := range []int{math.MaxInt/2 + 1, math.MaxInt - 1, math.MaxInt} {
+			_, err := doublebarrier.New(c, "/a", n).Enter(patient(t))
+			require.ErrorIs(t, err, protocol.ErrTooLarge, n)
+		}
+	})
 }
 
 func TestLatecomersAreRefusedOrWait(t *testing.T) {

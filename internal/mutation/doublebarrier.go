@@ -156,5 +156,12 @@ func init() {
 			New:  "	if false {",
 			Test: "TestEnterReturnsInTimeWhenTheNetworkIsSilent",
 		},
+		{
+			Name: "double barrier: the size of a gate overflows",
+			File: "doublebarrier/arrival.go",
+			Old:  "if b.n > (protocol.MaxData-others)/each {",
+			New:  "if b.n*each+others > protocol.MaxData {",
+			Test: "TestHugeNumbersOfMembersAreRefused",
+		},
 	}...)
 }
