@@ -551,3 +551,29 @@ func TestRemovalThatAnotherOneGaveUp(t *testing.T) {
 		return met
 	})
 }
+
+// An operator deletes the marker of a removal, and leaves the barrier.
+func TestRemovalWhoseMarkerIsDeleted(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	operator := srv.Client(t)
+	conn := suite.Session(t, operator).Conn()
+	path := srv.Root(t) + "/barrier"
+	deleted := false
+	suite.Sweep(t, func(step int) bool {
+		require.NoError(t, barrier.New(operator, path).Set(t.Context()))
+		link := srv.Link(t)
+		b := barrier.New(link.Client(t), path)
+		met := suite.At(link, step, func() {
+			for _, marker := range suite.Children(t, operator, path) {
+				deleted = conn.Delete(path+"/"+marker, -1) == nil
+			}
+		})
+
+		require.NoError(t, b.Remove(t.Context()))
+		was := met()
+		require.False(t, suite.Exists(t, operator, path), "step %d", step)
+		return was
+	})
+	require.True(t, deleted)
+}

@@ -110,7 +110,7 @@ func (r *removal) removeMarked(ctx context.Context, marker string) error {
 	for protocol.Wanted(ctx) == nil {
 		err := r.deleteWith(ctx, markers)
 		if errors.Is(err, zk.ErrNoNode) && len(markers) == 1 {
-			return nil // our marker is only ever deleted together with the barrier
+			return r.confirm(ctx)
 		} else if !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
@@ -131,6 +131,16 @@ func (r *removal) removeMarked(ctx context.Context, marker string) error {
 		}
 	}
 	return protocol.Wanted(ctx)
+}
+
+// confirm returns nil if the barrier is gone, and [zk.ErrNoNode] if it is still there. The marker is
+// gone by then: removals delete it together with the barrier, and operators may delete it alone.
+func (r *removal) confirm(ctx context.Context) error {
+	stat, err := r.session.Exists(ctx, r.barrier.recipe.Path())
+	if err == nil && stat != nil && stat.Czxid == r.stat.Czxid {
+		err = zk.ErrNoNode
+	}
+	return err
 }
 
 // removeEphemeral deletes the barrier together with the ID nodes that its setter's session has

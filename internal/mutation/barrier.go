@@ -52,5 +52,12 @@ func init() {
 			New:  "if errors.Is(err, zk.ErrNoNode) {",
 			Test: "TestRemovalThatAnotherOneGaveUp",
 		},
+		{
+			Name: "barrier: a marker that an operator has deleted counts as a removal",
+			File: "barrier/removal.go",
+			Old:  "stat.Czxid == r.stat.Czxid {",
+			New:  "stat.Czxid < r.stat.Czxid {",
+			Test: "TestRemovalWhoseMarkerIsDeleted",
+		},
 	}...)
 }
