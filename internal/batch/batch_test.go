@@ -392,6 +392,27 @@ func TestReturnedRequests(t *testing.T) {
 	})
 }
 
+// A batch that was not executed goes back, and the next round does not begin within the grace.
+func TestReturnedRequestHasNoUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &printer{}
+		p.jobs = batch.New(&p.host, wide, func(context.Context) {
+			for range p.jobs.Rounds() {
+				jobs := p.jobs.Collect(func(*job, *batch.Room) bool { return true })
+				time.Sleep(time.Second)
+				p.jobs.Return(jobs)
+				time.Sleep(2 * batch.Grace)
+			}
+		}, func(*job, error) error { return errUnknown })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second-batch.Grace/2)
+		defer cancel()
+		require.Equal(t, context.DeadlineExceeded, <-p.start(ctx, &job{})[0])
+		time.Sleep(2 * batch.Grace)
+		require.Zero(t, p.host.goroutines())
+	})
+}
+
 func TestErrorGoesToTheWholeBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -53,5 +53,13 @@ func init() {
 			New:  "",
 			Test: "TestShrunkBatchesGrowAgain",
 		},
+		{
+			Name: "batch: a request that went back is taken for one that was sent",
+			File: "internal/batch/batch.go",
+			Func: "(*Batcher[R]).leave",
+			Old:  "	if request.sent {",
+			New:  "	if true {",
+			Test: "TestReturnedRequestHasNoUnknownOutcome",
+		},
 	}...)
 }
