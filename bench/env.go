@@ -77,18 +77,9 @@ func newEnv(ctx context.Context, o options) (_ *env, err error) {
 		return e, nil
 	}
 
-	for _, start := range []func(context.Context, *env) (*peer, error){startCurator, startKazoo} {
-		p, err := start(ctx, e)
-		if errors.Is(err, errAbsent) {
-			e.absent = append(e.absent, err.Error())
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		e.peers = append(e.peers, p)
+	if err := e.startPeers(ctx); err != nil {
+		return nil, err
 	}
-
 	return e, nil
 }
 
@@ -135,7 +126,7 @@ CPU time, in µs, is that of the whole client process, garbage collection includ
 func (e *env) close() {
 	e.closeWork()
 	for _, p := range e.peers {
-		p.close()
+		p.Close()
 	}
 	if e.admin != nil {
 		if err := e.removeAll(e.root); err != nil {

@@ -94,7 +94,7 @@ func uncontended(ctx context.Context, e *env) (all []*contestant, err error) {
 		return nil, err
 	}
 
-	return append(all, e.peersFor("lock", func(name string) []any { return []any{path + "/" + name} })...), nil
+	return append(all, e.peersFor("lockloop", func(name string) []any { return []any{path + "/" + name, 1} })...), nil
 }
 
 func createAndDelete(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {

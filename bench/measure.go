@@ -80,7 +80,7 @@ func (m *meter) now() (f figures) {
 		f.client = cpuTime(os.Getpid())
 	} else {
 		f.requests = m.env.received()
-		f.client = cpuTime(m.of.peer.cmd.Process.Pid)
+		f.client = cpuTime(m.of.peer.PID())
 	}
 
 	f.server = cpuTime(m.env.pid)

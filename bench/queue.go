@@ -118,10 +118,10 @@ func offers(ctx context.Context, e *env, workers int) ([]*contestant, error) {
 		})
 	}})
 
-	return append(all, e.peersWith("offer", func(p *peer) func(context.Context, *meter) error {
+	return append(all, e.peersWith("offerloop", func(p *peer) func(context.Context, *meter) error {
 		return func(ctx context.Context, m *meter) error {
 			return e.onNewPath(func(dir string) error {
-				return p.measured(ctx, m, "offer", dir+"/q", workers, m.slice.Milliseconds())
+				return p.measured(ctx, m, "offerloop", dir+"/q", workers, m.slice.Milliseconds())
 			})
 		}
 	})...), nil
@@ -335,9 +335,9 @@ func consumeAll(ctx context.Context, m *meter, c *protocol.Client, path string, 
 }
 
 func (e *env) peerConsumers(sessions int) []*contestant {
-	return e.peersWith("take", func(p *peer) func(context.Context, *meter) error {
+	return e.peersWith("takeloop", func(p *peer) func(context.Context, *meter) error {
 		prefix := "qn-"
-		if p.name == "kazoo" {
+		if p.Name() == "kazoo" {
 			prefix = "entry-100-" // with the priority that is its default
 		}
 		return func(ctx context.Context, m *meter) error {
@@ -345,7 +345,7 @@ func (e *env) peerConsumers(sessions int) []*contestant {
 				if _, err := e.fill(m, dir+"/q", prefix); err != nil {
 					return err
 				}
-				return p.measured(ctx, m, "take", dir+"/q", sessions, m.slice.Milliseconds())
+				return p.measured(ctx, m, "takeloop", dir+"/q", sessions, m.slice.Milliseconds())
 			})
 		}
 	})

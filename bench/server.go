@@ -23,7 +23,7 @@ type server struct {
 	stop    func()
 }
 
-// debianJars is where Debian has zookeeper and its dependencies, and Curator, too.
+// debianJars is where Debian has zookeeper and its dependencies.
 const debianJars = "/usr/share/java"
 
 // findServer returns the servers that o names. Otherwise it starts Debian's ZooKeeper, or the

@@ -1,20 +1,28 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
 import org.apache.curator.retry.RetryNTimes;
 
-/** Apache Curator, driven by lines on standard input. The protocol is told in interop/doc.go. */
+/** Apache Curator, driven by lines on standard input. The protocol is in interop/doc.go. */
 public final class CuratorPeer {
     /** Runs on the handle's thread; what it returns is the answer. */
     interface Command {
@@ -25,29 +33,33 @@ public final class CuratorPeer {
     static final class Handle {
         final ExecutorService thread = Executors.newSingleThreadExecutor();
         InterProcessMutex mutex;
+        Line line;
     }
 
+    static final byte[] payload = "0123456789".repeat(10).getBytes(StandardCharsets.UTF_8);
     static final Map<String, Command> commands = new HashMap<>();
     static final Map<String, Handle> handles = new HashMap<>();
-    static CuratorFramework client;
+    static final List<CuratorFramework> clients = new ArrayList<>();
+    static String servers;
+    static int sessionTimeout;
 
     static {
         commands.put("lock", (h, args) -> {
-            h.mutex = new InterProcessMutex(client, args[0]);
+            h.mutex = new InterProcessMutex(client(0), args[0]);
             h.mutex.acquire();
             return "";
         });
         commands.put("trylock", (h, args) -> {
-            h.mutex = new InterProcessMutex(client, args[0]);
+            h.mutex = new InterProcessMutex(client(0), args[0]);
             return h.mutex.acquire(0, TimeUnit.SECONDS);
         });
         commands.put("rlock", (h, args) -> {
-            h.mutex = new InterProcessReadWriteLock(client, args[0]).readLock();
+            h.mutex = new InterProcessReadWriteLock(client(0), args[0]).readLock();
             h.mutex.acquire();
             return "";
         });
         commands.put("wlock", (h, args) -> {
-            h.mutex = new InterProcessReadWriteLock(client, args[0]).writeLock();
+            h.mutex = new InterProcessReadWriteLock(client(0), args[0]).writeLock();
             h.mutex.acquire();
             return "";
         });
@@ -56,21 +68,229 @@ public final class CuratorPeer {
             return "";
         });
         commands.put("offer", (h, args) ->
-            new SimpleDistributedQueue(client, args[0]).offer(args[1].getBytes(StandardCharsets.UTF_8)));
+            new SimpleDistributedQueue(client(0), args[0]).offer(args[1].getBytes(StandardCharsets.UTF_8)));
         commands.put("poll", (h, args) -> {
-            byte[] data = new SimpleDistributedQueue(client, args[0]).poll();
+            byte[] data = new SimpleDistributedQueue(client(0), args[0]).poll();
             return data == null ? "" : new String(data, StandardCharsets.UTF_8);
         });
     }
 
-    public static void main(String[] args) throws Exception {
-        int sessionTimeout = Integer.parseInt(args[1]);
-        client = CuratorFrameworkFactory.newClient(args[0], sessionTimeout, 15_000, new RetryNTimes(100, 100));
-        client.start();
-        if (!client.blockUntilConnected(30, TimeUnit.SECONDS)) {
-            throw new IllegalStateException("no session at " + args[0]);
+    // The benchmark's.
+    static {
+        commands.put("lockloop", (h, args) -> {
+            int sessions = open(args[1]);
+            long deadline = deadline(args[2]);
+            return timed(sessions, worker -> {
+                InterProcessMutex mutex = new InterProcessMutex(client(worker), args[0]);
+                long n = 0;
+                for (; n == 0 || System.nanoTime() < deadline; n++) {
+                    mutex.acquire();
+                    mutex.release();
+                }
+                return n;
+            });
+        });
+        commands.put("lockline", (h, args) -> {
+            int sessions = open(args[2]);
+            h.line = new Line(Integer.parseInt(args[1]), sessions, session -> {
+                InterProcessMutex mutex = new InterProcessMutex(client(session), args[0]);
+                mutex.acquire();
+                return mutex::release;
+            });
+            return "0 0";
+        });
+        commands.put("electionline", (h, args) -> {
+            int sessions = open(args[2]);
+            h.line = new Line(Integer.parseInt(args[1]), sessions, session -> {
+                LeaderLatch latch = new LeaderLatch(client(session), args[0], new String(payload, StandardCharsets.UTF_8));
+                latch.start();
+                latch.await();
+                return latch::close;
+            });
+            return "0 0";
+        });
+        commands.put("drain", (h, args) -> h.line.drain());
+        commands.put("rwloop", (h, args) -> {
+            int sessions = open(args[1]);
+            long deadline = deadline(args[2]);
+            return timed(sessions, worker -> {
+                InterProcessReadWriteLock lock = new InterProcessReadWriteLock(client(worker), args[0]);
+                long n = 0;
+                for (; n == 0 || System.nanoTime() < deadline; n++) {
+                    InterProcessMutex mutex = (n + worker) % 10 == 9 ? lock.writeLock() : lock.readLock();
+                    mutex.acquire();
+                    mutex.release();
+                }
+                return n;
+            });
+        });
+        commands.put("offerloop", (h, args) -> {
+            SimpleDistributedQueue queue = new SimpleDistributedQueue(client(0), args[0]);
+            long deadline = deadline(args[2]);
+            return timed(Integer.parseInt(args[1]), worker -> {
+                long n = 0;
+                for (; n == 0 || System.nanoTime() < deadline; n++) {
+                    queue.offer(payload);
+                }
+                return n;
+            });
+        });
+        commands.put("takeloop", (h, args) -> {
+            int sessions = open(args[1]);
+            long deadline = deadline(args[2]);
+            return timed(sessions, worker -> {
+                SimpleDistributedQueue queue = new SimpleDistributedQueue(client(worker), args[0]);
+                long n = 0;
+                while ((n == 0 || System.nanoTime() < deadline) && queue.poll() != null) {
+                    n++;
+                }
+                return n;
+            });
+        });
+        commands.put("doublebarrier", (h, args) -> {
+            int members = open(args[1]);
+            int paths = Integer.parseInt(args[3]);
+            long deadline = deadline(args[2]);
+            boolean[] over = new boolean[1];
+            CyclicBarrier round = new CyclicBarrier(members, () -> over[0] = System.nanoTime() >= deadline);
+            return timed(members, worker -> {
+                long n = 0;
+                for (; n == 0 || !over[0]; n++) {
+                    // Another path each time: rounds on one path may disturb each other.
+                    String path = args[0] + "/" + n % paths;
+                    DistributedDoubleBarrier barrier = new DistributedDoubleBarrier(client(worker), path, members);
+                    barrier.enter();
+                    barrier.leave();
+                    round.await();
+                }
+                return n;
+            });
+        });
+    }
+
+    /** Returns the client of a session, and opens those that are missing up to it. */
+    static CuratorFramework client(int i) throws InterruptedException {
+        synchronized (clients) {
+            while (clients.size() <= i) {
+                CuratorFramework client =
+                    CuratorFrameworkFactory.newClient(servers, sessionTimeout, 15_000, new RetryNTimes(100, 100));
+                client.start();
+                if (!client.blockUntilConnected(30, TimeUnit.SECONDS)) {
+                    throw new IllegalStateException("no session at " + servers);
+                }
+                clients.add(client);
+            }
+            return clients.get(i);
         }
-        System.out.println("ready");
+    }
+
+    /** Opens so many sessions, so that this is not measured. */
+    static int open(String sessions) throws InterruptedException {
+        int n = Integer.parseInt(sessions);
+        client(n - 1);
+        return n;
+    }
+
+    static long deadline(String millis) {
+        return System.nanoTime() + Long.parseLong(millis) * 1_000_000;
+    }
+
+    interface Worker {
+        /** Returns how often it did something. */
+        long run(int worker) throws Exception;
+    }
+
+    /** Runs work in so many threads, and measures it. */
+    static String timed(int workers, Worker work) throws Exception {
+        AtomicLong ops = new AtomicLong();
+        AtomicReference<Exception> failed = new AtomicReference<>();
+        Thread[] threads = new Thread[workers];
+        long began = System.nanoTime();
+        for (int i = 0; i < workers; i++) {
+            int worker = i;
+            threads[i] = new Thread(() -> {
+                try {
+                    ops.addAndGet(work.run(worker));
+                } catch (Exception e) {
+                    failed.set(e);
+                }
+            });
+            threads[i].start();
+        }
+        for (Thread thread : threads) {
+            do {
+                thread.join(100);
+                if (failed.get() != null) { // for which others may wait in vain
+                    throw failed.get();
+                }
+            } while (thread.isAlive());
+        }
+        return ops.get() + " " + (System.nanoTime() - began);
+    }
+
+    interface Release {
+        void run() throws Exception;
+    }
+
+    interface Contender {
+        Release acquire(int session) throws Exception;
+    }
+
+    /** One contender holds and the others wait. Each releases on the thread that acquired. */
+    static final class Line {
+        final Release first;
+        final CountDownLatch waiting;
+        final List<Thread> threads = new ArrayList<>();
+        final AtomicReference<Exception> failed = new AtomicReference<>();
+
+        Line(int n, int sessions, Contender contender) throws Exception {
+            first = contender.acquire(0);
+            waiting = new CountDownLatch(n - 1);
+            for (int i = 1; i < n; i++) {
+                int session = i % sessions;
+                Thread thread = new Thread(() -> waitInLine(contender, session));
+                threads.add(thread);
+                thread.start();
+            }
+        }
+
+        void waitInLine(Contender contender, int session) {
+            Release release = null;
+            try {
+                release = contender.acquire(session);
+            } catch (Exception e) {
+                failed.set(e);
+            }
+            waiting.countDown();
+            try {
+                if (release != null) {
+                    release.run();
+                }
+            } catch (Exception e) {
+                failed.set(e);
+            }
+        }
+
+        String drain() throws Exception {
+            long began = System.nanoTime();
+            first.run();
+            waiting.await();
+            long nanos = System.nanoTime() - began;
+            for (Thread thread : threads) {
+                thread.join();
+            }
+            if (failed.get() != null) {
+                throw failed.get();
+            }
+            return threads.size() + " " + nanos;
+        }
+    }
+
+    public static void main(String[] args) throws Exception {
+        servers = args[0];
+        sessionTimeout = Integer.parseInt(args[1]);
+        client(0);
+        System.out.println("ready\t" + String.join("\t", commands.keySet()));
 
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line; (line = in.readLine()) != null; ) {
@@ -82,7 +302,7 @@ public final class CuratorPeer {
             String[] rest = Arrays.copyOfRange(words, 3, words.length);
             handle.thread.execute(() -> answer(words[0], command, handle, rest));
         }
-        client.close();
+        new ArrayList<>(clients).forEach(CuratorFramework::close);
         Runtime.getRuntime().halt(0); // threads may be blocked for ever
     }
 

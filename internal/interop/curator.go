@@ -1,16 +1,16 @@
 package interop
 
 import (
+	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"sync"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
 //go:embed CuratorPeer.java
@@ -31,20 +31,33 @@ var findJDK = sync.OnceValues(func() (java string, err error) {
 	return exec.LookPath("java")
 })
 
-// Curator runs Apache Curator against the servers until tb ends. Without a JDK or Curator it skips
-// tb, or fails it if ZKRECIPES_REQUIRE_REAL is 1. It takes about two seconds to compile the
-// program.
-func Curator(tb testing.TB, connectString string) *Peer {
-	tb.Helper()
+// StartCurator starts Apache Curator and blocks until it has a session. It takes about two seconds
+// to compile the program. Without a JDK or Curator the error wraps [ErrNotInstalled]. If ctx ends
+// first, the error wraps ctx's cause. Call [Peer.Close] in the end.
+func StartCurator(ctx context.Context, o Options) (*Peer, error) {
 	java, err := findJDK()
 	if err != nil {
-		unavailable(tb, "Curator", err)
+		return nil, fmt.Errorf("%w: Curator (Debian's libcurator-recipes-java, and a JDK): %w", ErrNotInstalled, err)
 	}
-	source := filepath.Join(tb.TempDir(), "CuratorPeer.java")
-	require.NoError(tb, os.WriteFile(source, curatorProgram, 0o600))
-	return start(tb, "curator", exec.Command(java,
-		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		"-cp", debianJars+"/slf4j-simple.jar:"+debianJars+"/*",
-		source, connectString, strconv.FormatInt(sessionTimeout.Milliseconds(), 10)))
+
+	dir, err := os.MkdirTemp("", "zkrecipes-peer-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	source := filepath.Join(dir, "CuratorPeer.java")
+	if err := os.WriteFile(source, curatorProgram, 0o600); err != nil {
+		return nil, err
+	}
+
+	args := slices.Concat([]string{"-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"}, o.Java,
+		[]string{"-cp", debianJars + "/slf4j-simple.jar:" + debianJars + "/*", source})
+	return start(ctx, "Curator", o, java, args...)
+}
+
+// Curator runs Apache Curator against the servers until tb ends. Without a JDK or Curator it skips
+// tb, or fails it if ZKRECIPES_REQUIRE_REAL is 1.
+func Curator(tb testing.TB, connectString string) *Peer {
+	tb.Helper()
+	return run(tb, connectString, StartCurator)
 }

@@ -1,9 +1,11 @@
-// Package interop runs recipes of other languages beside ours, for tests: Apache Curator's in Java
-// and kazoo's in Python.
+// Package interop runs recipes of other languages beside ours, for tests and for the benchmark:
+// Apache Curator's in Java and kazoo's in Python.
 //
-// A peer is a process of its own with a session of its own. It reads commands from standard input
-// and answers on standard output, one line each. The words of a line are separated by tabs:
+// A peer is a process of its own. It has one session at first, and opens more where a command needs
+// them. It reads commands from standard input and answers on standard output, one line each. The
+// words of a line are separated by tabs:
 //
+//	ready COMMAND...                     at the beginning: all that it knows
 //	CALL COMMAND HANDLE [ARGUMENT]...
 //	CALL ok [RESULT]
 //	CALL err TEXT
@@ -20,7 +22,21 @@
 //	offer HANDLE PATH DATA  puts data into a queue (Curator only)
 //	poll HANDLE PATH        takes the data at the head of a queue, or nothing
 //
+// The benchmark has commands that repeat something for MS milliseconds, and measure it. Their
+// result is the number of operations and the nanoseconds that these took, separated by a space:
+//
+//	lockloop HANDLE PATH SESSIONS MS        lock and unlock, in that many sessions at once
+//	lockline HANDLE PATH N SESSIONS         take a lock while N-1 others begin to wait for it
+//	electionline HANDLE PATH N SESSIONS     the same with candidates for an election
+//	drain HANDLE                            release that line, one contender after the other
+//	rwloop HANDLE PATH SESSIONS MS          lock and unlock a shared lock, one time in ten to write
+//	                                        (Curator only)
+//	offerloop HANDLE PATH THREADS MS        append to a queue
+//	takeloop HANDLE PATH CONSUMERS MS       empty a queue, each consumer in a session of its own
+//	doublebarrier HANDLE PATH MEMBERS MS N  enter and leave double barriers PATH/0 to PATH/N-1 in
+//	                                        turn (Curator only)
+//
 // A new command is one entry in CuratorPeer.java and one in kazoo_peer.py. The Go side passes on
-// all commands. When standard input ends, because the test or its whole process did, the peer
-// closes its session and ends, too.
+// all commands. When standard input ends, because [Peer.Close] was called or the whole process
+// ended, the peer closes its sessions and ends, too.
 package interop

@@ -44,7 +44,7 @@ func TestCallsEndWithTheirPeer(t *testing.T) {
 	path := "/interop-end"
 	peer.Do(t, "lock", "a", path)
 	waiting := peer.Start("lock", "b", path)
-	peer.Kill(t)
+	peer.Kill()
 	_, err := waiting.Wait(t.Context())
 	require.ErrorContains(t, err, "has ended")
 	_, err = peer.Start("unlock", "a").Wait(t.Context())

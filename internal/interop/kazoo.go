@@ -1,11 +1,11 @@
 package interop
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,15 +31,21 @@ var findPython = sync.OnceValues(func() (python string, err error) {
 	return "", errors.Join(errs...)
 })
 
-// Kazoo runs kazoo against the servers until tb ends. Where no Python has kazoo, it skips tb, or
-// fails it if ZKRECIPES_REQUIRE_REAL is 1. Its locks count contenders named …-lock-<sequence>, ours
-// among them.
-func Kazoo(tb testing.TB, connectString string) *Peer {
-	tb.Helper()
+// StartKazoo starts kazoo and blocks until it has a session. Where no Python has kazoo the error
+// wraps [ErrNotInstalled]. If ctx ends first, the error wraps ctx's cause. Call [Peer.Close] in the
+// end.
+func StartKazoo(ctx context.Context, o Options) (*Peer, error) {
 	python, err := findPython()
 	if err != nil {
-		unavailable(tb, "kazoo", err)
+		return nil, fmt.Errorf("%w: kazoo (Debian's python3-kazoo): %w", ErrNotInstalled, err)
 	}
-	return start(tb, "kazoo", exec.Command(python,
-		"-c", kazooProgram, connectString, strconv.FormatInt(sessionTimeout.Milliseconds(), 10)))
+	return start(ctx, "kazoo", o, python, "-c", kazooProgram)
+}
+
+// Kazoo runs kazoo against the servers until tb ends. Where no Python has kazoo, it skips tb, or
+// fails it if ZKRECIPES_REQUIRE_REAL is 1. The locks of the command lock count contenders named
+// …-lock-<sequence>, ours among them.
+func Kazoo(tb testing.TB, connectString string) *Peer {
+	tb.Helper()
+	return run(tb, connectString, StartKazoo)
 }

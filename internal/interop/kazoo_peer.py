@@ -1,14 +1,19 @@
-"""kazoo, driven by lines on standard input. The protocol is told in interop/doc.go."""
+"""kazoo, driven by lines on standard input. The protocol is in interop/doc.go."""
 
 import concurrent.futures
 import os
 import sys
 import threading
+import time
 
 import kazoo.client
 
+PAYLOAD = b"0123456789" * 10
+
 commands = {}
 handles = {}
+clients = []
+opening = threading.Lock()
 printing = threading.Lock()
 
 
@@ -18,6 +23,7 @@ class Handle:
     def __init__(self):
         self.thread = concurrent.futures.ThreadPoolExecutor(max_workers=1)
         self.lock = None
+        self.line = None
 
 
 def command(function):
@@ -41,14 +47,14 @@ def trylock(handle, path):
 
 @command
 def rlock(handle, path):
-    handle.lock = client.ReadLock(path)
+    handle.lock = client(0).ReadLock(path)
     handle.lock.acquire()
     return ""
 
 
 @command
 def wlock(handle, path):
-    handle.lock = client.WriteLock(path)
+    handle.lock = client(0).WriteLock(path)
     handle.lock.acquire()
     return ""
 
@@ -61,11 +67,140 @@ def unlock(handle):
 
 @command
 def poll(handle, path):
-    return (client.Queue(path).get() or b"").decode()
+    return (client(0).Queue(path).get() or b"").decode()
 
 
 def new_lock(path):
-    return client.Lock(path, extra_lock_patterns=["-lock-"])
+    return client(0).Lock(path, extra_lock_patterns=["-lock-"])
+
+
+# The benchmark's commands.
+
+
+@command
+def lockloop(handle, path, sessions, millis):
+    client(int(sessions) - 1)
+
+    def work(worker):
+        lock = client(worker).Lock(path, PAYLOAD.decode())
+
+        def cycle():
+            lock.acquire()
+            lock.release()
+
+        return repeat(millis, cycle)
+
+    return timed(int(sessions), work)
+
+
+@command
+def lockline(handle, path, n, sessions):
+    handle.line = Line(int(n), int(sessions), lambda c: c.Lock(path, PAYLOAD.decode()))
+    return "0 0"
+
+
+@command
+def electionline(handle, path, n, sessions):
+    return lockline(handle, path, n, sessions)  # kazoo's Election is its Lock around a call
+
+
+@command
+def drain(handle):
+    return handle.line.drain()
+
+
+@command
+def offerloop(handle, path, threads, millis):
+    queue = client(0).Queue(path)
+    return timed(int(threads), lambda worker: repeat(millis, lambda: queue.put(PAYLOAD)))
+
+
+@command
+def takeloop(handle, path, consumers, millis):
+    client(int(consumers) - 1)
+
+    def work(worker):
+        queue = client(worker).Queue(path)
+        return repeat(millis, lambda: queue.get() is not None)
+
+    return timed(int(consumers), work)
+
+
+def client(i):
+    """Returns the client of a session, and opens those that are missing up to it."""
+    with opening:
+        while len(clients) <= i:
+            c = kazoo.client.KazooClient(hosts=servers, timeout=session_timeout / 1000)
+            c.start(timeout=30)
+            clients.append(c)
+        return clients[i]
+
+
+def timed(workers, work):
+    """Runs work(worker), which returns how often it did something, in so many threads."""
+    done, failed = [], []
+
+    def run(worker):
+        try:
+            done.append(work(worker))
+        except BaseException as e:
+            failed.append(e)
+
+    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(workers)]
+    began = time.perf_counter_ns()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return f"{sum(done)} {time.perf_counter_ns() - began}"
+
+
+def repeat(millis, op):
+    """Repeats op until the time is over, or it returns False."""
+    deadline = time.perf_counter_ns() + int(millis) * 1_000_000
+    n = 0
+    while n == 0 or time.perf_counter_ns() < deadline:
+        if op() is False:
+            break
+        n += 1
+    return n
+
+
+class Line:
+    """One contender holds and the others wait."""
+
+    def __init__(self, n, sessions, contender):
+        client(sessions - 1)
+        self.first = contender(client(0))
+        self.first.acquire()
+        self.waiting = n - 1
+        self.change = threading.Condition()
+        self.threads = []
+        for i in range(1, n):
+            waiter = contender(client(i % sessions))
+            thread = threading.Thread(target=self.wait, args=(waiter,), daemon=True)
+            self.threads.append(thread)
+            thread.start()
+
+    def wait(self, waiter):
+        waiter.acquire()
+        with self.change:
+            self.waiting -= 1
+            self.change.notify()
+        waiter.release()
+
+    def drain(self):
+        began = time.perf_counter_ns()
+        self.first.release()
+        with self.change:
+            while self.waiting:
+                self.change.wait()
+        took = time.perf_counter_ns() - began
+        for thread in self.threads:
+            thread.join()
+        return f"{len(self.threads)} {took}"
 
 
 def answer(call, name, handle, args):
@@ -78,9 +213,9 @@ def answer(call, name, handle, args):
 
 
 servers, session_timeout = sys.argv[1], int(sys.argv[2])
-client = kazoo.client.KazooClient(hosts=servers, timeout=session_timeout / 1000)
-client.start(timeout=30)
-print("ready", flush=True)
+threading.stack_size(256 * 1024)  # for lines of many threads
+client(0)
+print("ready", *commands, sep="\t", flush=True)
 
 for line in sys.stdin:
     call, name, handle, *args = line.rstrip("\n").split("\t")
@@ -88,5 +223,6 @@ for line in sys.stdin:
         handles[handle] = Handle()
     handles[handle].thread.submit(answer, call, name, handles[handle], args)
 
-client.stop()
+for c in list(clients):
+    c.stop()
 os._exit(0)  # threads may be blocked for ever

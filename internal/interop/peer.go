@@ -13,21 +13,32 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
 const (
 	sessionTimeout = 10 * time.Second // the longest that our servers grant, so that no peer loses its session
 	answerTimeout  = 3 * time.Minute  // for what takes a second or two on an idle machine
+	closeTimeout   = 5 * time.Second  // for a peer to close its sessions
 )
+
+// ErrNotInstalled is wrapped by the error of a start that lacks a library, or its language.
+var ErrNotInstalled = errors.New("not found")
+
+// Options say how a peer runs.
+type Options struct {
+	Servers        string              // host:port,…
+	SessionTimeout time.Duration       // of each session
+	Java           []string            // further options for the Java machine
+	Prepare        func(cmd *exec.Cmd) // called before the process starts, unless it is nil
+}
 
 // A Peer is a process with recipes of another language. Its methods are safe for concurrent use.
 type Peer struct {
-	name   string
-	cmd    *exec.Cmd
-	stderr *tail
-	gone   chan struct{} // closed after the last answer
+	name     string
+	cmd      *exec.Cmd
+	commands []string // set by start
+	stderr   *tail
+	gone     chan struct{} // closed after the last answer
 
 	mu      sync.Mutex // guards the fields below and writing to stdin
 	stdin   io.WriteCloser
@@ -93,56 +104,99 @@ func (p *Peer) Do(tb testing.TB, cmd ...string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	result, err := p.Start(cmd...).Wait(ctx)
-	require.NoError(tb, err)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	return result
 }
 
-// Kill ends the process without giving it time to close its session.
-func (p *Peer) Kill(tb testing.TB) {
-	tb.Helper()
-	require.NoError(tb, p.cmd.Process.Kill())
+// Name returns the name of the library.
+func (p *Peer) Name() string { return p.name }
+
+// Commands returns the names of all commands that the peer knows.
+func (p *Peer) Commands() []string { return p.commands }
+
+// PID returns the process's number.
+func (p *Peer) PID() int { return p.cmd.Process.Pid }
+
+// Kill ends the process without giving it time to close its sessions, and blocks until it has
+// ended.
+func (p *Peer) Kill() {
+	_ = p.cmd.Process.Kill() // fails if it has ended
 	<-p.gone
 }
 
-// start runs a peer until tb ends, and waits until it has a session.
-func start(tb testing.TB, name string, cmd *exec.Cmd) *Peer {
+// run runs a peer until tb ends.
+func run(tb testing.TB, connectString string, start func(context.Context, Options) (*Peer, error)) *Peer {
 	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), answerTimeout)
+	defer cancel()
+	p, err := start(ctx, Options{
+		Servers:        connectString,
+		SessionTimeout: sessionTimeout,
+		Java:           []string{"-Xmx128m", "-XX:TieredStopAtLevel=1"},
+	})
+
+	switch {
+	case err == nil:
+		tb.Cleanup(p.Close)
+	case !errors.Is(err, ErrNotInstalled):
+		tb.Fatalf("interop: %v", err)
+	case os.Getenv("ZKRECIPES_REQUIRE_REAL") == "1":
+		tb.Fatalf("interop: ZKRECIPES_REQUIRE_REAL=1, but %v", err)
+	default:
+		tb.Skipf("interop: %v", err)
+	}
+	return p
+}
+
+// start runs a peer, and waits until it has a session.
+func start(ctx context.Context, name string, o Options, program string, args ...string) (*Peer, error) {
+	args = append(args, o.Servers, strconv.FormatInt(o.SessionTimeout.Milliseconds(), 10))
 	p := &Peer{
 		name:    name,
-		cmd:     cmd,
+		cmd:     exec.Command(program, args...),
 		stderr:  new(tail),
 		gone:    make(chan struct{}),
 		pending: make(map[string]*Call),
 	}
 
-	cmd.Stderr = p.stderr
-	stdin, err := cmd.StdinPipe()
-	require.NoError(tb, err)
-	p.stdin = stdin
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(tb, err)
-	require.NoError(tb, cmd.Start())
-	tb.Cleanup(p.stop)
+	p.cmd.Stderr = p.stderr
+	if o.Prepare != nil {
+		o.Prepare(p.cmd)
+	}
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
 
-	ready := make(chan struct{})
+	ready := make(chan []string, 1)
 	go p.read(bufio.NewScanner(stdout), ready)
 
 	select {
-	case <-ready:
+	case p.commands = <-ready:
+		return p, nil
 	case <-p.gone:
-		require.Fail(tb, name+" ended", p.stderr.String())
-	case <-time.After(answerTimeout):
-		require.Fail(tb, name+" did not start", p.stderr.String())
+		err = p.goneErr()
+	case <-ctx.Done():
+		err = fmt.Errorf("%s did not start: %w: %s", name, context.Cause(ctx), p.stderr)
 	}
-
-	return p
+	p.Close()
+	return nil, err
 }
 
 // read hands each answer to its call until there are no more answers.
-func (p *Peer) read(answers *bufio.Scanner, ready chan<- struct{}) {
+func (p *Peer) read(answers *bufio.Scanner, ready chan<- []string) {
 	for answers.Scan() {
-		if ready != nil && answers.Text() == "ready" {
-			close(ready)
+		if words := strings.Split(answers.Text(), "\t"); ready != nil && words[0] == "ready" {
+			ready <- words[1:]
 			ready = nil
 			continue
 		}
@@ -177,28 +231,19 @@ func (p *Peer) goneErr() error {
 	return fmt.Errorf("%s has ended: %s", p.name, p.stderr)
 }
 
-// stop gives the peer five seconds to close its session, then ends it.
-func (p *Peer) stop() {
+// Close asks the peer to close its sessions and end, and kills it after five seconds. It blocks
+// until the process has ended. Call it once.
+func (p *Peer) Close() {
 	p.mu.Lock()
-	_ = p.stdin.Close() // asks the peer to end; fails if it has ended
+	_ = p.stdin.Close() // fails if the peer has ended
 	p.mu.Unlock()
+
 	select {
 	case <-p.gone:
-	case <-time.After(5 * time.Second):
-		_ = p.cmd.Process.Kill() // fails if the peer has just ended
-		<-p.gone
+	case <-time.After(closeTimeout):
+		p.Kill()
 	}
 	_ = p.cmd.Wait() // however it ended
-}
-
-// unavailable ends tb because there is no such peer. It fails tb where real peers are required, and
-// skips it otherwise.
-func unavailable(tb testing.TB, name string, err error) {
-	tb.Helper()
-	if os.Getenv("ZKRECIPES_REQUIRE_REAL") == "1" {
-		tb.Fatalf("interop: ZKRECIPES_REQUIRE_REAL=1, but there is no %s: %v", name, err)
-	}
-	tb.Skipf("interop: there is no %s: %v", name, err)
 }
 
 // A tail keeps the last few kilobytes written to it.
@@ -219,5 +264,5 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return string(t.text)
+	return strings.TrimSpace(string(t.text))
 }
