@@ -198,7 +198,7 @@ func (g *Grant) event(k EventKind, err error) Event {
 	return Event{k, g.recipe.name, g.recipe.path, g.session.ID(), g.token, time.Since(g.since), err}
 }
 
-// finish ends the grant, and tells whether it was still held.
+// finish ends the grant, and reports whether it was still held.
 func (g *Grant) finish(err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -27,9 +27,6 @@ func TestMain(m *testing.M) {
 	suite.Main(m)
 }
 
-// patience is how long something may take that has to happen in the end.
-const patience = suite.Limit
-
 // each runs a test against the embedded server and against a real one.
 func each(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Helper()
@@ -43,7 +40,7 @@ func bubble(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 }
 
 // lasting returns a context that ends only if the test hangs.
-func lasting(t testing.TB) context.Context { return within(t, patience) }
+func lasting(t testing.TB) context.Context { return within(t, suite.Limit) }
 
 func within(t testing.TB, d time.Duration) context.Context { return suite.Within(t, d) }
 
@@ -79,7 +76,7 @@ func connect(t testing.TB, connectString string, opts ...protocol.ConnectOption)
 	return c
 }
 
-// inThree tells whether one of three attempts succeeds.
+// inThree reports whether one of three attempts succeeds.
 func inThree(attempt func() bool) bool {
 	for range 3 {
 		if attempt() {

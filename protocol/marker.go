@@ -21,10 +21,10 @@ const MarkerSuffix = "-passed"
 // ExpectMarker begins to watch for the marker of the node as well, if that can be done and the node
 // has not changed. [Watch.Marked] reports the outcome. When the node is gone, the server is asked
 // to remove that watch. ExpectMarker does not block. Call it after Ready.
-func (w *Watch) ExpectMarker() { w.session.watches.expect(w) }
+func (w *Watch) ExpectMarker() { w.session.watches.watchMarker(w) }
 
 // Marked reports whether [Watch.Deleted] does and the deletion made the node's marker.
-func (w *Watch) Marked() bool { return w.Deleted() && w.shared.marked }
+func (w *Watch) Marked() bool { return w.Deleted() && w.shared.released }
 
 // A markerWatch is a watch for the marker of a node. It is set by a request of our own, so that
 // zk.Conn knows nothing of it and does not set it again over the next connection: it ends with the
@@ -34,9 +34,9 @@ type markerWatch struct {
 	set  bool // the server has said so
 }
 
-// expect sets the watch for the marker of a node if the node's own watch has been set over the
+// watchMarker sets the watch for the marker of a node if the node's own watch has been set over the
 // present connection and has not fired.
-func (t *watchTable) expect(w *Watch) {
+func (t *watchTable) watchMarker(w *Watch) {
 	over, node := t.session.connection(), w.node
 	if over == nil || !w.sameConnection() {
 		return
@@ -47,11 +47,13 @@ func (t *watchTable) expect(w *Watch) {
 	if m := t.markers[node]; t.watches[node] != w.shared || t.listing || m != nil && m.over == over {
 		return
 	}
+
 	m := &markerWatch{over: over}
 	if t.markers == nil {
 		t.markers = make(map[string]*markerWatch)
 	}
 	t.markers[node] = m
+
 	t.session.client.spawn(func() {
 		over.request(zkwire.OpExists, node+MarkerSuffix, []byte{1}, func(code zkwire.Code) {
 			t.mu.Lock()
@@ -70,9 +72,9 @@ func (t *watchTable) expect(w *Watch) {
 	})
 }
 
-// unexpect removes the watch for the marker of a node that is gone, or whose end would not be heard
-// of. The caller holds mu.
-func (t *watchTable) unexpect(node string) {
+// unwatchMarker removes the watch for the marker of a node that is gone, or whose end would not be
+// heard of. The caller holds mu.
+func (t *watchTable) unwatchMarker(node string) {
 	m := t.markers[node]
 	delete(t.markers, node)
 	if m != nil && m.set { // or else it is removed once it is set

@@ -251,18 +251,18 @@ func TestConfirmationOfAnAnswer(t *testing.T) {
 	}
 }
 
-func TestWatchIsUnchangedWhileNothingIsInDoubt(t *testing.T) {
-	doubt := make(chan struct{})
-	w := &Watch{shared: &sharedWatch{read: make(chan struct{}), fired: make(chan struct{}), doubt: doubt}}
+func TestWatchIsUnchangedUntilAnEventOrAReconnect(t *testing.T) {
+	reconnected := make(chan struct{})
+	w := &Watch{shared: &sharedWatch{read: make(chan struct{}), fired: make(chan struct{}), reconnected: reconnected}}
 	require.True(t, w.Unchanged())
-	close(doubt)
+	close(reconnected)
 	require.False(t, w.Unchanged(), "events come in any order after a reconnect")
-	w.shared.doubt = nil
+	w.shared.reconnected = nil
 	close(w.shared.fired)
 	require.False(t, w.Unchanged())
 }
 
-// A watch lasts for longer than those who wait for it.
+// A watch lasts for longer than its waiters.
 func TestWaitForSeveralWatchesLeavesNothingInThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

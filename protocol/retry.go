@@ -42,15 +42,18 @@ func DoOnce[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)
 	var pause backoff.BackOff
 	var last error
 	refused := false
+
 	for {
 		v, out, err := once(ctx, s, op)
 		again := refused
 		refused = out == unknown && s.refuses(err)
+
 		if out == unknown && settle != nil && ctx.Err() == nil && s.Err() == nil {
 			if settled, done, failed := settle(ctx); done || failed != nil {
 				return settled, failed
 			}
 		}
+
 		if refused && again {
 			return v, s.tooLarge(err)
 		}
@@ -69,6 +72,7 @@ func DoOnce[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)
 			}
 			return v, err
 		}
+
 		last = err
 		d.note(err)
 
@@ -96,10 +100,13 @@ func once[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) 
 	if err := s.await(ctx); err != nil {
 		return v, notSent, err
 	}
+
 	if _, ok := ctx.(*detached); ok || ctx == s.life { // zk.Conn ends the call when the session does
 		v, err := op(s.conn)
 		return v, outcomeOf(err), err
 	}
+
+	// Under another ctx the call may outlast it.
 	type result struct {
 		v   T
 		err error
@@ -112,6 +119,7 @@ func once[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) 
 	if !started {
 		return v, notSent, ErrClosed
 	}
+
 	select {
 	case r := <-answer:
 		return r.v, outcomeOf(r.err), r.err

@@ -362,7 +362,7 @@ func TestWatchesFireAfterAnyNumberOfCuts(t *testing.T) {
 			}
 			return g.Release(context.Background())
 		})
-		wait(t, link.Answered(recipestest.OpGetData, 2)) // its own node, and the one ahead
+		wait(t, link.Answered(recipestest.OpGetData, 2)) // its own node, and its predecessor
 		seen.require(t, protocol.Connected)
 		for range 10 {
 			link.Cut()
@@ -515,6 +515,6 @@ func TestNoSizeOfARequestHarmsTheConnection(t *testing.T) {
 				require.ErrorIs(t, err, zk.ErrShortBuffer, size)
 			}
 		}
-		require.Equal(t, connects, link.Count(recipestest.OpConnect), "nobody's connection was cut")
+		require.Equal(t, connects, link.Count(recipestest.OpConnect), "the connection was not cut")
 	})
 }

@@ -466,9 +466,9 @@ func (s *session) disengage() {
 	s.mu.Unlock()
 }
 
-// admit makes g something that the session holds, unless the session cannot be trusted at this
-// moment: then it returns errStale, which confirm mends. Whoever asks is engaged; from then on g
-// is.
+// admit adds g to the grants that the session holds. If trust has run out at this moment, it
+// returns errStale: Confirm renews trust, and the caller tries again. The caller has called engage.
+// If admit succeeds, dismiss makes up for that call, and otherwise the caller calls disengage.
 func (s *session) admit(g *Grant) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -481,6 +481,7 @@ func (s *session) admit(g *Grant) error {
 	case s.trust.over(time.Now()):
 		return errStale
 	}
+
 	s.grants[g] = struct{}{}
 	s.wakeBy(s.trust.deadline())
 	return nil
@@ -488,6 +489,7 @@ func (s *session) admit(g *Grant) error {
 
 var errStale = errors.New("session not confirmed")
 
+// dismiss removes g from the grants that the session holds.
 func (s *session) dismiss(g *Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

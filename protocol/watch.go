@@ -19,8 +19,9 @@ type Watch struct {
 	key     string // in the session's table
 	node    string // absolute
 	shared  *sharedWatch
-	doubt   <-chan struct{} // closed once there was a reconnect since the server was asked last
-	first   int64           // the czxid of the node that was read first, or 0
+	first   int64 // the czxid of the node that was read first, or 0
+
+	reconnected <-chan struct{} // closed once there was a reconnect since the server was asked last
 }
 
 // recheckAfter is how often something that is watched is read again.
@@ -38,7 +39,7 @@ func (s *Session) watch(node string) *Watch {
 // does not block: [Watch.Ready] does.
 func (s *Session) WatchChildren(path string) *Watch {
 	node := s.Path(path)
-	return &Watch{session: s, key: node + childrenMark, node: node, shared: s.watches.below(s, node)}
+	return &Watch{session: s, key: node + childrenKey, node: node, shared: s.watches.below(s, node)}
 }
 
 // Ready blocks until the node was read, and returns its Stat. It returns [zk.ErrNoNode] if there is
@@ -46,8 +47,8 @@ func (s *Session) WatchChildren(path string) *Watch {
 func (w *Watch) Ready(ctx context.Context) (*zk.Stat, error) {
 	select {
 	case <-w.shared.read:
-		if w.doubt == nil { // or else Recheck has asked since
-			w.doubt = w.shared.doubt
+		if w.reconnected == nil { // or else Recheck has asked since
+			w.reconnected = w.shared.reconnected
 		}
 		if w.first == 0 && w.shared.stat != nil {
 			w.first = w.shared.stat.Czxid
@@ -79,7 +80,7 @@ func (w *Watch) Deleted() bool { return w.hasChanged() && w.shared.deleted && w.
 
 func (w *Watch) hasChanged() bool { return isClosed(w.shared.fired) }
 
-func (w *Watch) sameConnection() bool { return !isClosed(w.shared.doubt) }
+func (w *Watch) sameConnection() bool { return !isClosed(w.shared.reconnected) }
 
 func isClosed(c <-chan struct{}) bool {
 	select {
@@ -93,7 +94,7 @@ func isClosed(c <-chan struct{}) bool {
 // Recheck asks the server whether the node, or its children, are still as they were read, and
 // reports that. If they are not, all who share the watch are told of a change.
 func (w *Watch) Recheck(ctx context.Context) (same bool, err error) {
-	w.doubt = w.session.resumption()
+	w.reconnected = w.session.resumption()
 	now, err := w.session.exists(ctx, w.node)
 	if err != nil {
 		return false, err
@@ -120,7 +121,7 @@ func (w *Watch) Current(ctx context.Context) (same bool, err error) {
 	if _, err := w.Ready(ctx); err != nil {
 		return false, err
 	}
-	if isClosed(w.doubt) {
+	if isClosed(w.reconnected) {
 		return w.Recheck(ctx)
 	}
 	return true, nil
@@ -137,7 +138,7 @@ func (w *Watch) Wait(ctx context.Context) error {
 		select {
 		case <-w.shared.fired:
 			return nil
-		case <-w.doubt:
+		case <-w.reconnected:
 		case <-timer.C:
 			timer.Reset(recheckAfter)
 		case <-w.session.Done():
@@ -157,13 +158,13 @@ func (w *Watch) Wait(ctx context.Context) error {
 func (w *Watch) Same(ctx context.Context) (bool, error) {
 	switch {
 	case !w.found() || w.hasChanged():
-	case isClosed(w.doubt):
+	case isClosed(w.reconnected):
 		w.session.watches.outdated(w.key, w.shared)
 	default:
 		return w.shared.stat.Czxid == w.first, nil
 	}
 
-	w.shared, w.doubt = w.session.watches.on(w.session, w.node), nil
+	w.shared, w.reconnected = w.session.watches.on(w.session, w.node), nil
 	stat, err := w.Ready(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
 		return false, nil

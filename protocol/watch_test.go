@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// What happens to a node after a transaction is no matter to that, although it may be heard of
-// before anybody looks.
+// SameAt does not count what happens to a node after the transaction, even if its event comes
+// before the call.
 func TestWatchTellsWhatWasThereAtATransaction(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		s, conn, root := session(t, srv.Client(t)), session(t, srv.Client(t)).Conn(), srv.Root(t)

@@ -10,22 +10,25 @@ import (
 
 // A watchTable shares the watches of a session. zk.Conn cannot take a watch back and keeps a
 // channel for each call that set one until the node changes. So each node is watched once, however
-// many wait for it, and those who give up leave the watch to the next. It is safe for concurrent
-// use.
+// many waiters it has, and a waiter that gives up leaves the watch to the next. It is safe for
+// concurrent use.
 type watchTable struct {
 	session *session
 
 	mu      sync.Mutex // protects what follows; nothing blocks while it is held
 	watches map[string]*sharedWatch
 	markers map[string]*markerWatch // those for release markers, by the path of the node
-	marked  string                  // the node whose marker the event before told of, if it did
+
+	// released is the node whose marker was created by the latest event, or empty. The event after
+	// that one tells of the node's own deletion, if both are of one transaction.
+	released string
 
 	listing    bool        // the server cannot remove watches: no release marker is watched for
 	unanswered *connection // the last connection that ended before it was told that a watch is removed
 }
 
-// A sharedWatch waits for something to change at a node, on behalf of all who watch that. It fires
-// once.
+// A sharedWatch waits for something to change at a node, on behalf of every [Watch] of that. It
+// fires once.
 type sharedWatch struct {
 	read     chan struct{} // closed when the node was read, and the watch set with that
 	stat     *zk.Stat      // valid once read is closed
@@ -34,15 +37,15 @@ type sharedWatch struct {
 	err      error         // likewise: zk.ErrNoNode, or what ended the session
 	fired    chan struct{} // closed by the event
 	deleted  bool          // valid once fired is closed: the node is gone
-	marked   bool          // likewise: the deletion made the node's marker
+	released bool          // likewise: the deletion made the node's marker
 	after    int64         // likewise: what fired it happened after this transaction, which had been answered before
 
 	waiters map[*waiter]struct{} // of several watches at once; the table's mu protects it
 
-	// doubt is closed once there is another connection than the one over which the node was read.
-	// Deletions and creations are made up for then, but a change of data or of children may have
-	// been missed. Valid likewise.
-	doubt <-chan struct{}
+	// reconnected is closed once there is another connection than the one over which the node was
+	// read. Deletions and creations are made up for then, but a change of data or of children may
+	// have been missed. Valid likewise.
+	reconnected <-chan struct{}
 }
 
 // on returns the watch on the node at an absolute path, and sets it if there is none. It waits for
@@ -58,7 +61,7 @@ func (t *watchTable) on(s *Session, path string) *sharedWatch {
 // that node, and sets it if there is none. If the node is created at that very moment a watch on
 // its end stays on besides.
 func (t *watchTable) below(s *Session, path string) *sharedWatch {
-	return t.set(s, path+childrenMark, func(c *zk.Conn, w *sharedWatch) (err error) {
+	return t.set(s, path+childrenKey, func(c *zk.Conn, w *sharedWatch) (err error) {
 		for {
 			w.children, w.stat, _, err = c.ChildrenW(path)
 			if !errors.Is(err, zk.ErrNoNode) {
@@ -71,27 +74,28 @@ func (t *watchTable) below(s *Session, path string) *sharedWatch {
 	})
 }
 
-// childrenMark tells a node's children from the node in the keys of the table; no path ends like
-// that.
-const childrenMark = "/"
+// childrenKey ends the key of a watch on a node's children in the table. No path ends like that.
+const childrenKey = "/"
 
-// set returns the watch of that name, and has the view s read and set it if there is none.
+// set returns the watch with that key. If there is none, it starts to read the node under s, which
+// sets the watch.
 func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *sharedWatch) error) *sharedWatch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if w := t.watches[path]; w != nil {
 		return w
 	}
+
+	// The watch is in the table before it is set: its event may come before the answer is read.
 	w := &sharedWatch{read: make(chan struct{}), fired: make(chan struct{})}
 	if t.watches == nil {
 		t.watches = make(map[string]*sharedWatch)
 	}
-	// The watch stands in the table before it is set: its event may come before the answer is
-	// looked at.
 	t.watches[path] = w
+
 	started := t.session.client.spawn(func() {
 		_, w.err = Do(t.session.life, s, func(c *zk.Conn) (struct{}, error) {
-			w.doubt = t.session.resumption()
+			w.reconnected = t.session.resumption()
 			return struct{}{}, read(c, w)
 		})
 		if w.err != nil {
@@ -99,24 +103,27 @@ func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *sharedWat
 		}
 		close(w.read)
 	})
+
 	if !started {
 		w.err = ErrClosed
 		close(w.read)
 		delete(t.watches, path)
 	}
+
 	return w
 }
 
+// drop removes a watch that could not be set.
 func (t *watchTable) drop(path string, w *sharedWatch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.watches[path] == w {
 		delete(t.watches, path)
-		t.unexpect(path)
+		t.unwatchMarker(path)
 	}
 }
 
-// outdated has a watch fire that is known to have missed its event: others may wait for it, too.
+// outdated fires a watch that has missed its event, for all its waiters.
 func (t *watchTable) outdated(path string, w *sharedWatch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,40 +138,52 @@ func (t *watchTable) notify(e zk.Event) {
 	if e.Type == zk.EventSession {
 		return
 	}
+
 	latest := t.session.latest()
 	t.mu.Lock()
-	marked := t.marked
-	if e.Type != zk.EventNodeChildrenChanged { // the line's own, in the same transaction
-		t.marked = ""
-		if node, ok := strings.CutSuffix(e.Path, MarkerSuffix); ok && t.markers[node] != nil {
-			delete(t.markers, node)
-			if e.Type == zk.EventNodeCreated {
-				t.marked = node
-			}
-		}
-	}
+	released := t.noteMarker(e)
+
 	fire := func(path string) {
 		if w := t.watches[path]; w != nil {
 			delete(t.watches, path)
 			w.deleted, w.after = e.Type == zk.EventNodeDeleted, latest
-			w.marked = w.deleted && path == marked
+			w.released = w.deleted && path == released
 			w.fire()
 		}
 	}
+
 	if e.Type != zk.EventNodeChildrenChanged {
 		fire(e.Path)
 	}
 	if e.Type != zk.EventNodeDataChanged {
-		fire(e.Path + childrenMark)
+		fire(e.Path + childrenKey)
 	}
+
 	if e.Type == zk.EventNodeDeleted {
-		t.unexpect(e.Path)
+		t.unwatchMarker(e.Path)
 	}
-	expected := t.markers[e.Path] != nil
+	changed := t.markers[e.Path] != nil
 	t.mu.Unlock()
-	if expected {
-		t.on(t.session.base, e.Path) // its end has to be heard of
+	if changed {
+		t.on(t.session.base, e.Path) // or else the node's end would not be heard of
 	}
+}
+
+// noteMarker sets released according to e, and returns what it was before. The caller holds mu.
+func (t *watchTable) noteMarker(e zk.Event) (before string) {
+	before = t.released
+	if e.Type == zk.EventNodeChildrenChanged { // the line's own, in the same transaction
+		return before
+	}
+
+	t.released = ""
+	if node, ok := strings.CutSuffix(e.Path, MarkerSuffix); ok && t.markers[node] != nil {
+		delete(t.markers, node)
+		if e.Type == zk.EventNodeCreated {
+			t.released = node
+		}
+	}
+	return before
 }
 
 // subscribe makes w wake when one of the watches fires, or now if one has, until end is called. Meanwhile

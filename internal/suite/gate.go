@@ -39,6 +39,13 @@ func (g *Gate) Shut() {
 	g.shut = true
 }
 
+// Holding reports whether a request is held back.
+func (g *Gate) Holding() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.due) > 0
+}
+
 // Open sends what was held back, where its connection is still there.
 func (g *Gate) Open() {
 	g.mu.Lock()

@@ -60,9 +60,9 @@ func TestContenderLooksAgainOnceItsSessionIsConfirmed(t *testing.T) {
 		synctest.Wait()
 		gate.Shut()
 		time.Sleep(s.Timeout())
-		require.NoError(t, s.Err(), "it has lost its trust, and not itself")
+		require.NoError(t, s.Err(), "only its trust has run out")
 
-		// The waiter reads that nothing is ahead of it.
+		// The waiter reads that it has no predecessor.
 		looked := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
 		resign(t, holder)
 		suite.Wait(t, looked)

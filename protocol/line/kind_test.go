@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// Its contenders would not see each other.
+// Contenders of a kind that the line does not have would not see each other.
 func TestRequestOfAKindThatTheLineDoesNotHaveIsRefused(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, kind := range []string{"", "lock", "read-"} {

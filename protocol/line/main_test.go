@@ -22,7 +22,7 @@ func lineAt(c *protocol.Client, path string) *line.Line {
 	return line.New(protocol.NewRecipe(c, "test", path), line.Locks...)
 }
 
-// A term is something held in a line that has all that can be done with it.
+// hold campaigns in the line at path, whose terms can do all that a grant can.
 func hold(t testing.TB, c *protocol.Client, path string) *election.Term {
 	t.Helper()
 	term, err := election.New(c, path).Campaign(suite.Lasting(t), nil)
@@ -30,12 +30,14 @@ func hold(t testing.TB, c *protocol.Client, path string) *election.Term {
 	return term
 }
 
+// resign ends a term, which must have been granted.
 func resign(t testing.TB, term *election.Term) {
 	t.Helper()
 	require.NotNil(t, term)
 	require.NoError(t, term.Resign(suite.Lasting(t)))
 }
 
+// release releases g, which must have been granted.
 func release(t testing.TB, g *protocol.Grant) {
 	t.Helper()
 	require.NotNil(t, g)

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"net"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +22,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
-// A queue is a line in which contenders wait that are known to be asleep.
+// A queue is a line whose contenders are known to be asleep.
 type queue struct {
 	srv      *recipestest.Server
 	path     string
@@ -42,8 +41,7 @@ type waiter struct {
 	node   string
 }
 
-// newQueue returns a line with a holder, who has come first, and behind it n waiters, each with a
-// link of its own.
+// newQueue returns a line with a holder and n waiters behind it, each with a link of its own.
 func newQueue(t *testing.T, srv *recipestest.Server, n int) *queue {
 	t.Helper()
 	q := &queue{srv: srv, path: srv.Root(t) + "/line", operator: srv.Client(t)}
@@ -61,23 +59,26 @@ func (q *queue) enter(t *testing.T, link *recipestest.Link, opts ...protocol.Con
 	return q.enterAs(t, link, link.Client(t, opts...))
 }
 
+// enterAs adds a waiter, and waits until it watches its predecessor.
 func (q *queue) enterAs(t *testing.T, link *recipestest.Link, c *protocol.Client) *waiter {
 	t.Helper()
-	ahead := q.names(t)
-	watches := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+2) // its own node, and the last ahead
-	marks := link.Answered(recipestest.OpExists, link.Count(recipestest.OpExists)+1)
+	before := q.names(t)
+	watched := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+2) // its own node, and its predecessor
+	expected := link.Answered(recipestest.OpExists, link.Count(recipestest.OpExists)+1)
+
 	w := q.start(t, link, c)
-	suite.Wait(t, watches)
-	if last := ahead[len(ahead)-1]; len(ahead) > 1 && last.Owner != (protocol.Owner{}) {
-		suite.Wait(t, marks)
+	suite.Wait(t, watched)
+	if last := before[len(before)-1]; len(before) > 1 && last.Owner != (protocol.Owner{}) {
+		suite.Wait(t, expected)
 	}
-	line := q.names(t)
-	require.Len(t, line, len(ahead)+1)
-	w.node = line[len(ahead)].Node
+
+	after := q.names(t)
+	require.Len(t, after, len(before)+1)
+	w.node = after[len(before)].Node
 	return w
 }
 
-// start adds a waiter that may be awake.
+// start adds a waiter, and does not wait until it is asleep.
 func (q *queue) start(t *testing.T, link *recipestest.Link, c *protocol.Client) *waiter {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -88,6 +89,7 @@ func (q *queue) start(t *testing.T, link *recipestest.Link, c *protocol.Client) 
 	return w
 }
 
+// names lists the line.
 func (q *queue) names(t *testing.T) (names []line.Name) {
 	t.Helper()
 	contenders, err := lineAt(q.operator, q.path).Contenders(suite.Lasting(t))
@@ -100,14 +102,14 @@ func (q *queue) names(t *testing.T) (names []line.Name) {
 	return names
 }
 
-// release gives back what is held, and has the next one hold it.
+// release ends the present grant, and waits until next is granted.
 func (q *queue) release(t *testing.T, next *waiter) {
 	t.Helper()
 	resign(t, q.grant)
 	q.granted(t, next)
 }
 
-// granted waits until w has got it, after everybody else.
+// granted waits until w is granted, with a greater token than all before.
 func (q *queue) granted(t *testing.T, w *waiter) {
 	t.Helper()
 	g := suite.Wait(t, w.grant)
@@ -117,20 +119,21 @@ func (q *queue) granted(t *testing.T, w *waiter) {
 	q.grant = g
 }
 
-// disband takes everybody out of line, and requires that nothing has come of their waits, and that
-// no node stays.
+// disband ends the waits and the grant. It requires that no waiter has been granted, and that no
+// node is left.
 func (q *queue) disband(t *testing.T) {
 	t.Helper()
 	for _, w := range q.waiters {
 		w.cancel()
 		select {
 		case g := <-w.grant:
-			require.Nil(t, g, "still ahead was the holder")
+			require.Nil(t, g, "the holder is still its predecessor")
 		case <-time.After(suite.Limit):
-			require.Fail(t, "asleep")
+			require.Fail(t, "its wait has not ended")
 		}
 	}
-	suite.Soon(t, func() bool { return len(q.names(t)) <= 1 }, "who has given up is out of line")
+
+	suite.Soon(t, func() bool { return len(q.names(t)) <= 1 }, "the waiters have left the line")
 	require.NoError(t, q.grant.Err())
 	resign(t, q.grant)
 	require.Empty(t, q.names(t))
@@ -141,12 +144,12 @@ func (q *queue) disband(t *testing.T) {
 	}
 }
 
-// took takes a waiter for one that has left or has been granted.
+// took notes that a waiter has left, or was granted.
 func (q *queue) took(w *waiter) {
 	q.waiters = slices.DeleteFunc(q.waiters, func(other *waiter) bool { return other == w })
 }
 
-// quit has a waiter give up.
+// quit makes a waiter give up, and waits until its node is gone.
 func (q *queue) quit(t *testing.T, w *waiter) {
 	t.Helper()
 	left := gone(t, q.operator, q.path+"/"+w.node)
@@ -156,16 +159,17 @@ func (q *queue) quit(t *testing.T, w *waiter) {
 	q.took(w)
 }
 
-func (q *queue) mark(node string) string { return q.path + "/" + node + "-passed" }
+// marker returns the path of a node's release marker.
+func (q *queue) marker(node string) string { return q.path + "/" + node + "-passed" }
 
-// requests counts what a waiter has asked for, without what keeps its session: a Sync, and the
-// deletion of nothing.
+// requests counts what a waiter has asked for. It leaves out what confirms its session: a Sync, and
+// the deletion of a node that does not exist.
 func (w *waiter) requests() int {
 	return w.link.Count(recipestest.OpAny) - w.link.Count(recipestest.OpSync) - w.link.Count(recipestest.OpDelete)
 }
 
-// steady tells whether a waiter has had one connection only. Another one, on a machine that is too
-// busy to keep the first, leaves doubt, for which it looks.
+// steady reports whether a waiter has had one connection only. A busy machine may break the first
+// one, and then the waiter lists the line again.
 func (w *waiter) steady() bool { return w.link.Count(recipestest.OpConnect) == 1 }
 
 // unwatches is closed once the server has removed n watches for release markers in all.
@@ -176,8 +180,8 @@ func (w *waiter) unwatches(n int) <-chan struct{} {
 // hears is closed once a waiter has had n events in all.
 func (w *waiter) hears(n int) <-chan struct{} { return w.link.Answered(recipestest.OpEvent, n) }
 
-// requireUnwatched requires that w does not watch for the creation of a node. A server tells of
-// that before it answers what is asked later.
+// requireUnwatched requires that w does not watch for the creation of a node. It creates the node,
+// and syncs: the server sends an event before the answers to later requests.
 func (q *queue) requireUnwatched(t *testing.T, w *waiter, path string) {
 	t.Helper()
 	before := w.link.Events()
@@ -187,10 +191,10 @@ func (q *queue) requireUnwatched(t *testing.T, w *waiter, path string) {
 	require.NoError(t, err)
 	require.NoError(t, q.conn.Delete(path, -1))
 	require.NoError(t, suite.Session(t, w.client).Sync(suite.Lasting(t), "/"))
-	require.Equal(t, before, w.link.Events(), "the mark is watched for still")
+	require.Equal(t, before, w.link.Events(), "still watched for")
 }
 
-func TestWhoIsNextNeedsNoRequest(t *testing.T) {
+func TestNextContenderNeedsNoRequest(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 5)
 		for i, w := range q.waiters {
@@ -200,19 +204,20 @@ func TestWhoIsNextNeedsNoRequest(t *testing.T) {
 			if w.steady() {
 				require.Equal(t, before, w.requests(), "of contender %d", i)
 				require.Equal(t, 1, lists)
-				events := 2 // of the mark and of the node
+				events := 2 // of the marker and of the node
 				if i == 0 {
-					events = 1 // it had one ahead only, who had been alone
+					events = 1 // the holder was alone when it came, and leaves no marker
 				}
 				suite.Wait(t, w.hears(events))
 				require.NoError(t, suite.Session(t, w.client).Sync(suite.Lasting(t), "/"))
 				require.Equal(t, events, w.link.Events())
 			}
 			for j, other := range q.waiters[i+1:] {
-				require.True(t, !other.steady() || other.link.Events() == 0, "%d, behind the one that is next, was woken", i+1+j)
+				require.True(t, !other.steady() || other.link.Events() == 0, "contender %d, which is not next, was woken", i+1+j)
 			}
 		}
 		last := q.grant
+
 		q.waiters = nil
 		q.disband(t)
 		next := hold(t, q.operator, q.path)
@@ -221,33 +226,34 @@ func TestWhoIsNextNeedsNoRequest(t *testing.T) {
 	})
 }
 
-func TestWhoIsNextNeedsNoRequestThoughTheOneAheadHasChanged(t *testing.T) {
+func TestNextContenderNeedsNoRequestThoughItsPredecessorHasChanged(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 2)
-		ahead, w := q.waiters[0], q.waiters[1]
+		predecessor, w := q.waiters[0], q.waiters[1]
 		watched := w.link.Answered(recipestest.OpGetData, 3)
-		own := ahead.link.Answered(recipestest.OpGetData, 3)
-		_, err := q.conn.Set(q.path+"/"+ahead.node, []byte("somebody's"), -1)
+		own := predecessor.link.Answered(recipestest.OpGetData, 3)
+		_, err := q.conn.Set(q.path+"/"+predecessor.node, []byte("foreign"), -1)
 		require.NoError(t, err)
 		suite.Wait(t, watched)
 		suite.Wait(t, own)
 		require.NoError(t, suite.Session(t, w.client).Sync(suite.Lasting(t), "/"))
 		if w.steady() {
-			require.Equal(t, 7, w.requests(), "a node, two listings, three nodes read, one mark")
+			require.Equal(t, 7, w.requests(), "a node, two listings, three nodes read, one marker")
 		}
 		before := w.requests()
-		q.release(t, ahead)
+		q.release(t, predecessor)
 		q.release(t, w)
 		if w.steady() {
 			require.Equal(t, before, w.requests())
 		}
+
 		q.waiters = nil
 		q.disband(t)
 	})
 }
 
-// A mark, which takes a number of the line, is for those who wait.
-func TestWhoIsAloneLeavesNoMark(t *testing.T) {
+// A marker takes a number of the line, so it is left for waiters only.
+func TestHolderThatWasAloneLeavesNoMarker(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		link := srv.Link(t)
 		c, path := link.Client(t), srv.Root(t)+"/alone"
@@ -265,12 +271,12 @@ func TestWhoIsAloneLeavesNoMark(t *testing.T) {
 	})
 }
 
-func TestWhoIsChosenNeedsNoRequest(t *testing.T) {
+func TestChosenContenderNeedsNoRequest(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
-		for passed := range 4 {
+		for skipped := range 4 {
 			t.Run("", func(t *testing.T) {
-				q := newQueue(t, srv, passed+1)
-				chosen := q.waiters[passed]
+				q := newQueue(t, srv, skipped+1)
+				chosen := q.waiters[skipped]
 				before := chosen.requests()
 				require.NoError(t, q.grant.ResignTo(suite.Lasting(t), chosen.node))
 				q.granted(t, chosen)
@@ -278,8 +284,8 @@ func TestWhoIsChosenNeedsNoRequest(t *testing.T) {
 					require.Equal(t, before, chosen.requests())
 				}
 				q.took(chosen)
-				suite.Soon(t, func() bool { return len(q.names(t)) == passed+1 }, "the others wait again")
-				for range passed {
+				suite.Soon(t, func() bool { return len(q.names(t)) == skipped+1 }, "the others wait again")
+				for range skipped {
 					resign(t, q.grant)
 					var next *waiter
 					suite.Soon(t, func() bool {
@@ -288,52 +294,56 @@ func TestWhoIsChosenNeedsNoRequest(t *testing.T) {
 							next = q.waiters[i]
 						}
 						return i >= 0
-					}, "one of those who were passed over is next")
+					}, "one of the contenders passed over is next")
 					q.granted(t, next)
 					q.took(next)
 				}
+
 				q.disband(t)
 			})
 		}
 	})
 }
 
-// Whoever goes without a mark says nothing about those ahead of it.
-func TestWhoIsNextLooksWhereNoMarkTellsThatAllAreGone(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, q *queue, ahead, w *waiter){
-		"gives up": func(t *testing.T, q *queue, ahead, _ *waiter) { q.quit(t, ahead) },
-		"is deleted": func(t *testing.T, q *queue, ahead, _ *waiter) {
-			require.NoError(t, lineAt(q.operator, q.path).Break(suite.Lasting(t), ahead.node))
+// A contender that goes without a marker says nothing about its predecessors.
+func TestContenderListsTheLineIfItsPredecessorGoesWithoutAMarker(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, q *queue, predecessor, w *waiter){
+		"gives up": func(t *testing.T, q *queue, predecessor, _ *waiter) { q.quit(t, predecessor) },
+		"is deleted": func(t *testing.T, q *queue, predecessor, _ *waiter) {
+			require.NoError(t, lineAt(q.operator, q.path).Break(suite.Lasting(t), predecessor.node))
 		},
-		"expires": func(t *testing.T, q *queue, ahead, _ *waiter) {
-			q.srv.ExpireSession(suite.Session(t, ahead.client).ID())
+		"expires": func(t *testing.T, q *queue, predecessor, _ *waiter) {
+			q.srv.ExpireSession(suite.Session(t, predecessor.client).ID())
 		},
-		"is changed and then deleted": func(t *testing.T, q *queue, ahead, w *waiter) {
-			looked := w.link.Answered(recipestest.OpGetData, w.link.Count(recipestest.OpGetData)+1)
-			_, err := q.conn.Set(q.path+"/"+ahead.node, []byte("somebody's"), -1)
+		"is changed and then deleted": func(t *testing.T, q *queue, predecessor, w *waiter) {
+			watched := w.link.Answered(recipestest.OpGetData, w.link.Count(recipestest.OpGetData)+1)
+			_, err := q.conn.Set(q.path+"/"+predecessor.node, []byte("foreign"), -1)
 			require.NoError(t, err)
-			suite.Wait(t, looked)
-			require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
+			suite.Wait(t, watched)
+			require.NoError(t, q.conn.Delete(q.path+"/"+predecessor.node, -1))
 		},
-		"is changed and deleted at once": func(t *testing.T, q *queue, ahead, _ *waiter) {
+		"is changed and deleted at once": func(t *testing.T, q *queue, predecessor, _ *waiter) {
 			_, err := q.conn.Multi(
-				&zk.SetDataRequest{Path: q.path + "/" + ahead.node, Data: []byte("somebody's"), Version: -1},
-				&zk.DeleteRequest{Path: q.path + "/" + ahead.node, Version: -1})
+				&zk.SetDataRequest{Path: q.path + "/" + predecessor.node, Data: []byte("foreign"), Version: -1},
+				&zk.DeleteRequest{Path: q.path + "/" + predecessor.node, Version: -1})
 			require.NoError(t, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 				q := newQueue(t, srv, 2)
-				ahead, w := q.waiters[0], q.waiters[1]
-				end(t, q, ahead, w)
-				// It stands behind the holder now, whose node it watches without a marker.
+				predecessor, w := q.waiters[0], q.waiters[1]
+
+				end(t, q, predecessor, w)
+
+				// The holder is its predecessor now, whose marker it need not watch for.
 				suite.Wait(t, w.unwatches(1))
 				suite.Wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
-				suite.Soon(t, func() bool { return len(q.names(t)) == 1+len(q.waiters) }, "who was deleted has come again")
-				require.Empty(t, w.grant, "the holder was ahead still")
-				q.requireUnwatched(t, w, q.mark(ahead.node))
+				suite.Soon(t, func() bool { return len(q.names(t)) == 1+len(q.waiters) }, "the contender that was deleted has come again")
+				require.Empty(t, w.grant, "the holder is still its predecessor")
+				q.requireUnwatched(t, w, q.marker(predecessor.node))
 				require.Zero(t, w.link.Count(recipestest.OpMulti), "a waiter writes its own node only")
+
 				q.release(t, w)
 				q.took(w)
 				q.disband(t)
@@ -342,36 +352,37 @@ func TestWhoIsNextLooksWhereNoMarkTellsThatAllAreGone(t *testing.T) {
 	}
 }
 
-func TestWhoIsNextLooksBehindAnotherLibrary(t *testing.T) {
+func TestContenderListsTheLineBehindAForeignNode(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 0)
 		other, err := q.conn.Create(q.path+"/_c_0-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		w := q.enter(t, srv.Link(t))
-		looked := w.link.Answered(recipestest.OpGetChildren, 2)
+		listed := w.link.Answered(recipestest.OpGetChildren, 2)
 		watched := w.link.Answered(recipestest.OpGetData, 3)
 		require.NoError(t, q.conn.Delete(other, -1))
-		suite.Wait(t, looked)
+		suite.Wait(t, listed)
 		suite.Wait(t, watched)
-		require.Empty(t, w.grant, "the holder was ahead still")
-		require.Zero(t, w.link.Count(recipestest.OpExists), "other libraries leave no mark")
+		require.Empty(t, w.grant, "the holder is still its predecessor")
+		require.Zero(t, w.link.Count(recipestest.OpExists), "other libraries leave no marker")
+
 		q.release(t, w)
 		q.took(w)
 		q.disband(t)
 	})
 }
 
-// The node may go while who waits behind it has listed it, and has yet to watch it.
-func TestWhoIsNextLooksWhereTheOneAheadHasVanished(t *testing.T) {
+// A node may go after its successor has listed it, and before that watches it.
+func TestContenderListsTheLineIfItsPredecessorVanishesBeforeItIsWatched(t *testing.T) {
 	t.Parallel()
-	for ahead := 1; ahead <= 2; ahead++ {
+	for vanished := 1; vanished <= 2; vanished++ {
 		for step, met := 1, true; met; step++ {
 			synctest.Test(t, func(t *testing.T) {
 				srv := recipestest.Start(t, recipestest.WithInMemory())
 				q := newQueue(t, srv, 2)
 				link := srv.Link(t)
 				c := link.Client(t)
-				vanish := slices.Clone(q.waiters[2-ahead:])
+				vanish := slices.Clone(q.waiters[2-vanished:])
 				stop := link.At(step, func() {
 					for _, w := range vanish {
 						if err := q.conn.Delete(q.path+"/"+w.node, -1); err != nil {
@@ -382,20 +393,21 @@ func TestWhoIsNextLooksWhereTheOneAheadHasVanished(t *testing.T) {
 				w := q.start(t, link, c)
 				synctest.Wait()
 				met = !stop()
-				require.Empty(t, w.grant, "the holder was ahead still")
-				suite.Soon(t, func() bool { return len(q.names(t)) == 4 }, "who was deleted has come again")
-				require.Empty(t, w.grant, "the holder was ahead still")
+				require.Empty(t, w.grant, "the holder is still its predecessor")
+				suite.Soon(t, func() bool { return len(q.names(t)) == 4 }, "the contender that was deleted has come again")
+				require.Empty(t, w.grant, "the holder is still its predecessor")
 				for i := 0; met && i < len(vanish); i++ {
 					v := vanish[i]
-					q.requireUnwatched(t, w, q.mark(v.node)) // though its watch may have been set too late
+					q.requireUnwatched(t, w, q.marker(v.node)) // though its watch may have been set too late
 				}
+
 				q.disband(t)
 			})
 		}
 	}
 }
 
-func TestWhoIsNextLooksWhenTheHolderHasChanged(t *testing.T) {
+func TestContenderListsTheLineIfTheHolderHasChanged(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 1)
 		w := q.waiters[0]
@@ -403,32 +415,34 @@ func TestWhoIsNextLooksWhenTheHolderHasChanged(t *testing.T) {
 		require.NoError(t, q.grant.Proclaim(suite.Lasting(t), []byte("new")))
 		suite.Wait(t, watched)
 		require.Empty(t, w.grant)
+
 		q.release(t, w)
 		q.waiters = nil
 		q.disband(t)
 	})
 }
 
-// What becomes of a stranger's node that has the name of a mark says nothing.
-func TestWhoIsNextLooksWhenAStrangersNodeIsNoMark(t *testing.T) {
+// What happens to a foreign node that has a marker's name says nothing.
+func TestForeignNodeWithAMarkersNameIsNoMarker(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 1)
-		mark := q.mark(q.waiters[0].node)
-		_, err := q.conn.Create(mark, nil, 0, zk.WorldACL(zk.PermAll))
+		node := q.marker(q.waiters[0].node)
+		_, err := q.conn.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		w := q.enter(t, srv.Link(t))
 		for _, happens := range []func() error{
-			func() error { _, err := q.conn.Set(mark, nil, -1); return err },
-			func() error { return q.conn.Delete(mark, -1) },
+			func() error { _, err := q.conn.Set(node, nil, -1); return err },
+			func() error { return q.conn.Delete(node, -1) },
 		} {
 			require.NoError(t, happens())
-			require.Empty(t, w.grant, "the holder was ahead still")
+			require.Empty(t, w.grant, "the holder is still its predecessor")
 		}
-		looked := w.link.Answered(recipestest.OpGetChildren, 2)
+		listed := w.link.Answered(recipestest.OpGetChildren, 2)
 		require.NoError(t, q.conn.Delete(q.path+"/"+q.waiters[0].node, -1))
-		suite.Wait(t, looked)
-		require.Empty(t, w.grant, "the holder was ahead still")
-		suite.Soon(t, func() bool { return len(q.names(t)) == 3 }, "who was deleted has come again")
+		suite.Wait(t, listed)
+		require.Empty(t, w.grant, "the holder is still its predecessor")
+		suite.Soon(t, func() bool { return len(q.names(t)) == 3 }, "the contender that was deleted has come again")
+
 		q.disband(t)
 	})
 }
@@ -437,10 +451,10 @@ func TestWhoIsNextLooksWhenAStrangersNodeIsNoMark(t *testing.T) {
 func TestMarkerWithoutItsReleaseIsNotBelieved(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 2)
-		ahead, w := q.waiters[0], q.waiters[1]
+		predecessor, w := q.waiters[0], q.waiters[1]
 		_, err := q.conn.Multi(
-			&zk.CreateRequest{Path: q.mark(ahead.node), Acl: zk.WorldACL(zk.PermAll)},
-			&zk.DeleteRequest{Path: q.mark(ahead.node), Version: -1},
+			&zk.CreateRequest{Path: q.marker(predecessor.node), Acl: zk.WorldACL(zk.PermAll)},
+			&zk.DeleteRequest{Path: q.marker(predecessor.node), Version: -1},
 			&zk.SetDataRequest{Path: q.path + "/" + q.grant.Node(), Version: -1})
 		require.NoError(t, err)
 		suite.Wait(t, w.hears(1))
@@ -449,22 +463,22 @@ func TestMarkerWithoutItsReleaseIsNotBelieved(t *testing.T) {
 		require.NoError(t, err)
 		suite.Wait(t, own)
 		suite.Wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
-		q.quit(t, ahead)
+		q.quit(t, predecessor)
 		suite.Wait(t, w.link.Answered(recipestest.OpGetChildren, 3))
-		require.Empty(t, w.grant, "the holder was ahead still")
+		require.Empty(t, w.grant, "the holder is still its predecessor")
+
 		q.release(t, w)
 		q.took(w)
 		q.disband(t)
 	})
 }
 
-// Waiters of one session share the watches on the node that is ahead of them. What they leave
-// behind costs one request when that node has gone without its marker, and none when it was
-// released.
-func TestAbandonedWaitCosts(t *testing.T) {
+// Waiters of one session share the watches on their predecessor. A wait that is given up costs one
+// request when that node goes without its marker, and none when it is released.
+func TestAbandonedWaitCostsOneRequestAtMost(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 1)
-		ahead, link := q.waiters[0], srv.Link(t)
+		predecessor, link := q.waiters[0], srv.Link(t)
 		quitter := q.enter(t, link)
 		deletes := link.Answered(recipestest.OpDelete, link.Count(recipestest.OpDelete)+1)
 		q.quit(t, quitter)
@@ -482,125 +496,134 @@ func TestAbandonedWaitCosts(t *testing.T) {
 			require.Equal(t, 8, quitter.requests(), "a node, a listing, its own node read")
 		}
 		removed := link.Answered(recipestest.OpRemoveWatches, 1)
-		require.NoError(t, lineAt(q.operator, q.path).Break(suite.Lasting(t), ahead.node))
+		require.NoError(t, lineAt(q.operator, q.path).Break(suite.Lasting(t), predecessor.node))
 		suite.Wait(t, removed)
-		q.requireUnwatched(t, quitter, q.mark(ahead.node))
-		q.requireUnwatched(t, quitter, q.path+"/"+ahead.node)
+		q.requireUnwatched(t, quitter, q.marker(predecessor.node))
+		q.requireUnwatched(t, quitter, q.path+"/"+predecessor.node)
 		if quitter.steady() {
 			require.Equal(t, 9, quitter.requests(), "a watch removed")
 		}
 		require.Zero(t, link.Count(recipestest.OpMulti))
+
 		q.disband(t)
 	})
 }
 
-// A watch that nobody waits for any more goes when the node does, however that ends.
-func TestWatchForAMarkEndsWithItsNode(t *testing.T) {
+// A watch that no waiter needs any more goes when the node does, however that ends.
+func TestWatchForAMarkerEndsWithItsNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		events int // of the end, of the marker, and what there is before
-		end    func(t *testing.T, q *queue, ahead, quitter *waiter)
+		end    func(t *testing.T, q *queue, predecessor, quitter *waiter)
 	}{
-		"released": {2, func(t *testing.T, q *queue, ahead, _ *waiter) {
-			q.release(t, ahead)
-			q.took(ahead)
+		"released": {2, func(t *testing.T, q *queue, predecessor, _ *waiter) {
+			q.release(t, predecessor)
+			q.took(predecessor)
 			resign(t, q.grant)
 			q.grant = hold(t, q.operator, q.path)
 		}},
-		"expired": {1, func(t *testing.T, q *queue, ahead, _ *waiter) {
-			q.srv.ExpireSession(suite.Session(t, ahead.client).ID())
+		"expired": {1, func(t *testing.T, q *queue, predecessor, _ *waiter) {
+			q.srv.ExpireSession(suite.Session(t, predecessor.client).ID())
 		}},
-		"changed and then deleted": {2, func(t *testing.T, q *queue, ahead, quitter *waiter) {
+		"changed and then deleted": {2, func(t *testing.T, q *queue, predecessor, quitter *waiter) {
 			watched := quitter.link.Answered(recipestest.OpGetData, quitter.link.Count(recipestest.OpGetData)+1)
-			_, err := q.conn.Set(q.path+"/"+ahead.node, []byte("somebody's"), -1)
+			_, err := q.conn.Set(q.path+"/"+predecessor.node, []byte("foreign"), -1)
 			require.NoError(t, err)
 			suite.Wait(t, watched)
-			require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
+			require.NoError(t, q.conn.Delete(q.path+"/"+predecessor.node, -1))
 		}},
-		"changed and deleted at once": {1, func(t *testing.T, q *queue, ahead, _ *waiter) {
+		"changed and deleted at once": {1, func(t *testing.T, q *queue, predecessor, _ *waiter) {
 			_, err := q.conn.Multi(
-				&zk.SetDataRequest{Path: q.path + "/" + ahead.node, Data: []byte("somebody's"), Version: -1},
-				&zk.DeleteRequest{Path: q.path + "/" + ahead.node, Version: -1})
+				&zk.SetDataRequest{Path: q.path + "/" + predecessor.node, Data: []byte("foreign"), Version: -1},
+				&zk.DeleteRequest{Path: q.path + "/" + predecessor.node, Version: -1})
 			require.NoError(t, err)
 		}},
-		"deleted with its line": {1, func(t *testing.T, q *queue, ahead, quitter *waiter) {
-			ahead.link.Cut() // or it would make the line again
+		"deleted with its line": {1, func(t *testing.T, q *queue, predecessor, quitter *waiter) {
+			predecessor.link.Cut() // or it would make the line again
 			_, err := q.conn.Multi(
-				&zk.DeleteRequest{Path: q.path + "/" + ahead.node, Version: -1},
+				&zk.DeleteRequest{Path: q.path + "/" + predecessor.node, Version: -1},
 				&zk.DeleteRequest{Path: q.path + "/" + q.grant.Node(), Version: -1},
 				&zk.DeleteRequest{Path: q.path, Version: -1})
 			require.NoError(t, err)
 			suite.Wait(t, q.grant.Done())
 			suite.Wait(t, quitter.hears(2))
-			ahead.link.Heal()
-			q.granted(t, ahead)
-			q.took(ahead)
+			predecessor.link.Heal()
+			q.granted(t, predecessor)
+			q.took(predecessor)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 				q := newQueue(t, srv, 2)
-				ahead, quitter := q.waiters[0], q.waiters[1]
+				predecessor, quitter := q.waiters[0], q.waiters[1]
+
 				q.quit(t, quitter)
 				suite.Wait(t, quitter.hears(1)) // of its own end
-				c.end(t, q, ahead, quitter)
+				c.end(t, q, predecessor, quitter)
 				suite.Wait(t, quitter.hears(1+c.events))
 				if name != "released" {
 					suite.Wait(t, quitter.unwatches(1))
 				}
-				q.requireUnwatched(t, quitter, q.mark(ahead.node))
-				q.requireUnwatched(t, quitter, q.path+"/"+ahead.node)
+				q.requireUnwatched(t, quitter, q.marker(predecessor.node))
+				q.requireUnwatched(t, quitter, q.path+"/"+predecessor.node)
+
 				q.disband(t)
 			})
 		})
 	}
 }
 
-// After a reconnect requests may go out before the watches are set again, and so may the one that
-// clears one of them.
-func TestWatchForAMarkIsClearedWhereverTheConnectionBreaks(t *testing.T) {
+// After a reconnect requests may be sent before the watches are set again, and so may the one that
+// removes a watch.
+func TestWatchForAMarkerIsRemovedWhereverTheConnectionBreaks(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		for step := 1; step < 10; step++ {
 			q := newQueue(t, srv, 1)
-			ahead, link := q.waiters[0], srv.Link(t)
-			option, rewatch := delaying(link, recipestest.OpSetWatches)
-			quitter := q.enter(t, link, option)
+			predecessor, link := q.waiters[0], srv.Link(t)
+			gate := &suite.Gate{Op: recipestest.OpSetWatches}
+			gate.Shut()
+			quitter := q.enter(t, link, gate.Option(link))
 			q.quit(t, quitter)
 			suite.Wait(t, quitter.hears(1)) // of its own end
 			link.At(step, func() { link.Cut(); link.Heal() })
-			require.NoError(t, q.conn.Delete(q.path+"/"+ahead.node, -1))
+			require.NoError(t, q.conn.Delete(q.path+"/"+predecessor.node, -1))
 			time.Sleep(time.Second)
-			rewatch()
+			gate.Open()
 			time.Sleep(time.Minute)
-			q.requireUnwatched(t, quitter, q.mark(ahead.node))
+			q.requireUnwatched(t, quitter, q.marker(predecessor.node))
+
 			q.disband(t)
 		}
 	})
 }
 
 // The watch for a marker may be set when the session has heard already that the node is gone.
-func TestWatchForAMarkThatIsSetTooLateIsRemoved(t *testing.T) {
+func TestWatchForAMarkerThatIsSetTooLateIsRemoved(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 1)
-		ahead, link := q.waiters[0], srv.Link(t)
-		option, send := delaying(link, recipestest.OpExists)
-		c := link.Client(t, option)
+		predecessor, link := q.waiters[0], srv.Link(t)
+		gate := &suite.Gate{Op: recipestest.OpExists}
+		gate.Shut()
+		c := link.Client(t, gate.Option(link))
 		watched := link.Answered(recipestest.OpGetData, 2)
 		w := q.start(t, link, c)
 		suite.Wait(t, watched)
-		looked := link.Answered(recipestest.OpGetChildren, 2)
-		q.quit(t, ahead)
-		suite.Wait(t, looked)
+		listed := link.Answered(recipestest.OpGetChildren, 2)
+		q.quit(t, predecessor)
+		suite.Wait(t, listed)
 		require.Zero(t, link.Count(recipestest.OpRemoveWatches), "there is none yet")
-		suite.Soon(t, send, "the watch is set")
+
+		suite.Soon(t, gate.Holding, "the watch is about to be set")
+		gate.Open()
 		suite.Wait(t, w.unwatches(1))
-		require.Empty(t, w.grant, "the holder was ahead still")
-		q.requireUnwatched(t, w, q.mark(ahead.node))
+		require.Empty(t, w.grant, "the holder is still its predecessor")
+		q.requireUnwatched(t, w, q.marker(predecessor.node))
+
 		q.disband(t)
 	})
 }
 
-// On a server that cannot remove watches a session finds that out once. From then on it expects no
-// markers, and looks.
+// A session learns once that its server cannot remove watches. From then on it watches for no
+// markers, and lists the line instead.
 func TestServerThatCannotRemoveWatches(t *testing.T) {
 	for name, through := range map[string]func(link *recipestest.Link) (option protocol.ConnectOption, attempts int){
 		"refuses": func(link *recipestest.Link) (protocol.ConnectOption, int) {
@@ -626,20 +649,21 @@ func TestServerThatCannotRemoveWatches(t *testing.T) {
 					q := newQueue(t, srv, 1)
 					markers := link.Count(recipestest.OpExists)
 					watched := link.Sent(recipestest.OpGetData, link.Count(recipestest.OpGetData)+2)
-					marked := link.Answered(recipestest.OpExists, markers+1)
+					expected := link.Answered(recipestest.OpExists, markers+1)
 					w := q.start(t, link, c)
 					suite.Wait(t, watched)
 					if i < attempts {
-						suite.Wait(t, marked)
+						suite.Wait(t, expected)
 					}
 					back := link.Answered(recipestest.OpConnect, link.Count(recipestest.OpConnect)+1)
-					looked := link.Sent(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
+					listed := link.Sent(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
 					q.quit(t, q.waiters[0])
 					if i < attempts {
 						suite.Wait(t, back)
 					}
-					suite.Wait(t, looked)
-					require.Empty(t, w.grant, "the holder is ahead still")
+					suite.Wait(t, listed)
+					require.Empty(t, w.grant, "the holder is still its predecessor")
+
 					q.disband(t)
 					if i >= attempts {
 						require.Equal(t, markers, link.Count(recipestest.OpExists))
@@ -651,7 +675,7 @@ func TestServerThatCannotRemoveWatches(t *testing.T) {
 	}
 }
 
-// An oldServer takes a request to remove watches for one that it does not know.
+// An oldServer is a connection to a server that does not know the request to remove watches.
 type oldServer struct{ net.Conn }
 
 func (c oldServer) Write(p []byte) (int, error) {
@@ -662,9 +686,9 @@ func (c oldServer) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Whoever is passed over hears of the end of its own node before it hears that nobody is ahead, and
-// so is not next, even if that is all that it hears for a while.
-func TestWhoIsPassedOverIsNotNext(t *testing.T) {
+// A candidate that is passed over hears first that its own node is gone, and then that no
+// predecessor is left. So it is not next, even if it hears no more for a while.
+func TestCandidateThatIsPassedOverIsNotNext(t *testing.T) {
 	t.Parallel()
 	for step := 1; step <= 3; step++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -676,17 +700,18 @@ func TestWhoIsPassedOverIsNotNext(t *testing.T) {
 			q.granted(t, chosen)
 			q.took(chosen)
 			synctest.Wait()
-			require.False(t, stop(), "its own end, the mark, and the end of the one ahead")
+			require.False(t, stop(), "its own end, the marker, and the end of its predecessor")
 			require.Empty(t, over.grant, "it was passed over")
 			close(held)
 			suite.Soon(t, func() bool { return len(q.names(t)) == 4 }, "all wait again")
+
 			q.disband(t)
 		})
 	}
 }
 
-// Who gives up at the moment when it would be passed over is left out, and nobody else.
-func TestWhoLeavesWhileItIsPassedOver(t *testing.T) {
+// A candidate that gives up at the moment when it would be passed over is left out, and no other.
+func TestCandidateMayLeaveWhileItIsPassedOver(t *testing.T) {
 	t.Parallel()
 	for leaves := range 3 {
 		for step, met := 1, true; met; step++ {
@@ -713,15 +738,16 @@ func TestWhoLeavesWhileItIsPassedOver(t *testing.T) {
 				q.granted(t, chosen)
 				q.took(chosen)
 				synctest.Wait()
-				suite.Soon(t, func() bool { return len(q.names(t)) == 4 }, "who was deleted has come again")
+				suite.Soon(t, func() bool { return len(q.names(t)) == 4 }, "the contender that was deleted has come again")
+
 				q.disband(t)
 			})
 		}
 	}
 }
 
-// While there was no connection events may have been missed, and come in any order.
-func TestWhoIsNextLooksAfterAReconnect(t *testing.T) {
+// Without a connection events may have been missed, and those that are made up come in any order.
+func TestContenderListsTheLineAfterAReconnect(t *testing.T) {
 	for name, waiters := range map[string]int{"behind the holder": 1, "behind a waiter": 2} {
 		t.Run(name, func(t *testing.T) {
 			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
@@ -733,16 +759,17 @@ func TestWhoIsNextLooksAfterAReconnect(t *testing.T) {
 					require.NoError(t, lineAt(q.operator, q.path).Break(suite.Lasting(t), n.Node))
 				}
 				for _, other := range q.waiters[:waiters-1] {
-					suite.Soon(t, func() bool { return len(other.grant) == 1 }, "the one that has come again first")
+					suite.Soon(t, func() bool { return len(other.grant) == 1 }, "it has come again first")
 					q.granted(t, other)
 					resign(t, q.grant)
 				}
 				q.waiters = []*waiter{w}
 				q.grant = hold(t, q.operator, q.path)
-				looked := w.link.Answered(recipestest.OpGetChildren, 3) // its place is gone, and it has come again
+				listed := w.link.Answered(recipestest.OpGetChildren, 3) // its place is gone, and it has come again
 				w.link.Heal()
-				suite.Wait(t, looked)
+				suite.Wait(t, listed)
 				require.Empty(t, w.grant, "its place was gone")
+
 				q.release(t, w)
 				q.took(w)
 				q.disband(t)
@@ -751,64 +778,67 @@ func TestWhoIsNextLooksAfterAReconnect(t *testing.T) {
 	}
 }
 
-// Whoever was away when the one ahead released looks when it is back.
-func TestWhoWasAwayLooks(t *testing.T) {
+// A contender that had no connection when its predecessor released lists the line once it has one.
+func TestContenderListsTheLineIfItsPredecessorReleasedDuringItsDisconnection(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 2)
-		ahead, w := q.waiters[0], q.waiters[1]
+		predecessor, w := q.waiters[0], q.waiters[1]
 		lists := w.link.Count(recipestest.OpGetChildren)
 		w.link.Cut()
-		q.release(t, ahead)
+		q.release(t, predecessor)
 		resign(t, q.grant)
 		w.link.Heal()
 		q.granted(t, w)
 		require.Greater(t, w.link.Count(recipestest.OpGetChildren), lists)
 		suite.Wait(t, w.hears(1)) // of an end
-		q.requireUnwatched(t, w, q.mark(ahead.node))
+		q.requireUnwatched(t, w, q.marker(predecessor.node))
+
 		q.waiters = nil
 		q.disband(t)
 	})
 }
 
-// A node that has a mark's name is not ours to delete: nobody hears of a mark then, and so whoever
-// is next looks.
-func TestReleaseWhereNoMarkCanBeLeft(t *testing.T) {
-	stranger := func(t *testing.T, q *queue, node string) {
-		_, err := q.conn.Create(q.mark(node), []byte("a stranger's"), 0, zk.WorldACL(zk.PermAll))
+// A foreign node that has a marker's name is not ours to delete. The release then goes without its
+// marker, and the next contender lists the line.
+func TestReleaseWhereNoMarkerCanBeLeft(t *testing.T) {
+	foreign := func(t *testing.T, q *queue, node string) {
+		_, err := q.conn.Create(q.marker(node), []byte("foreign"), 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 	}
 	forbid := func(t *testing.T, q *queue, _ string) {
 		_, err := q.conn.SetACL(q.path, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		require.NoError(t, err)
 	}
-	tidy := func(t *testing.T, q *queue, node string, strange bool) {
-		if strange {
-			data, _, err := q.conn.Get(q.mark(node))
+	tidy := func(t *testing.T, q *queue, node string, created bool) {
+		if created {
+			data, _, err := q.conn.Get(q.marker(node))
 			require.NoError(t, err, "it was not ours to delete")
-			require.Equal(t, "a stranger's", string(data))
-			require.NoError(t, q.conn.Delete(q.mark(node), -1))
+			require.Equal(t, "foreign", string(data))
+			require.NoError(t, q.conn.Delete(q.marker(node), -1))
 		}
 		_, err := q.conn.SetACL(q.path, zk.WorldACL(zk.PermAll), -1)
 		require.NoError(t, err)
 	}
-	for name, prevent := range map[string]func(t *testing.T, q *queue, node string){"stranger": stranger, "ACL": forbid} {
+	for name, prevent := range map[string]func(t *testing.T, q *queue, node string){"foreign node": foreign, "ACL": forbid} {
 		t.Run(name, func(t *testing.T) {
 			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 				t.Run("Release", func(t *testing.T) {
 					q := newQueue(t, srv, 1)
-					ahead := q.waiters[0]
-					if name == "stranger" {
-						prevent(t, q, ahead.node)
+					predecessor := q.waiters[0]
+
+					if name == "foreign node" {
+						prevent(t, q, predecessor.node)
 					}
 					w := q.enter(t, srv.Link(t))
 					if name == "ACL" {
-						prevent(t, q, ahead.node)
+						prevent(t, q, predecessor.node)
 					}
-					q.release(t, ahead)
+					q.release(t, predecessor)
 					lists := w.link.Count(recipestest.OpGetChildren)
 					q.release(t, w)
 					require.Greater(t, w.link.Count(recipestest.OpGetChildren), lists)
-					tidy(t, q, ahead.node, name == "stranger")
+					tidy(t, q, predecessor.node, name == "foreign node")
+
 					q.waiters = nil
 					q.disband(t)
 				})
@@ -817,7 +847,7 @@ func TestReleaseWhereNoMarkCanBeLeft(t *testing.T) {
 						q := newQueue(t, srv, 1)
 						over := q.waiters[0]
 						node := []string{q.grant.Node(), over.node}[which]
-						if name == "stranger" {
+						if name == "foreign node" {
 							prevent(t, q, node)
 						}
 						chosen := q.enter(t, srv.Link(t))
@@ -827,10 +857,11 @@ func TestReleaseWhereNoMarkCanBeLeft(t *testing.T) {
 						require.NoError(t, q.grant.ResignTo(suite.Lasting(t), chosen.node))
 						q.granted(t, chosen)
 						q.took(chosen)
-						tidy(t, q, node, name == "stranger")
-						if name != "ACL" { // over has failed to come again
-							suite.Soon(t, func() bool { return len(q.names(t)) == 2 }, "who was passed over has come again")
+						tidy(t, q, node, name == "foreign node")
+						if name != "ACL" { // which keeps over from coming again
+							suite.Soon(t, func() bool { return len(q.names(t)) == 2 }, "the contender passed over has come again")
 						}
+
 						q.disband(t)
 					})
 				}
@@ -839,24 +870,26 @@ func TestReleaseWhereNoMarkCanBeLeft(t *testing.T) {
 	}
 }
 
-// A release whose answer is lost has released, once.
-func TestReleaseWhoseAnswerIsLost(t *testing.T) {
+// A release is repeated if its answer is lost, and takes effect once.
+func TestReleaseSucceedsThoughItsAnswerIsLost(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 3)
 		first, second, third := q.waiters[0], q.waiters[1], q.waiters[2]
+
 		q.release(t, first)
 		first.link.LoseReply(recipestest.OpMulti, 1)
 		q.release(t, second) // without an error
 		require.Equal(t, 2, first.link.Count(recipestest.OpConnect))
 		second.link.LoseReply(recipestest.OpMulti, 2)
+
 		q.release(t, third)
 		q.waiters = nil
 		q.disband(t)
 	})
 }
 
-// Release gives up if the client's back-off says so. What it could not find out it does not take
-// for somebody else's deed.
+// Release gives up if the client's back-off says so. A node that may have been deleted by the
+// release itself is no loss.
 func TestReleaseThatIsGivenUpIsNoLoss(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 0)
@@ -866,33 +899,35 @@ func TestReleaseThatIsGivenUpIsNoLoss(t *testing.T) {
 		next := q.enter(t, srv.Link(t))
 		link.LoseReply(recipestest.OpMulti, 1)
 		require.NotErrorIs(t, q.grant.Resign(suite.Lasting(t)), protocol.ErrLost)
+
 		q.granted(t, next)
 		q.waiters = nil
 		q.disband(t)
 	})
 }
 
-// Nor is one to a chosen contender.
-func TestReleaseToSomebodyThatIsGivenUpIsNoLoss(t *testing.T) {
+// The same holds for a release to a chosen contender.
+func TestReleaseToAChosenContenderThatIsGivenUpIsNoLoss(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 0)
 		link := srv.Link(t)
 		q.enter(t, link, protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
 		holder := q.waiters[0]
+
 		q.release(t, holder)
 		next := q.enter(t, srv.Link(t))
 		link.LoseReply(recipestest.OpMulti, 1)
 		err := q.grant.ResignTo(suite.Lasting(t), next.node)
 		require.NotErrorIs(t, err, protocol.ErrLost)
 		require.NotErrorIs(t, err, election.ErrNotInLine)
+
 		q.granted(t, next)
 		q.waiters = nil
 		q.disband(t)
 	})
 }
 
-// Whatever happens at any step of a release, there is one who is granted next, and who has it
-// alone.
+// Whatever happens at any step of a release, exactly one contender is granted next.
 func TestFaultAtEachStepOfARelease(t *testing.T) {
 	for name, fault := range map[string]func(*recipestest.Server, *recipestest.Link, int64){
 		"cut": func(_ *recipestest.Server, link *recipestest.Link, _ int64) {
@@ -903,10 +938,11 @@ func TestFaultAtEachStepOfARelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
-				for victim := range 2 { // who releases, or who is next
+				for victim := range 2 { // the holder that releases, or the next contender
 					for step, met := 1, true; met; step++ {
 						q := newQueue(t, srv, 3)
 						first, second, third := q.waiters[0], q.waiters[1], q.waiters[2]
+
 						q.release(t, first)
 						suite.Wait(t, second.link.Answered(recipestest.OpExists, 1))
 						link := q.waiters[victim].link
@@ -916,7 +952,7 @@ func TestFaultAtEachStepOfARelease(t *testing.T) {
 						if err := released.Resign(suite.Lasting(t)); victim != 0 || name != "expiry" {
 							require.NoError(t, err)
 						}
-						suite.Soon(t, func() bool { return len(second.grant)+len(third.grant) > 0 }, "somebody is next")
+						suite.Soon(t, func() bool { return len(second.grant)+len(third.grant) > 0 }, "a contender is next")
 						met = !stop()
 						q.took(first)
 						if met && name == "expiry" && victim == 1 {
@@ -933,6 +969,7 @@ func TestFaultAtEachStepOfARelease(t *testing.T) {
 							require.Empty(t, third.grant)
 						}
 						require.Greater(t, q.grant.Token(), released.Token())
+
 						q.disband(t)
 					}
 				}
@@ -944,7 +981,7 @@ func TestFaultAtEachStepOfARelease(t *testing.T) {
 // The blockers are asked for again when the only one has gone.
 func TestBlockersAreAskedForAgain(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/judged"
+		path := srv.Root(t) + "/line"
 		behindFirst := line.Request{Kind: "lock-", Blockers: func(names []line.Name, self int) []line.Name {
 			return names[:min(self, 1)]
 		}}
@@ -962,65 +999,26 @@ func TestBlockersAreAskedForAgain(t *testing.T) {
 		holder := hold(t, srv.Client(t), path)
 		first, second := srv.Link(t), srv.Link(t)
 		next, last := enter(first), enter(second)
-		looked := second.Answered(recipestest.OpGetData, 3)
+		watched := second.Answered(recipestest.OpGetData, 3)
 		resign(t, holder)
 		g := suite.Wait(t, next)
-		suite.Wait(t, looked)
+		suite.Wait(t, watched)
 		require.Empty(t, last)
 		release(t, g)
 		release(t, suite.Wait(t, last))
 	})
 }
 
-// A slowConn is a connection that sends requests of a kind when it is told to, as if others had
-// come in between.
-type slowConn struct {
-	net.Conn
-	op  recipestest.Op
-	mu  *sync.Mutex
-	due *[]func()
-}
-
-func (c *slowConn) Write(p []byte) (int, error) {
-	if len(p) < 12 || binary.BigEndian.Uint32(p[8:]) != uint32(c.op) {
-		return c.Conn.Write(p)
-	}
-	late := bytes.Clone(p)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	*c.due = append(*c.due, func() { c.Conn.Write(late) })
-	return len(p), nil
-}
-
-// delaying returns an option for a client whose requests of a kind are sent when send is called,
-// which reports whether there were any.
-func delaying(link *recipestest.Link, op recipestest.Op) (_ protocol.ConnectOption, send func() (any bool)) {
-	mu, due := new(sync.Mutex), new([]func())
-	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-			conn, err := link.Dial(network, address, timeout)
-			if err != nil {
-				return nil, err
-			}
-			return &slowConn{conn, op, mu, due}, nil
-		}), func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, f := range *due {
-				f()
-			}
-			return len(*due) > 0
-		}
-}
-
-// The deletion of a node that was not watched for a while says little: a conversion may have come
-// before.
+// The deletion of a node says little if the node was not watched for a while: it may have been
+// converted before.
 func TestDeletionIsNotBelievedWhereAConversionMayHaveBeenMissed(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/converted", srv.Link(t)
 		g, err := rwlock.New(srv.Client(t), path).Lock(suite.Lasting(t))
 		require.NoError(t, err)
-		option, rewatch := delaying(link, recipestest.OpSetWatches)
-		c := link.Client(t, option)
+		gate := &suite.Gate{Op: recipestest.OpSetWatches}
+		gate.Shut()
+		c := link.Client(t, gate.Option(link))
 		m := rwlock.New(c, path)
 		enter := func() (context.CancelFunc, <-chan *rwlock.Lease) {
 			listed := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
@@ -1046,7 +1044,8 @@ func TestDeletionIsNotBelievedWhereAConversionMayHaveBeenMissed(t *testing.T) {
 		reading, err := g.Downgrade(suite.Lasting(t))
 		require.NoError(t, err)
 		again := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
-		suite.Soon(t, rewatch, "watches are set again")
+		suite.Soon(t, gate.Holding, "watches are about to be set again")
+		gate.Open()
 		select {
 		case <-again:
 		case g := <-waiter:

@@ -49,12 +49,12 @@ func TestParseName(t *testing.T) {
 		require.True(t, ok, node)
 		require.Equal(t, want, got)
 	}
-	for _, stranger := range []string{
+	for _, node := range []string{
 		"", "README", "lock-", "lock-abc", "lock-000000001", "lock-00000000001", "lock-0000000001x", "lock-٠٠٠٠٠٠٠٠٠٠",
 		"lock-2147483648", "lock-9999999999", "0000000001", "read-0000000001", "lock_0000000001", "_c_short", "lock-+000000001",
 	} {
-		_, ok := line.ParseName(stranger, kinds...)
-		require.False(t, ok, stranger)
+		_, ok := line.ParseName(node, kinds...)
+		require.False(t, ok, node)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestOurNamesAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-func TestNobodyElsesNameIsTakenForOurs(t *testing.T) {
+func TestForeignNameIsNotTakenForOurs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := drawOwner(t), drawOwner(t)
@@ -111,11 +111,11 @@ func TestNobodyElsesNameIsTakenForOurs(t *testing.T) {
 		require.Equal(t, a == b, n.Owner == b)
 		prefixed, ok := line.ParseName(rapid.StringN(1, 9, -1).Draw(t, "prefix")+name, "lock-")
 		require.True(t, ok)
-		require.NotEqual(t, a, prefixed.Owner, "a name within a name is somebody else's")
+		require.NotEqual(t, a, prefixed.Owner, "a name within a name is foreign")
 		between := rapid.StringN(1, 9, -1).Draw(t, "between")
 		foreign, ok := line.ParseName(a.String()+"-"+between+"lock-0000000001", "lock-")
 		require.True(t, ok)
-		require.Zero(t, foreign.Owner, "nothing of ours stands between the owner and the kind")
+		require.Zero(t, foreign.Owner, "a name of ours has nothing between the owner and the kind")
 	})
 }
 
@@ -137,7 +137,7 @@ func TestCompareIsATotalOrder(t *testing.T) {
 	})
 }
 
-// A kind may consist of anything, and so may what stands before and after it.
+// A kind may consist of any characters, also of those that surround it.
 func TestAnyKindIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -172,7 +172,7 @@ func TestParseNameNeverPanics(t *testing.T) {
 	})
 }
 
-// What comes after the counter's end comes after all of ours.
+// A node with a number after the counter's end comes after all of ours.
 func TestNumbersAfterTheCountersEndAreNotInLine(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/line", srv.Client(t)
@@ -186,10 +186,10 @@ func TestNumbersAfterTheCountersEndAreNotInLine(t *testing.T) {
 
 		g := hold(t, c, path)
 
-		standings, err := lineAt(c, path).Contenders(suite.Lasting(t))
+		contenders, err := lineAt(c, path).Contenders(suite.Lasting(t))
 		require.NoError(t, err)
-		require.Len(t, standings, 1)
-		require.Equal(t, g.Node(), standings[0].Node)
+		require.Len(t, contenders, 1)
+		require.Equal(t, g.Node(), contenders[0].Node)
 		require.NoError(t, g.Resign(suite.Lasting(t)))
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// The versions of a path that is made anew begin anew, too.
-func TestDataOnAPathThatWasMadeAnewStays(t *testing.T) {
+// On a path that is created again the versions of its data begin again, too.
+func TestForeignDataOnAPathThatWasCreatedAgainStays(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/line", srv.Client(t)
 		operator := suite.Session(t, srv.Client(t))
@@ -24,7 +24,7 @@ func TestDataOnAPathThatWasMadeAnewStays(t *testing.T) {
 			require.NoError(t, g.Release(suite.Lasting(t)))
 		}
 		enter()
-		enter() // it is known by now that the line has no data, at version 0
+		enter() // the line has read now that its node has no data, at version 0
 		node := operator.Path(path)
 		require.NoError(t, operator.Conn().Delete(node, -1))
 		_, err = operator.Conn().Create(node, []byte("foreign"), 0, zk.WorldACL(zk.PermAll))
