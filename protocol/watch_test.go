@@ -194,7 +194,12 @@ func TestRecheckFindsEveryChange(t *testing.T) {
 					&zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path})
 				return err
 			}},
-			"child":        {true, func(path string) error { return other.Create(lasting(t), path+"/child", nil, 0) }},
+			"child": {true, func(path string) error { return other.Create(lasting(t), path+"/child", nil, 0) }},
+			"child that comes and goes": {true, func(path string) error {
+				_, err := other.Multi(lasting(t),
+					&zk.CreateRequest{Path: path + "/child"}, &zk.DeleteRequest{Path: path + "/child", Version: -1})
+				return err
+			}},
 			"parent's end": {true, func(path string) error { return other.Delete(lasting(t), path, -1) }},
 			"another parent": {true, func(path string) error {
 				_, err := other.Multi(lasting(t),

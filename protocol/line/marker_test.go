@@ -462,9 +462,11 @@ func TestMarkerWithoutItsReleaseIsNotBelieved(t *testing.T) {
 		_, err = q.conn.Set(q.path+"/"+w.node, nil, -1) // an event in between
 		require.NoError(t, err)
 		suite.Wait(t, own)
-		suite.Wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
+		suite.Wait(t, w.link.Answered(recipestest.OpGetChildren, 3)) // its own node had changed since the second
+		suite.Wait(t, w.link.Answered(recipestest.OpExists, 2))
+
 		q.quit(t, predecessor)
-		suite.Wait(t, w.link.Answered(recipestest.OpGetChildren, 3))
+		suite.Wait(t, w.link.Answered(recipestest.OpGetChildren, 4))
 		require.Empty(t, w.grant, "the holder is still its predecessor")
 
 		q.release(t, w)
