@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
@@ -53,6 +54,34 @@ func TestOfferWakesFewWaiters(t *testing.T) {
 			offer(t, producer, "x")
 		}
 		require.NoError(t, wait.Wait())
+	})
+}
+
+// A consumer that was woken, and has callers left that wait, watches the queue again.
+func TestWaiterIsWokenAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 2)
+		path := stage.Root(t) + "/q"
+		consumer, producer := queue.New(stage.Clients[0], path), queue.New(stage.Clients[1], path)
+		const n = 4
+		taken := make(chan string, n)
+		for range n {
+			go func() {
+				data, err := consumer.Take(t.Context())
+				assert.NoError(t, err)
+				taken <- string(data)
+			}()
+		}
+
+		timeout := suite.Session(t, stage.Clients[0]).Timeout()
+		for _, data := range []string{"a", "b", "c", "d"} {
+			synctest.Wait() // it waits, again
+			offered := time.Now()
+			offer(t, producer, data)
+			require.Equal(t, data, <-taken)
+			require.Less(t, time.Since(offered), timeout/10, data)
+		}
 	})
 }
 

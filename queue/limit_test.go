@@ -50,6 +50,20 @@ func TestMaxLengthIsExact(t *testing.T) {
 	})
 }
 
+// A producer that knows the queue to be full looks whether it still is.
+func TestOffersFitAgainOnceEntriesAreTaken(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		consumer, producer := queue.New(srv.Client(t), path), queue.New(srv.Client(t), path, queue.WithMaxLength(1))
+		for range 3 {
+			offer(t, producer, "x")
+			_, err := producer.Offer(t.Context(), []byte("y"))
+			require.ErrorIs(t, err, queue.ErrFull)
+			require.Equal(t, []string{"x"}, drain(t, patient(t), consumer))
+		}
+	})
+}
+
 func TestSequenceExhausted(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)

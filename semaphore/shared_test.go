@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/semaphore"
@@ -102,6 +103,40 @@ func TestSharedListingSurvivesTheWaiterThatBeganIt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Neither a waiter that shares a listing, nor the one that is to make it, stays beyond its ctx.
+func TestWaiterLeavesAListingThatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		path, gate := srv.Root(t)+"/s", &suite.Gate{Op: recipestest.Op(zkwire.OpGetChildren2)}
+		s := semaphore.New(srv.Client(t, gate.Option(srv.Link(t))), path, 1)
+		other := semaphore.New(srv.Client(t), path, 1)
+		held := acquire(t, other)
+
+		gate.Shut()
+		first := later(t.Context(), s)
+		synctest.Wait() // it lists
+		quitting, quit := context.WithCancel(t.Context())
+		second := later(quitting, s)
+		synctest.Wait() // it is to list after that
+		sharing, leave := context.WithCancel(t.Context())
+		third := later(sharing, s)
+		synctest.Wait()
+		leave()
+		synctest.Wait() // no time passes
+		left := len(third) == 1
+		quit()
+		synctest.Wait()
+		left = left && len(second) == 1
+
+		gate.Open()
+		require.True(t, left)
+		release(t, held)
+		release(t, <-first)
+		contenders(t, other, 0)
+	})
 }
 
 // A waiter lists the line before a Resize, and reads its own node after it.

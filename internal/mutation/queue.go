@@ -294,5 +294,19 @@ func init() {
 			New:  "max, false)",
 			Test: "TestPollNOfAllBesideATake",
 		},
+		{
+			Name: "queue: a consumer that has used up what there was does not watch again",
+			File: "queue/wait.go",
+			Old:  "		s.again <- struct{}{}\n",
+			New:  "",
+			Test: "TestWaiterIsWokenAgain",
+		},
+		{
+			Name: "queue: a queue that was full stays so for its producer",
+			File: "queue/offer.go",
+			Old:  " || exhausted() || full() {",
+			New:  " || exhausted() {",
+			Test: "TestOffersFitAgainOnceEntriesAreTaken/embedded",
+		},
 	}...)
 }

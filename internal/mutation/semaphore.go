@@ -63,6 +63,22 @@ func init() {
 			Test:    "TestWaitersOfASessionShareAListing",
 		},
 		{
+			Name:    "semaphore: a waiter that shares a listing waits for it beyond its ctx",
+			File:    "protocol/line/listing.go",
+			Old:     "		case <-ctx.Done():\n		}\n		return l.listAlone(ctx, s) // the",
+			New:     "		}\n		return l.listAlone(ctx, s) // the",
+			Package: "./semaphore",
+			Test:    "TestWaiterLeavesAListingThatIsUnderWay",
+		},
+		{
+			Name:    "semaphore: the waiter that is to list next waits beyond its ctx",
+			File:    "protocol/line/listing.go",
+			Old:     "		case <-before.done:\n		case <-ctx.Done():\n",
+			New:     "		case <-before.done:\n",
+			Package: "./semaphore",
+			Test:    "TestWaiterLeavesAListingThatIsUnderWay",
+		},
+		{
 			Name:    "semaphore: a listing that failed fails all that share it",
 			File:    "protocol/line/listing.go",
 			Old:     "if shared.err == nil {",
