@@ -27,9 +27,9 @@ import (
 // uses make each recipe create all its kinds of nodes. Two contenders at a time add a contended
 // release.
 var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link){
-	"lock": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
+	"lock": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {
 		for _, m := range []*lock.Mutex{lock.New(c, path+"/mutex"), lock.New(c, path+"/mutex")} {
-			inTurns(t, func(ctx context.Context) (func(context.Context) error, error) {
+			inTurns(t, link, func(ctx context.Context) (func(context.Context) error, error) {
 				l, err := m.Lock(ctx)
 				if err != nil {
 					return nil, err
@@ -41,10 +41,10 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 		require.NoError(t, lock.NewSimple(c, path+"/simple").Do(t.Context(), func(context.Context, *lock.Lease) error { return nil }))
 	},
 
-	"rwlock": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
+	"rwlock": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {
 		for _, s := range []rwlock.Spelling{rwlock.Native, rwlock.Curator, rwlock.Kazoo} {
 			m := rwlock.New(c, fmt.Sprintf("%s/%d", path, s), rwlock.WithSpelling(s))
-			inTurns(t, func(ctx context.Context) (func(context.Context) error, error) {
+			inTurns(t, link, func(ctx context.Context) (func(context.Context) error, error) {
 				l, err := m.Lock(ctx)
 				if err != nil {
 					return nil, err
@@ -66,9 +66,9 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 		}
 	},
 
-	"election": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
+	"election": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {
 		e := election.New(c, path)
-		inTurns(t, func(ctx context.Context) (func(context.Context) error, error) {
+		inTurns(t, link, func(ctx context.Context) (func(context.Context) error, error) {
 			term, err := e.Campaign(ctx, []byte("x"))
 			if err != nil {
 				return nil, err
@@ -76,10 +76,10 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 			return term.Resign, nil
 		})
 	},
-	"semaphore": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
+	"semaphore": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {
 		s := semaphore.New(c, path, 2)
 		for range 2 {
-			inTurns(t, func(ctx context.Context) (func(context.Context) error, error) {
+			inTurns(t, link, func(ctx context.Context) (func(context.Context) error, error) {
 				p, err := s.Acquire(ctx)
 				if err != nil {
 					return nil, err
@@ -132,10 +132,11 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 }
 
 // inTurns makes two contenders acquire, the second one while the first one holds.
-func inTurns(t *testing.T, acquire func(context.Context) (release func(context.Context) error, err error)) {
+func inTurns(t *testing.T, link *recipestest.Link, acquire func(context.Context) (release func(context.Context) error, err error)) {
 	t.Helper()
 	release, err := acquire(t.Context())
 	require.NoError(t, err)
+	listed := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
 	var waiter suite.Group
 	waiter.Go(func() error {
 		release, err := acquire(t.Context())
@@ -145,7 +146,7 @@ func inTurns(t *testing.T, acquire func(context.Context) (release func(context.C
 		return release(t.Context())
 	})
 
-	time.Sleep(50 * time.Millisecond) // the waiter is likely in line; the test holds without
+	suite.Wait(t, listed) // the waiter is in line
 	require.NoError(t, release(t.Context()))
 	require.NoError(t, waiter.Wait())
 }
