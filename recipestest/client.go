@@ -54,3 +54,40 @@ func (s *Server) client(tb testing.TB, dial zk.Dialer, opts []protocol.ConnectOp
 
 	return c
 }
+
+// Conn connects a plain go-zookeeper client to the server over a sound network, with a session
+// timeout of ten seconds, and closes it when tb ends. It blocks until the client has a session, and
+// fails tb at once if that takes more than thirty seconds. Its paths are absolute: the chroot of an
+// attached server is not in front of them.
+func (s *Server) Conn(tb testing.TB) *zk.Conn {
+	tb.Helper()
+	r := s.resourcesOf(tb)
+	hosts, _ := s.addresses()
+	conn, events, err := zk.Connect(hosts, 10*time.Second, zk.WithDialer(s.Dial), zk.WithLogInfo(false))
+	if err != nil {
+		tb.Fatalf("recipestest: connect: %v", err)
+	}
+
+	r.mu.Lock()
+	r.clients = append(r.clients, plainConn{conn})
+	r.mu.Unlock()
+
+	timeout := time.After(connectTimeout)
+	for {
+		select {
+		case e := <-events:
+			if e.State == zk.StateHasSession {
+				return conn
+			}
+		case <-timeout:
+			tb.Fatalf("recipestest: no session within %v", connectTimeout)
+		}
+	}
+}
+
+type plainConn struct{ *zk.Conn }
+
+func (c plainConn) Close() error {
+	c.Conn.Close()
+	return nil
+}

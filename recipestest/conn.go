@@ -21,6 +21,7 @@ import (
 // change.
 type conn struct {
 	link   *Link
+	number int      // of the connections that the server knows
 	server net.Conn // nil if dialed while the link was silent
 	addr   linkAddr
 	gone   chan struct{} // closed by reset and finish
@@ -30,13 +31,13 @@ type conn struct {
 	handshakeSent bool   // by the client
 	toServer      fifo   // packets on their way
 	toClient      fifo
-	pending       map[int32]Op // requests passed on, by xid
-	inbox         []byte       // what has arrived
-	read          int          // how much of inbox the client has read
-	hungUp        bool         // the server has hung up, after inbox
-	closed        bool         // the client has closed the connection
-	dead          bool         // nothing passes any more
-	lossy         bool         // something was lost in a stall
+	pending       map[int32]pendingRequest // by xid
+	inbox         []byte                   // what has arrived
+	read          int                      // how much of inbox the client has read
+	hungUp        bool                     // the server has hung up, after inbox
+	closed        bool                     // the client has closed the connection
+	dead          bool                     // nothing passes any more
+	lossy         bool                     // something was lost in a stall
 
 	checked        bool // its handshake must name the last zxid that the session has seen
 	handshaken     bool // the server has answered the handshake
@@ -56,7 +57,7 @@ func newConn(l *Link, server net.Conn, network, address string) *conn {
 		addr:    linkAddr{network, address},
 		gone:    make(chan struct{}),
 		change:  sync.NewCond(&l.mu),
-		pending: make(map[int32]Op),
+		pending: make(map[int32]pendingRequest),
 		lossy:   server == nil,
 	}
 }

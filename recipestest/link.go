@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 	"github.com/zkrecipes/zkrecipes/recipestest/internal/checked"
 )
@@ -40,6 +41,7 @@ type Link struct {
 	delay      time.Duration
 	follower   *embedded.Follower // nil if the link leads to the server itself
 	losing     map[Op]int
+	failing    []*failure
 	triggers   []*trigger
 	packets    int
 	requests   counter // passed on
@@ -47,6 +49,16 @@ type Link struct {
 	replies    counter
 	replyBytes int64
 	seen       map[int64]int64 // the greatest zxid delivered, by session, over checked connections
+	dialled    int             // connections
+	trace      trace
+}
+
+// A failure is an error that the server answers to requests.
+type failure struct {
+	op   Op
+	path string
+	code zkwire.Code
+	n    int // how many are left
 }
 
 type trigger struct {
@@ -161,6 +173,8 @@ func (l *Link) add(c *conn) bool {
 	}
 
 	l.conns[c] = struct{}{}
+	l.dialled++
+	c.number = l.dialled
 	l.wg.Go(c.carryRequests)
 	l.wg.Go(c.receiveReplies)
 	l.wg.Go(c.carryReplies)
@@ -256,6 +270,43 @@ func (l *Link) heal() []net.Conn {
 // stall swallows does not count.
 func (l *Link) LoseReply(op Op, n int) {
 	l.set(func() { l.losing[op] = max(n, 0) })
+}
+
+// Fail makes the server answer the next n requests of kind op about the node at path with an error
+// code of ZooKeeper, such as -102 (no permission), -101 (no node) or -4 (connection loss). It does
+// not execute them. An empty path stands for any. A sequential node is created at the path without
+// its number, and a transaction is about the nodes of all its operations. [OpAny] stands for any
+// operation. Handshakes, pings and watch events cannot fail, and nor can the end of a session.
+//
+// A further call with the same op and path replaces code and n, and n = 0 ends the fault. The end
+// of the test does, too.
+func (l *Link) Fail(op Op, path string, code int32, n int) {
+	if path != "" {
+		_, chroot := l.server.addresses()
+		path = chroot + path
+	}
+	l.set(func() {
+		l.failing = slices.DeleteFunc(l.failing, func(f *failure) bool { return f.op == op && f.path == path })
+		if n > 0 {
+			l.failing = append(l.failing, &failure{op, path, zkwire.Code(code), n})
+		}
+	})
+}
+
+// fails returns the error that Fail asked for as the answer to a request, and counts it.
+func (l *Link) fails(p *packet) zkwire.Code {
+	if !p.op.ordinary() || p.op == OpClose {
+		return zkwire.CodeOK
+	}
+	for i, f := range l.failing {
+		if (f.op == p.op || f.op == OpAny) && (f.path == "" || p.names(f.path)) {
+			if f.n--; f.n == 0 {
+				l.failing = slices.Delete(l.failing, i, i+1)
+			}
+			return f.code
+		}
+	}
+	return zkwire.CodeOK
 }
 
 // Delay makes every packet take d, in each direction, so a round trip takes 2d longer. Order is
@@ -367,7 +418,7 @@ func (l *Link) healForGood() {
 		l.follower.Lag(0)
 	}
 
-	l.triggers = nil
+	l.triggers, l.failing = nil, nil
 	clear(l.losing)
 	victims := l.heal()
 	l.mu.Unlock()
@@ -428,31 +479,47 @@ func (l *Link) decide(c *conn, p *packet) decision {
 		return drop
 	case l.muted[p.direction]:
 		c.lossy = true
+		l.record(c, p, "is lost: stalled")
 		return drop
 	case l.leaderless && p.direction == request && p.op == OpPing && p.end == nil:
 		c.deliver(pong)
 		return drop
 	case l.leaderless && (p.direction == reply || p.end == nil):
 		c.lossy = true
+		l.record(c, p, "is lost: no leader")
 		return drop
 	case p.end != nil:
 		return deliver
 	case p.direction == request:
-		c.pending[p.xid] = p.op
+		sent := pendingRequest{p.op, l.fails(p)}
+		c.pending[p.xid] = sent
 		l.requests.add(p.op)
+		fate := ""
+		if sent.failure != zkwire.CodeOK {
+			fate = "is not executed"
+		}
+		l.record(c, p, fate)
+		if sent.failure != zkwire.CodeOK {
+			p.data = inPlaceOf(p.xid) // the answer comes in its turn
+		}
 		return deliver
 	}
 
-	if op, ok := c.pending[p.xid]; ok && p.op == opUnknown {
-		p.op = op
+	if sent, ok := c.pending[p.xid]; ok && p.op == opUnknown {
+		p.op = sent.op
 		delete(c.pending, p.xid)
+		if sent.failure != zkwire.CodeOK {
+			p.data = refusalOf(p.data, sent.failure)
+		}
 	}
 
 	if l.loses(p.op) {
+		l.record(c, p, "is lost")
 		c.reset()
 		return dropAndReset
 	}
 
+	l.record(c, p, "")
 	c.deliver(p.data)
 	l.replies.add(p.op)
 	if p.step() {
@@ -460,6 +527,27 @@ func (l *Link) decide(c *conn, p *packet) decision {
 	}
 
 	return deliver
+}
+
+// A pendingRequest is one that was passed on, or that something else was sent for if it fails.
+type pendingRequest struct {
+	op      Op
+	failure zkwire.Code
+}
+
+// inPlaceOf returns a request that changes nothing, with the number of one that is to fail.
+func inPlaceOf(xid int32) []byte {
+	frame := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: xid, Op: zkwire.OpExists})
+	return zkwire.SetLength(append(frame, readRequest("/")...))
+}
+
+// refusalOf turns an answer into one that is an error.
+func refusalOf(frame []byte, code zkwire.Code) []byte {
+	head, _ := zkwire.ParseReplyHeader(frame)
+	head.Code = code
+	refusal := make([]byte, zkwire.ReplyBody)
+	zkwire.PutReplyHeader(refusal, head)
+	return refusal
 }
 
 // loses reports whether LoseReply asked to lose this reply to op, and counts it.

@@ -1,6 +1,7 @@
 package recipestest
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -62,6 +63,37 @@ func (q *fifo) pop() packet {
 
 // step reports whether [Link.At] counts p.
 func (p *packet) step() bool { return p.end == nil && p.op != OpPing }
+
+// path returns the path that a request or an event begins with, or an empty string. That of a
+// transaction is its first operation's.
+func (p *packet) path() string {
+	skip := zkwire.RequestBody
+	switch p.op {
+	case OpConnect, OpPing, OpClose, OpAuth, OpSetWatches, opUnknown:
+		return ""
+	case OpEvent:
+		skip = zkwire.ReplyBody + 8 // its type, and the state of the session
+	case OpMulti, OpMultiRead:
+		skip += 9 // the header of the operation: its number, whether it is the end, an error code
+	}
+	if len(p.data) < skip {
+		return ""
+	}
+	d := zkwire.Decoder{Rest: p.data[skip:]}
+	if path := d.String(); !d.Bad {
+		return path
+	}
+	return ""
+}
+
+// names reports whether a request is about the node at path. Of a transaction, any operation may
+// be.
+func (p *packet) names(path string) bool {
+	if p.op == OpMulti {
+		return bytes.Contains(p.data, zkwire.AppendString(nil, path))
+	}
+	return p.path() == path
+}
 
 // newRequest reads the head of a client's frame; first is true for the handshake.
 func newRequest(frame []byte, first bool) packet {

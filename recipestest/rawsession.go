@@ -26,7 +26,7 @@ var (
 // A serverError is the code with which the server has refused a call.
 type serverError zkwire.Code
 
-func (e serverError) Error() string { return fmt.Sprintf("server error %d", int32(e)) }
+func (e serverError) Error() string { return zkwire.Code(e).String() }
 
 // A rawSession is a session without a client: no goroutine, no pings, no reconnect. It looks after
 // a test from outside, also where no client could be started. It is not safe for concurrent use.
@@ -123,9 +123,17 @@ func (s *Server) endSession(id int64, password []byte) error {
 	}
 }
 
+// absolute returns path with the chroot in front.
+func (w *rawSession) absolute(path string) string {
+	if path == "/" && w.chroot != "" {
+		return w.chroot
+	}
+	return w.chroot + path
+}
+
 // data returns the data of a node for a report, or nil if it cannot be read.
 func (w *rawSession) data(path string) (data []byte) {
-	w.do([]call{{zkwire.OpGetData, readRequest(w.chroot + path)}}, func(_ int, body []byte, err error) {
+	w.do([]call{{zkwire.OpGetData, readRequest(w.absolute(path))}}, func(_ int, body []byte, err error) {
 		if err == nil {
 			d := zkwire.Decoder{Rest: body}
 			data = d.Buffer()
@@ -221,4 +229,14 @@ func ownerIn(stat []byte) int64 {
 	}
 	d := zkwire.Decoder{Rest: stat[offset:]}
 	return d.Int64()
+}
+
+// versionIn returns the version of a node's data, from its Stat.
+func versionIn(stat []byte) int32 {
+	const offset = 4 * 8 // czxid, mzxid, ctime and mtime
+	if len(stat) < offset {
+		return 0
+	}
+	d := zkwire.Decoder{Rest: stat[offset:]}
+	return d.Int32()
 }

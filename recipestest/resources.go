@@ -56,6 +56,9 @@ func (r *resources) release() {
 	}
 
 	for _, l := range links {
+		if r.tb.Failed() {
+			r.tb.Logf("recipestest: packets of a link:\n%s", l.Trace())
+		}
 		l.healForGood()
 	}
 

@@ -123,7 +123,7 @@ func (r *rawSession) ephemerals(roots []string) ([]node, error) {
 func (r *rawSession) remove(roots []string) error {
 	var deletes []call
 	if err := r.walk(roots, func(n node) {
-		deletes = append(deletes, call{zkwire.OpDelete, deleteRequest(r.chroot + n.path)})
+		deletes = append(deletes, call{zkwire.OpDelete, deleteRequest(r.absolute(n.path))})
 	}); err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (r *rawSession) walk(roots []string, visit func(node)) error {
 
 		list := make([]call, len(level))
 		for i, path := range level {
-			list[i] = call{zkwire.OpGetChildren2, readRequest(r.chroot + path)}
+			list[i] = call{zkwire.OpGetChildren2, readRequest(r.absolute(path))}
 		}
 		err := r.do(list, func(i int, body []byte, err error) {
 			switch {
@@ -159,7 +159,7 @@ func (r *rawSession) walk(roots []string, visit func(node)) error {
 				names, stat := parseChildren(body)
 				visit(node{level[i], ownerIn(stat)})
 				for _, name := range names {
-					children = append(children, level[i]+"/"+name)
+					children = append(children, strings.TrimSuffix(level[i], "/")+"/"+name)
 				}
 			}
 		})
@@ -169,7 +169,7 @@ func (r *rawSession) walk(roots []string, visit func(node)) error {
 		// Exists needs no permission.
 		stat := make([]call, len(hidden))
 		for i, path := range hidden {
-			stat[i] = call{zkwire.OpExists, readRequest(r.chroot + path)}
+			stat[i] = call{zkwire.OpExists, readRequest(r.absolute(path))}
 		}
 		err = r.do(stat, func(i int, stat []byte, err error) {
 			if err == nil {

@@ -1,0 +1,167 @@
+package recipestest_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+func TestFailAnswersWithoutExecuting(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		create(t, conn, root, 0)
+		create(t, conn, root+"/a", 0)
+
+		link.Fail(recipestest.OpDelete, root+"/a", int32(zkwire.CodeNoAuth), 2)
+		for range 2 {
+			require.ErrorIs(t, conn.Delete(root+"/a", -1), zk.ErrNoAuth)
+			requireExists(t, conn, root+"/a", true)
+		}
+		require.NoError(t, conn.Delete(root+"/a", -1), "only two are to fail")
+
+		link.Fail(recipestest.OpDelete, root+"/a", int32(zkwire.CodeNoAuth), 1)
+		require.ErrorIs(t, conn.Delete(root+"/b", -1), zk.ErrNoNode, "of another node")
+		link.Fail(recipestest.OpDelete, root+"/a", 0, 0)
+		require.ErrorIs(t, conn.Delete(root+"/a", -1), zk.ErrNoNode, "the fault has ended")
+
+		link.Fail(recipestest.OpAny, "", int32(zkwire.CodeNodeExists), 1)
+		_, err := conn.Create(root+"/c", nil, 0, zk.WorldACL(zk.PermAll))
+		require.ErrorIs(t, err, zk.ErrNodeExists)
+		requireExists(t, conn, root+"/c", false)
+	})
+}
+
+func TestFailMeetsAnyOperationOfATransaction(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		create(t, conn, root, 0)
+		ops := []any{
+			&zk.CheckVersionRequest{Path: root, Version: -1},
+			&zk.CreateRequest{Path: root + "/a", Acl: zk.WorldACL(zk.PermAll)},
+		}
+
+		link.Fail(recipestest.OpMulti, root+"/a", int32(zkwire.CodeNoAuth), 1)
+		_, err := conn.Multi(ops...)
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		requireExists(t, conn, root+"/a", false)
+		_, err = conn.Multi(ops...)
+		require.NoError(t, err)
+	})
+}
+
+func TestFailedTestShowsThePacketsOfItsLinks(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		var root string
+		users := func(fail bool) *fakeTB {
+			return run(t, func(tb testing.TB) {
+				link := s.Link(tb)
+				root = s.Root(tb)
+				conn := connect(tb, s, link.Dial, 10*time.Second)
+				create(tb, conn, root, 0)
+				link.Fail(recipestest.OpGetData, root, int32(zkwire.CodeNoAuth), 1)
+				conn.Get(root)
+				link.LoseReply(recipestest.OpSetData, 1)
+				conn.Set(root, nil, -1)
+				_, _, changed, err := conn.GetW(root)
+				require.NoError(tb, err)
+				create(tb, conn, root+"/a", 0)
+				_, err = conn.Multi(&zk.SetDataRequest{Path: root, Version: -1})
+				require.NoError(tb, err)
+				wait(tb, changed)
+
+				trace := link.Trace()
+				for _, line := range []string{
+					"-> 1 create " + root + " (",
+					"<- 1 create: ok (",
+					"getData " + root,
+					"is not executed",
+					"getData: no permission",
+					"setData: ok (",
+					"is lost",
+					"connection 2  -> ",
+					"multi " + root,
+					"<- event " + root,
+				} {
+					require.Contains(tb, trace, line)
+				}
+				require.NotContains(tb, trace, "ping")
+				if fail {
+					tb.Errorf("failed on purpose")
+				}
+			})
+		}
+
+		require.NotContains(t, strings.Join(users(false).logs, ""), "packets of a link")
+		require.Contains(t, strings.Join(users(true).logs, ""), "create "+root)
+	})
+}
+
+func TestTraceEndsWithTheLatestPackets(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		for range 150 {
+			_, _, err := conn.Exists(root)
+			require.NoError(t, err)
+		}
+		_, _, err := conn.Exists(root + "-last")
+		require.NoError(t, err)
+
+		lines := strings.Split(strings.TrimSuffix(link.Trace(), "\n"), "\n")
+		require.Len(t, lines, 200)
+		require.Contains(t, lines[199], "<- 151 exists: no node")
+	})
+}
+
+func TestDumpShowsTheTree(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		root, conn := s.Root(t), s.Conn(t)
+		create(t, conn, root, 0)
+		_, err := conn.Set(root, []byte("data"), -1)
+		require.NoError(t, err)
+		open := zk.WorldACL(zk.PermAll)
+		for _, path := range []string{root + "/b", root + "/a"} {
+			_, err := conn.Create(path, nil, 0, open)
+			require.NoError(t, err)
+		}
+		_, err = conn.Create(root+"/b/c", nil, zk.FlagEphemeral, open)
+		require.NoError(t, err)
+		_, err = conn.Set(root+"/b/c", []byte("c"), 0)
+		require.NoError(t, err)
+		hidden := []zk.ACL{{Perms: zk.PermAdmin | zk.PermDelete, Scheme: "world", ID: "anyone"}}
+		_, err = conn.Create(root+"/secret", nil, 0, hidden)
+		require.NoError(t, err)
+
+		defer func() { require.NoError(t, conn.Delete(root+"/b/c", -1)) }()
+		require.Equal(t, fmt.Sprintf(`%[1]s  version 1, 4 bytes "data"
+%[1]s/a  version 0, 0 bytes
+%[1]s/b  version 0, 0 bytes
+%[1]s/b/c  version 1, 1 bytes "c", session %#[2]x
+%[1]s/secret: no permission
+`, root, conn.SessionID()), s.Dump(root))
+		require.Contains(t, s.Dump("/"), "\n"+root+"/b/c")
+		require.Empty(t, s.Dump(root+"/none"))
+	})
+}
+
+func TestConnIsClosedWithItsTest(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		var conn *zk.Conn
+		require.Empty(t, run(t, func(tb testing.TB) {
+			conn = s.Conn(tb)
+			_, _, err := conn.Get("/")
+			require.NoError(tb, err)
+		}).errors)
+		_, _, err := conn.Get("/")
+		require.Error(t, err)
+	})
+}
