@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -17,6 +18,8 @@ type Election struct {
 	recipe     *protocol.Recipe
 	line       *line.Line
 	newBackOff func() backoff.BackOff
+
+	latest atomic.Pointer[Term] // of those won through this value
 }
 
 // New returns the election at path, a node of its own that is created as needed. New does no I/O
@@ -77,7 +80,33 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Term{g, e}, nil
+	t := &Term{g, e}
+	e.note(t)
+	return t, nil
+}
+
+// note makes t the latest term. A goroutine that was slow to come here may have lost its term to
+// another one that is here already.
+func (e *Election) note(t *Term) {
+	for {
+		latest := e.latest.Load()
+		if latest != nil && latest.Token() > t.Token() || e.latest.CompareAndSwap(latest, t) {
+			return
+		}
+	}
+}
+
+// Leading returns the term that is held now, if it was won through this very Election value, by
+// Campaign or Run, in any goroutine. It is for a handler that asks whether its process leads: it
+// does not block, does no I/O, and computes the answer from the clocks, as [Term.Err] does. A term
+// may end right after the call. What must not happen after that belongs under [Term.Check] or
+// [Term.Token]. Leading is safe for concurrent use.
+func (e *Election) Leading() (t *Term, ok bool) {
+	t = e.latest.Load()
+	if t == nil || t.Err() != nil {
+		return nil, false
+	}
+	return t, true
 }
 
 // steady is the length of a term after which Run campaigns again at once.
@@ -88,8 +117,9 @@ const steady = time.Second
 // itself resigned, [protocol.ErrReleased]. Once lead has returned, and not before, Run resigns if
 // the term still lasts. Then:
 //
-//   - If ctx has ended, Run returns an error that wraps ctx's, joined with lead's if that says
-//     anything else.
+//   - If ctx has ended, so does Run. It returns nil if the term was given back in order and lead's
+//     error says nothing but that ctx, or the term, has ended. Otherwise it returns lead's error,
+//     joined with the loss of the term if it was lost.
 //   - If lead has returned nil, it steps down, and Run campaigns again, at the end of the line.
 //   - If the term ended before lead returned, and lead's error only says so, Run campaigns again,
 //     too. Such an error wraps [context.Canceled], [protocol.ErrLost] or [protocol.ErrReleased].
@@ -97,10 +127,10 @@ const steady = time.Second
 //     was lost.
 //   - If lead panics, so does Run, after it has resigned.
 //
-// Run also returns the errors of [Election.Campaign], and the server's error if it refused to
-// delete the node. It never returns nil. A lost session ends a term, and not Run. After a term of
-// less than a second Run pauses, as [WithBackOff] says: a lead that returns at once does not make
-// it spin.
+// Run also returns nil if ctx ends while it waits to be elected. It returns the other errors of
+// [Election.Campaign], and the server's error if it refused to delete the node. A lost session ends
+// a term, and not Run. After a term of less than a second Run pauses, as [WithBackOff] says: a lead
+// that returns at once does not make it spin.
 //
 // Run blocks in all this. Resigning takes until the server has answered, or the session is over.
 // Run waits for a lead that does not return when its context ends. Concurrent calls are candidates
@@ -113,12 +143,14 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 	var pause backoff.BackOff
 	for {
 		t, err := e.Campaign(ctx, value)
-		if err != nil {
+		if err != nil && errors.Is(err, ctx.Err()) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 
 		began := time.Now()
-		if err := e.lead(ctx, t, lead); err != nil {
+		if err := e.lead(ctx, t, lead); err != nil || ctx.Err() != nil {
 			return err
 		}
 
@@ -142,7 +174,8 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 	}
 }
 
-// lead calls lead for one term, and returns nil if Run is to campaign again.
+// lead calls lead for one term. It returns nil if Run is to campaign again, or ctx has ended in
+// order.
 func (e *Election) lead(ctx context.Context, t *Term, lead func(context.Context, *Term) error) error {
 	var failed, over error
 	done := protocol.RunHeld(ctx, t.grant, func(held context.Context) error {
@@ -157,18 +190,17 @@ func (e *Election) lead(ctx context.Context, t *Term, lead func(context.Context,
 		consequence = consequence || over != nil && errors.Is(failed, why)
 	}
 
-	// Scope reports how the term ended, which over says already. A refusal by the server is news.
-	if errors.Is(done, protocol.ErrLost) || errors.Is(done, protocol.ErrReleased) {
-		done = nil
-	}
-
 	if ctx.Err() != nil {
 		if consequence || errors.Is(failed, ctx.Err()) || errors.Is(failed, context.Cause(ctx)) {
 			failed = nil
 		}
-		return errors.Join(e.recipe.Wrap(protocol.Wanted(ctx)), failed, done)
+		return errors.Join(failed, done)
 	}
 
+	// RunHeld reports how the term ended, which over says already. A refusal by the server is news.
+	if errors.Is(done, protocol.ErrLost) || errors.Is(done, protocol.ErrReleased) {
+		done = nil
+	}
 	if consequence {
 		return done
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
 // ErrNoLeader is returned by [Election.Leader] when there is no leader.
@@ -24,6 +23,10 @@ type Leader struct {
 
 // Vacant reports whether there is no leader.
 func (l Leader) Vacant() bool { return l.Token == 0 }
+
+func (l Leader) same(other Leader) bool {
+	return l.Token == other.Token && bytes.Equal(l.Value, other.Value)
+}
 
 // A Candidate is one node in line for an election, the leader's or a waiter's.
 type Candidate struct {
@@ -86,7 +89,8 @@ func (e *Election) first(ctx context.Context, s *protocol.Session) (Leader, erro
 // server's own.
 //
 // The caller may keep but not change what is yielded. The sequence may be ranged over several
-// times, and concurrently: all loops of a client share one watch on the leader's node.
+// times, and concurrently. All loops of a client share one watch and its requests: they cost what
+// one loop costs, and their memory. Between changes that is one request a minute.
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
@@ -110,11 +114,6 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 }
 
 // An observation is one use of [Election.Observe].
-//
-// It costs one watch on the node of the leader. When that node goes, the next leader is known from
-// the last listing: as numbers only grow, no candidate can have come in between. So the next node
-// is read and watched in one request, and the line is listed again only when all that were listed
-// are gone. During a vacancy there is a watch on the line.
 type observation struct {
 	election *Election
 	yield    func(Leader, error) bool
@@ -124,7 +123,7 @@ type observation struct {
 }
 
 func (o *observation) show(leader Leader) {
-	changed := o.shown == 0 || o.last.Token != leader.Token || !bytes.Equal(o.last.Value, leader.Value)
+	changed := o.shown == 0 || !o.last.same(leader)
 	o.last = leader
 	o.shown++
 	if changed {
@@ -134,73 +133,26 @@ func (o *observation) show(leader Leader) {
 
 // follow shows the leader for as long as the loop goes on and s lasts.
 func (o *observation) follow(ctx context.Context, s *protocol.Session) error {
-	e := o.election
-	if err := s.Sync(ctx, e.recipe.Path()); err != nil {
-		return err
-	}
+	f, number := o.election.join(s)
+	defer f.leave()
 
-	var names []line.Name // of candidates that may be there still
 	for !o.enough {
-		if len(names) == 0 {
-			var err error
-			if names, err = e.line.Names(ctx, s); err != nil {
-				return err
-			}
-		}
-		if len(names) == 0 {
-			if err := o.vacancy(ctx, s); err != nil {
-				return err
-			}
-		} else if err := o.incumbent(ctx, s, names[0].Node); errors.Is(err, zk.ErrNoNode) {
-			names = names[1:]
-		} else if err != nil {
+		leader, changed, err := f.read(ctx, number)
+		if err != nil {
 			return err
 		}
+		o.show(leader)
+		if o.enough {
+			return nil
+		}
+
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return protocol.Wanted(ctx)
+		}
 	}
 	return nil
-}
-
-// incumbent shows the leader until that may have changed. It returns [zk.ErrNoNode] once it is
-// gone.
-func (o *observation) incumbent(ctx context.Context, s *protocol.Session, node string) error {
-	w := s.Watch(o.election.recipe.Path() + "/" + node)
-	if current, err := w.Current(ctx); err != nil || !current {
-		return err
-	}
-	stat, err := w.Ready(ctx)
-	if err != nil {
-		return err
-	}
-	o.show(Leader{w.Data(), stat.Czxid})
-	if o.enough {
-		return nil
-	}
-
-	if err := w.Wait(ctx); err != nil {
-		return err
-	}
-	if w.Deleted() {
-		return zk.ErrNoNode
-	}
-	return nil
-}
-
-// vacancy shows that there is no leader, until there may be one.
-func (o *observation) vacancy(ctx context.Context, s *protocol.Session) error {
-	e := o.election
-	w := s.WatchChildren(e.recipe.Path())
-	if current, err := w.Current(ctx); err != nil || !current {
-		return err
-	}
-	if e.line.Any(w.Children()) { // a candidate has come since the line was listed
-		_, err := w.Recheck(ctx)
-		return err
-	}
-	o.show(Leader{})
-	if o.enough {
-		return nil
-	}
-	return w.Wait(ctx)
 }
 
 // Candidates returns the candidates in line, the leader first, as of a moment after the call began.

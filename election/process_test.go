@@ -97,7 +97,7 @@ func runCandidates(config string) (status int) {
 				}
 			})
 
-			if !errors.Is(err, context.Canceled) {
+			if err != nil && !errors.Is(err, protocol.ErrLost) {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 

@@ -111,17 +111,20 @@ func (h *handover) prepare(ctx context.Context) error {
 	return nil
 }
 
-// ops deletes the nodes of the leader and of the candidates that are passed over, all at once, and
-// each with its marker, as after that none is left. The last goes first: each candidate has to hear
-// of the end of its own node before it hears that nothing is ahead.
-func (h *handover) ops(markers bool) []any {
+// ops deletes the nodes of the leader and of the candidates that are passed over, all at once. The
+// node before the chosen one leaves its marker, as after that none is left. The others leave none,
+// as a candidate that is passed over may not have heard of its own end yet.
+//
+// The last goes first: the candidate behind the leader needs no marker, and has to hear of the end
+// of its own node before it hears that nothing is ahead.
+func (h *handover) ops(marker bool) []any {
 	ops := []any{&zk.CheckVersionRequest{Path: h.session.Path(h.pathOf(h.to)), Version: -1}}
-	for _, path := range append([]string{h.pathOf(h.term.Node())}, h.over...) {
+	for i, path := range slices.Backward(append([]string{h.pathOf(h.term.Node())}, h.over...)) {
 		removal := line.ReleaseOps(h.session, path)
-		if !markers {
+		if !marker || i < len(h.over) {
 			removal = removal[len(removal)-1:]
 		}
-		ops = slices.Insert(ops, 1, removal...)
+		ops = append(ops, removal...)
 	}
 	return ops
 }
@@ -131,8 +134,8 @@ func (h *handover) remove(ctx context.Context) error {
 	defer s.KeepAlive()()
 
 	leader := h.pathOf(h.term.Node())
-	for markers := true; ; {
-		ops := h.ops(markers)
+	for marker := true; ; {
+		ops := h.ops(marker)
 		answers, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 			return protocol.Multi(c, ops...)
 		}, h.find)
@@ -140,8 +143,8 @@ func (h *handover) remove(ctx context.Context) error {
 		switch {
 		case err == nil, s.Err() != nil:
 			return err
-		case !missing && markers && !protocol.OutcomeUnknown(err):
-			markers = false // we may not create them, or another client has
+		case !missing && marker && !protocol.OutcomeUnknown(err):
+			marker = false // we may not create it, or another client has
 			continue
 		case !missing:
 			// The caller hears of it, and the grant has been given back: its own node has to go.
@@ -152,12 +155,10 @@ func (h *handover) remove(ctx context.Context) error {
 			return err
 		}
 
-		// Behind the check, the operations of the candidates come first, the last candidate's
-		// first.
+		// One operation for each candidate that is passed over comes before the leader's. All
+		// others before that are the last candidate's.
 		failed := slices.IndexFunc(answers, func(a zk.MultiResponse) bool { return errors.Is(a.Error, zk.ErrNoNode) })
-		each := (len(ops) - 1) / (len(h.over) + 1)
-		if failed > 0 && failed <= len(h.over)*each {
-			left := len(h.over) - (failed-1)/each - 1
+		if left := min(len(ops)-2-failed, len(h.over)-1); failed > 0 && left >= 0 {
 			h.over = slices.Delete(h.over, left, left+1) // it has left by itself
 			continue
 		}

@@ -167,6 +167,20 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	}
 }
 
+// State returns the state of the client, for health checks. It does no I/O, and is computed from
+// the clocks when it is called: a session that can no longer be trusted is [Lost], though no
+// listener has been told yet. Recipes can be used in any state but [Closed]. State is safe for
+// concurrent use.
+func (c *Client) State() State {
+	c.mu.Lock()
+	s, state := c.current, c.state
+	c.mu.Unlock()
+	if state != Closed && s != nil && s.Err() != nil {
+		return Lost
+	}
+	return state
+}
+
 // bind returns s bound to this view. It returns the same value as long as s is the current session.
 func (c *Client) bind(s *session) *Session {
 	c.mu.Lock()
@@ -346,7 +360,7 @@ func (c *Client) open(s *session) error {
 	if c.stopped {
 		return ErrClosed
 	}
-	c.current, c.refused = s, nil
+	c.current, c.dialing, c.refused = s, nil, nil // at once: Close ends each of the two in its own way
 	c.announce()
 	c.setState(Connected)
 	c.reviewLocked(s)

@@ -350,6 +350,28 @@ func TestListenersGetEveryStateInOrder(t *testing.T) {
 	})
 }
 
+func TestStateIsThatOfTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, seen := srv.Link(t), make(states, 9)
+		c := link.Client(t, seen.option())
+		require.Equal(t, protocol.Connected, c.State())
+		seen.require(t, protocol.Connected)
+
+		link.Cut()
+		seen.require(t, protocol.Suspended)
+		require.Equal(t, protocol.Suspended, c.State())
+		require.Equal(t, protocol.Suspended, c.With(protocol.WithACL(zk.WorldACL(zk.PermRead))).State())
+		seen.require(t, protocol.Lost)
+		require.Equal(t, protocol.Lost, c.State())
+
+		link.Heal()
+		session(t, c)
+		require.Equal(t, protocol.Connected, c.State())
+		require.NoError(t, closed(c))
+		require.Equal(t, protocol.Closed, c.State())
+	})
+}
+
 func TestListenerMayCallTheClientAndCloseIt(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		var c *protocol.Client
@@ -432,7 +454,7 @@ func TestAnswersMoveTheDeadline(t *testing.T) {
 		time.Sleep(s.Timeout() / 2)
 		for range 300 {
 			time.Sleep(100 * time.Millisecond)
-			require.Greater(t, time.Until(s.Deadline()), s.Timeout()*5/12)
+			require.GreaterOrEqual(t, time.Until(s.Deadline()), s.Timeout()*5/12)
 			require.LessOrEqual(t, time.Until(s.Deadline()), s.Timeout()*2/3)
 		}
 		require.NoError(t, g.Release(lasting(t)))

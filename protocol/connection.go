@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -65,9 +66,10 @@ type connection struct {
 	mu           sync.Mutex // protects what follows; nothing blocks while it is held
 	dialled      time.Time
 	sent         []sentRequest // not answered yet, oldest first
+	lastSent     time.Time     // when the last request was sent
 	established  bool          // the handshake is over
 	lastZxid     int64         // the newest that was seen on earlier connections
-	rewatch      [][]byte      // packets that set watches again, to be sent instead of zk.Conn's
+	rewatch      [][]byte      // packets that set watches again and were not sent yet
 	rewatching   int           // how many of these were not answered yet
 	lastProgress time.Time     // when a piece of a long frame last got through, in either direction
 	authErr      error         // the server has refused a credential
@@ -80,6 +82,7 @@ type sentRequest struct {
 	op    zkwire.Op
 	at    time.Time
 	watch string                 // the path on which it sets a watch, or empty
+	zxid  *atomic.Int64          // where to note the zxid of the answer, or nil
 	size  int                    // of its payload
 	done  func(code zkwire.Code) // not nil for a request of our own
 }
@@ -137,7 +140,12 @@ func (w *connection) write(p []byte, done func(code zkwire.Code)) {
 	if !replaced {
 		instead = [][]byte{p}
 	}
-	for _, frame := range instead {
+	w.sendAll(instead)
+}
+
+// sendAll sends frames that were noted. The caller holds writing.
+func (w *connection) sendAll(frames [][]byte) {
+	for _, frame := range frames {
 		if err := w.send(frame); err != nil {
 			w.cut(err)
 			return
@@ -199,8 +207,12 @@ func (w *connection) progressed() time.Time {
 // synchronisation.
 //
 // The first request of zk.Conn to set watches again is replaced by the packets that were prepared
-// when the handshake was answered. If zk.Conn has very many watches it sends further such requests,
-// which are emptied.
+// when the handshake was answered, the first few of them now: see sendRewatch. If zk.Conn has very
+// many watches it sends further such requests, which are emptied. So is one that was left over from
+// the connection before.
+//
+// A ping is left out where requests that renew trust take its place. For zk.Conn the answer to any
+// request is as good as that to a ping.
 func (w *connection) note(p []byte, done func(code zkwire.Code)) (instead [][]byte, replaced bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,6 +228,10 @@ func (w *connection) note(p []byte, done func(code zkwire.Code)) (instead [][]by
 		return nil, false
 	}
 
+	if head.Op == zkwire.OpPing && w.session.replacesPing(w.lastSent, w.sent) {
+		return nil, true
+	}
+
 	// Servers create an ordinary node if the operation is create and the flags ask for a container.
 	// CreateContainer of zk.Conn must not be used, as it reads the answer while that may be
 	// written.
@@ -226,6 +242,9 @@ func (w *connection) note(p []byte, done func(code zkwire.Code)) (instead [][]by
 
 	r := sentRequest{xid: head.Xid, op: head.Op, at: time.Now(), size: len(p) - 4, done: done}
 	switch r.op {
+	case zkwire.OpCreate:
+		fields := zkwire.Decoder{Rest: p[zkwire.RequestBody:]}
+		r.zxid = w.session.creations.of(fields.String())
 	case zkwire.OpGetData, zkwire.OpExists, zkwire.OpGetChildren, zkwire.OpGetChildren2:
 		if done != nil {
 			break // zk.Conn has no watch then
@@ -235,18 +254,13 @@ func (w *connection) note(p []byte, done func(code zkwire.Code)) (instead [][]by
 			r.watch = string(fields[4 : len(fields)-1])
 		}
 	case zkwire.OpSetWatches:
-		if instead = w.rewatch; instead == nil {
-			instead = [][]byte{emptyRewatch()}
+		if n := len(w.rewatch); n == 0 || !ownRewatch(w.rewatch[n-1]) { // another request waits for its answer
+			w.rewatch = append(w.rewatch, emptyRewatch())
 		}
-		w.rewatch = nil
-		for range len(instead) - 1 {
-			w.sent = append(w.sent, sentRequest{xid: zkwire.XidWatches, op: zkwire.OpSetWatches, at: r.at})
-		}
-		last := instead[len(instead)-1]
-		zkwire.SetXid(last, r.xid) // its answer is zk.Conn's
-		r.size, replaced = len(last)-4, true
+		zkwire.SetXid(w.rewatch[len(w.rewatch)-1], r.xid) // its answer is zk.Conn's
+		return w.takeRewatch(rewatchWindow), true
 	}
-	w.sent = append(w.sent, r)
+	w.sent, w.lastSent = append(w.sent, r), r.at
 	return instead, replaced
 }
 
@@ -387,12 +401,18 @@ func (w *connection) answer(frame []byte) (done func(code zkwire.Code), code zkw
 		return nil, 0, fmt.Errorf("watches not set again: error %d", head.Code)
 	case r.op == zkwire.OpSetWatches && w.rewatching > 0:
 		w.rewatching--
+		if len(w.rewatch) > 0 {
+			w.session.client.spawn(w.sendRewatch)
+		}
 	case r.op == zkwire.OpAuth && head.Code != zkwire.CodeOK:
 		w.authErr = fmt.Errorf("%w: error %d", zk.ErrAuthFailed, head.Code)
 	}
 
 	if r.watch != "" {
 		w.watched, w.kind = r, setBy(r.op, head.Code)
+	}
+	if r.zxid != nil && head.Code == zkwire.CodeOK {
+		r.zxid.Store(head.Zxid)
 	}
 	w.session.seen(head.Zxid, w.rewatching == 0)
 	w.session.answered(w, r, head.Code)

@@ -86,8 +86,8 @@
 // A request that the leader has answered, sent at s, went down the same ordered connection as these
 // reports. So the leader then knew about every contact that the client had seen answered T/3 before
 // s. This is carried: the session may end T after it. Once a session has been busy for a while,
-// carried is T/3 before confirmed, and the second bound is stricter than the first. The first bound
-// holds young sessions to the same measure.
+// carried is 3/8 T before confirmed, and the second bound is stricter than the first. The first
+// bound holds young sessions to the same measure.
 //
 // Clock rates. A twelfth of T is kept in reserve, for clocks that run at different rates. Both the
 // monotonic and the wall clock are read, and the one that went further counts, as the monotonic
@@ -111,14 +111,33 @@
 //   - The leader's pings reach a connected follower at most T/12 late. A server behind an observer
 //     master reports in two hops of half a tick each: ask for timeouts of four ticks or more there.
 //   - A follower may lose the report of one contact in millions, if it arrives while the follower
-//     collects its reports. The next contact, a twelfth of T later, makes up for it.
+//     collects its reports. The next contact, an eighth of T later, makes up for it.
 //
 // # How trust is renewed
 //
-// While anything is held or waited for, the session sends a request that the leader answers every
-// twelfth of T: a sync. Every quarter of T it sends one that a quorum has to agree to: it deletes a
-// node that does not exist. That changes nothing, and is voted on like any other write. Requests of
-// the recipes replace both.
+// While anything is held, or a recipe asks for it with [Session.KeepAlive], the session sends eight
+// requests per timeout, all told. Six are syncs, which the leader answers. The other two are for a
+// quorum to agree to: each deletes a node that does not exist. That changes nothing, and is voted
+// on like any other write. Requests of the recipes replace both, and while anything is held, both
+// replace pings.
+//
+// Syncs are T/8 apart because three of them take 3/8 T: T/3 for the report of a contact, and T/24
+// for its answer. So carried is never older than T/2, and with writes T/2 apart nor is agreed. At
+// the worst moment 5/12 T of trust is left. What is survived is a blip that leaves time to connect
+// and to write within that. If the quorum stops agreeing while the leader still answers, that is
+// all the time that is left.
+//
+// Requests are twice as close for T/2 after an answer took longer than T/24, and after a
+// resumption, which is followed by a write at once if the last one was T/4 ago. A write comes
+// earlier by the time that the last one took. And where a sync makes the leader certain to know of
+// a newer contact, while carried lags far behind, it is sent then.
+//
+// A contender that waits in line needs no trust, so its session sends nothing but pings. If its
+// server falls silent, the session is resumed at another one after two thirds of T. When the
+// contender's turn has come and less than a quarter of T is left, the session is confirmed by a
+// quorum before anything is granted. As pings are T/3 apart, the leader may then know of a contact
+// two thirds of T ago, which leaves a quarter of T. No request makes a follower report sooner. So
+// trust has its usual length T/3 later.
 //
 // If no answer comes within a sixth of T, the session cuts the connection and tries another server.
 // A quarter of T is left then to come back with nothing lost.
@@ -126,11 +145,12 @@
 // If the next server takes as long, the quorum is slow, and reconnecting would only begin the wait
 // anew. So the time for an answer doubles with each cut, and stays twice that of the last write.
 // Meanwhile the session sends requests at the same pace, as carried is only as recent as they are
-// close. A quorum that takes a quarter of T for each write loses nothing.
+// close. A quorum that takes almost a quarter of T for each write loses nothing, even if it begins
+// to without notice.
 //
 // Progress of a long request or reply is a sign of life, too, though zk.Conn gives it two thirds of
-// T in all. Just before trust runs out the session is resumed once more: the leader takes part in
-// that, so it renews confirmed and carried, though not agreed.
+// T in all. Just before trust runs out the session is resumed once more if that renews trust: the
+// leader takes part in it, so it renews confirmed and carried, though not agreed.
 //
 // # Guarantees
 //
@@ -142,9 +162,9 @@
 //     sent when its ctx ended is never sent. One that was sent is found out about in the
 //     background, and undone.
 //   - A node of ours that is no longer wanted is deleted, whatever has become of the caller's ctx.
-//   - A node counts as ours only with the session and the nonce in its name. It is granted only if
-//     it exists, is owned by the current session, and no contender is ahead that its judge waits
-//     for.
+//   - A node counts as ours only with the session and the nonce in its name. Where names are used
+//     again, its czxid has to be the one that it was created with. It is granted only if it exists,
+//     is owned by the current session, and no contender is ahead that its judge waits for.
 //   - However many calls wait for one node, each session has one watch on it at the server, or two.
 //     Waits that were given up leave nothing behind once the node is gone.
 //   - What a session has read about another contender's node it never writes down for others, as it

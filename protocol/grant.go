@@ -20,19 +20,24 @@ type Grant struct {
 	session *Session
 	node    string // absolute
 	token   int64
+	named   bool // the node's name may be used again: only the token tells it from the next one
 	since   time.Time
 	remove  func(context.Context) error // deletes the node
 
-	life context.Context // done when the grant is over; its cause is why
-	end  context.CancelCauseFunc
+	life    context.Context // done when the grant is over; its cause is why
+	end     context.CancelCauseFunc
+	removal *removal // of the node of a grant that was given back; set before life is done
 
-	mu        sync.Mutex // protects what follows
-	guard     *time.Timer
+	mu        sync.Mutex    // protects what follows
+	guard     *time.Timer   // nil once it has fired
 	replacing chan struct{} // not nil while Replace is at work; closed when it is done
+}
 
-	removal *detached     // in which a grant that was given back loses its node
-	removed chan struct{} // closed when it has none any more
-	outcome error         // of that; valid once removed is closed
+// A removal deletes the node of a grant that was given back.
+type removal struct {
+	*detached
+	done    chan struct{} // closed when the node is gone
+	outcome error         // valid once done is closed
 }
 
 // guardAfter is how long something must be held before its node is watched, which costs a packet.
@@ -40,14 +45,12 @@ const guardAfter = 20 * time.Millisecond
 
 // newGrant makes a node of ours something that is held. It fails with errStale if the session
 // cannot be trusted now.
-func newGrant(r *Recipe, s *Session, node string, token int64, remove func(context.Context) error) (*Grant, error) {
+func newGrant(r *Recipe, s *Session, node string, token int64, named bool, remove func(context.Context) error) (*Grant, error) {
 	g := &Grant{
 		recipe: r, session: s,
-		node: node, token: token,
-		since:   time.Now(),
-		remove:  remove,
-		removal: detach(context.Background(), s.session),
-		removed: make(chan struct{}),
+		node: node, token: token, named: named,
+		since:  time.Now(),
+		remove: remove,
 	}
 	g.life, g.end = context.WithCancelCause(context.Background())
 
@@ -56,24 +59,42 @@ func newGrant(r *Recipe, s *Session, node string, token int64, remove func(conte
 	if err := s.admit(g); err != nil {
 		return nil, err
 	}
-	g.guard = time.AfterFunc(guardAfter, func() { g.client().spawn(g.watch) })
+	g.guard = time.AfterFunc(guardAfter, g.beginWatch)
 	return g, nil
+}
+
+func (g *Grant) beginWatch() {
+	g.mu.Lock()
+	g.guard = nil // a timer takes memory
+	g.mu.Unlock()
+	g.startWatch()
 }
 
 func (g *Grant) client() *Client { return g.recipe.client }
 
-// watch tells the holder when its node is deleted.
+// startWatch starts watch unless the grant is over. It does not block.
+func (g *Grant) startWatch() {
+	if g.life.Err() == nil {
+		g.client().spawn(g.watch)
+	}
+}
+
+// watch tells the holder when its node is deleted. It returns once the node is watched, so that no
+// goroutine waits for each grant. When the node has changed, it is called again.
 func (g *Grant) watch() {
 	warned := false
 	for g.life.Err() == nil {
 		w := g.session.watch(g.node)
-		_, err := w.Ready(g.life)
-		if err == nil {
-			select {
-			case <-w.Changed():
-			case <-g.life.Done():
+		stat, err := w.Ready(g.session.life) // not g's, which would then need a channel
+		if err == nil && !g.owns(stat) {
+			// What all share may be about the node before, read before a reconnect.
+			if _, err = w.Recheck(g.session.life); err == nil {
+				err = zk.ErrNoNode
 			}
-			continue
+		}
+		if err == nil {
+			w.onChange(g.startWatch)
+			return
 		}
 
 		// A node that may not be read has no watch. But whether there is one, every client may ask.
@@ -101,7 +122,8 @@ func (g *Grant) watch() {
 
 // missing finds out whether the node is gone, which a server that lags may have said too early, and
 // ends the grant if so. The node is deleted all the same: what is believed to be gone must not
-// stand in line for the rest of the session.
+// stand in line for the rest of the session. A name that may be another node's by now is left
+// alone.
 func (g *Grant) missing(ctx context.Context) (gone bool, err error) {
 	if err := g.session.sync(ctx, g.node); err != nil {
 		return false, err
@@ -110,18 +132,23 @@ func (g *Grant) missing(ctx context.Context) (gone bool, err error) {
 		return false, err
 	}
 	g.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node()))
-	g.client().spawn(func() { g.session.remove(g.session.life, g.node) })
+	if !g.named {
+		g.client().spawn(func() { g.session.remove(g.session.life, g.node) })
+	}
 	return true, nil
 }
 
 // stat returns the Stat of the grant's node. It needs no permission.
 func (g *Grant) stat(ctx context.Context) (*zk.Stat, error) {
 	stat, err := g.session.exists(ctx, g.node)
-	if err == nil && stat == nil {
+	if err == nil && (stat == nil || !g.owns(stat)) {
 		err = zk.ErrNoNode
 	}
 	return stat, err
 }
+
+// owns reports whether a node that has the name of the grant's node is that node.
+func (g *Grant) owns(stat *zk.Stat) bool { return !g.named || stat.Czxid == g.token }
 
 // Done is closed when the grant is lost or given back. [Grant.Err] then tells which, and may tell
 // of a loss earlier.
@@ -195,7 +222,10 @@ func (g *Grant) lose(err error) {
 }
 
 func (g *Grant) event(k EventKind, err error) Event {
-	return Event{k, g.recipe.name, g.recipe.path, g.session.ID(), g.token, time.Since(g.since), err}
+	return Event{
+		Kind: k, Recipe: g.recipe.name, Path: g.recipe.path,
+		Session: g.session.ID(), Token: g.token, Duration: time.Since(g.since), Err: err,
+	}
 }
 
 // finish ends the grant, and reports whether it was still held.
@@ -205,8 +235,13 @@ func (g *Grant) finish(err error) bool {
 	if g.life.Err() != nil {
 		return false
 	}
+	if errors.Is(err, ErrReleased) {
+		g.removal = &removal{detach(context.Background(), g.session.session), make(chan struct{}), nil}
+	}
 	g.end(err)
-	g.guard.Stop()
+	if g.guard != nil {
+		g.guard.Stop()
+	}
 	g.session.dismiss(g)
 	return true
 }
@@ -247,22 +282,22 @@ func (g *Grant) Release(ctx context.Context) error {
 		return err
 	}
 
-	done := ctx.Done()
+	r, done := g.removal, ctx.Done()
 	if _, work := ctx.(*detached); work {
 		done = nil // it ends with the session, and so does the removal
 	}
 	for {
 		select {
-		case <-g.removed:
-			return g.recipe.Wrap(g.outcome)
-		case <-g.removal.gaveUp:
-			return g.recipe.Wrap(g.removal.err)
+		case <-r.done:
+			return g.recipe.Wrap(r.outcome)
+		case <-r.gaveUp:
+			return g.recipe.Wrap(r.err)
 		case <-done:
 			if context.Cause(ctx) == g.Err() { // a context of g's own, which this very call has ended
 				done = nil
 				continue
 			}
-			return g.recipe.Wrap(g.removal.contextError(ctx))
+			return g.recipe.Wrap(r.contextError(ctx))
 		}
 	}
 }
@@ -290,10 +325,11 @@ func (g *Grant) ReleaseWith(ctx context.Context, remove func(context.Context) er
 
 // dispose deletes the node of a grant that was given back.
 func (g *Grant) dispose() {
-	defer close(g.removed)
-	g.outcome = g.remove(g.removal)
-	if errors.Is(g.outcome, zk.ErrNoNode) {
-		g.outcome = fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node())
+	r := g.removal
+	defer close(r.done)
+	r.outcome = g.remove(r.detached)
+	if errors.Is(r.outcome, zk.ErrNoNode) {
+		r.outcome = fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node())
 	}
 }
 

@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 	if spec := os.Getenv(holderEnv); spec != "" {
 		os.Exit(holderMain(spec))
 	}
+	if spec := os.Getenv(leasesEnv); spec != "" {
+		os.Exit(leasesMain(spec))
+	}
 	suite.Main(m)
 }
 

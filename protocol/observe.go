@@ -50,6 +50,7 @@ type Event struct {
 	Path     string        // as it was given to the recipe
 	Session  int64         // the session in which it happened, or 0
 	Token    int64         // of the hold that began or ended, or 0
+	Count    int           // of entries, for the events of queues
 	Duration time.Duration // of the wait or the hold that has ended; of the pause before a retry
 	Err      error         // why a wait failed, a hold was lost or a request is repeated
 }
@@ -57,12 +58,17 @@ type Event struct {
 // An EventKind is the kind of an [Event].
 type EventKind int
 
-// The kinds of events.
+// The kinds of events. Those from EventOffered on are of queues.
 const (
-	EventAcquired EventKind = iota + 1 // a wait is over; Err is nil if it succeeded
-	EventReleased                      // a hold was given back
-	EventLost                          // a hold was lost
-	EventRetried                       // a request did not succeed and will be tried again
+	EventAcquired     EventKind = iota + 1 // a wait is over; Err is nil if it succeeded
+	EventReleased                          // a hold was given back
+	EventLost                              // a hold was lost
+	EventRetried                           // a request did not succeed and will be tried again
+	EventOffered                           // entries were appended
+	EventTaken                             // entries were removed by Take, Poll or PollN
+	EventRedelivered                       // an item is delivered that was delivered before
+	EventCollided                          // another client was faster, and the request is repeated
+	EventDeadLettered                      // an item went to the dead letters
 )
 
 // String returns the kind in lower case, as in "acquired".
@@ -76,12 +82,22 @@ func (k EventKind) String() string {
 		return "lost"
 	case EventRetried:
 		return "retried"
+	case EventOffered:
+		return "offered"
+	case EventTaken:
+		return "taken"
+	case EventRedelivered:
+		return "redelivered"
+	case EventCollided:
+		return "collided"
+	case EventDeadLettered:
+		return "dead-lettered"
 	}
 	return "unknown"
 }
 
-// LogObserver returns an observer that logs each event to l: retries at level debug, losses as
-// warnings, all others at level info. It is safe for concurrent use.
+// LogObserver returns an observer that logs each event to l: retries and collisions at level debug,
+// losses and dead letters as warnings, all others at level info. It is safe for concurrent use.
 func LogObserver(l *slog.Logger) Observer { return logObserver{l} }
 
 type logObserver struct{ log *slog.Logger }
@@ -89,16 +105,16 @@ type logObserver struct{ log *slog.Logger }
 func (o logObserver) Observe(e Event) {
 	level := slog.LevelInfo
 	switch e.Kind {
-	case EventRetried:
+	case EventRetried, EventCollided:
 		level = slog.LevelDebug
-	case EventLost:
+	case EventLost, EventDeadLettered:
 		level = slog.LevelWarn
 	}
 
 	o.log.LogAttrs(context.Background(), level, e.Kind.String(),
 		slog.String("recipe", e.Recipe), slog.String("path", e.Path),
 		slog.String("session", fmt.Sprintf("%#x", uint64(e.Session))), slog.Int64("token", e.Token),
-		slog.Duration("duration", e.Duration), slog.Any("error", e.Err))
+		slog.Int("count", e.Count), slog.Duration("duration", e.Duration), slog.Any("error", e.Err))
 }
 
 // noObserver is the observer of a client that was given none.

@@ -157,7 +157,7 @@ func WithLogger(l *slog.Logger) Option {
 	})
 }
 
-// WithObserver calls o for events: acquired, released, lost, retried. See [Observer].
+// WithObserver calls o for events, such as acquired and lost. See [Observer] and [EventKind].
 func WithObserver(o Observer) Option {
 	return option(func(c *Client) error {
 		if o == nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -88,6 +90,38 @@ type Own struct {
 	prefix  string
 	name    string
 	sole    bool
+	czxid   atomic.Int64 // of the latest answer to a create; valid while sole
+}
+
+// creations are the own nodes that are being created, by their paths without the numbers. The
+// connection notes the zxid of the answer for each. It is that of the transaction: a server answers
+// a write with the zxid up to which it has executed transactions, before it executes the next one.
+// It is safe for concurrent use.
+type creations struct {
+	mu    sync.Mutex // protects zxids
+	zxids map[string]*atomic.Int64
+}
+
+func (c *creations) begin(path string, zxid *atomic.Int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.zxids == nil {
+		c.zxids = make(map[string]*atomic.Int64)
+	}
+	c.zxids[path] = zxid
+}
+
+func (c *creations) end(path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.zxids, path)
+}
+
+// of returns where to note the zxid of a create of this path, or nil.
+func (c *creations) of(path string) *atomic.Int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.zxids[path]
 }
 
 // CreateOwn creates a node exactly once, whatever becomes of the connection, and knows it again: if
@@ -121,12 +155,15 @@ func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
 		}
 	}
 
+	path := o.dir + "/" + o.prefix
+	s.creations.begin(path, &o.czxid)
+	defer s.creations.end(path)
 	for {
 		node, err := DoOnce(ctx, s, func(c *zk.Conn) (string, error) {
 			if err := Wanted(ctx); err != nil {
 				return "", err
 			}
-			return create(c, o.dir+"/"+o.prefix)
+			return create(c, path)
 		}, o.settle)
 		switch {
 		case err == nil:
@@ -199,6 +236,12 @@ func (o *Own) Among(children []string) bool {
 // Name returns the node's name below its Dir.
 func (o *Own) Name() string { return o.name }
 
+// Sequence returns the number at the end of the node's name.
+func (o *Own) Sequence() int32 {
+	n, _ := ParseSequence(strings.TrimPrefix(o.name, o.prefix))
+	return n
+}
+
 // Path returns the node's absolute path, for what is given to [DoOnce]. The methods of [Session]
 // and [Recipe.NewGrant] take paths without the chroot: for these, join Dir and [Own.Name].
 func (o *Own) Path() string { return o.dir + "/" + o.name }
@@ -206,6 +249,15 @@ func (o *Own) Path() string { return o.dir + "/" + o.name }
 // Sole reports whether it is certain that no other node was created for the contender. It is false
 // after an answer was lost: then every listing should go through [Own.Among].
 func (o *Own) Sole() bool { return o.sole }
+
+// Czxid returns the number of the transaction that has created the node, or 0 if it is not known:
+// after an answer was lost, or if the node was created in a transaction of several operations.
+func (o *Own) Czxid() int64 {
+	if !o.sole {
+		return 0
+	}
+	return o.czxid.Load()
+}
 
 // Withdraw deletes the node. It blocks until that is done, ctx ends, or the session is over. If ctx
 // ends first, the deletion goes on in the background.

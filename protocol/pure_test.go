@@ -189,7 +189,7 @@ func TestErrIsComputedFromTheClocksWhenItIsCalled(t *testing.T) {
 			s.id, s.trust.timeout = 1, 12*time.Second
 			s.trust.began(time.Now())
 			s.engage()
-			g, err := newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, nil)
+			g, err := newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, false, nil)
 			require.NoError(t, err)
 			ctx, cancel := g.Context(t.Context())
 			defer cancel()
@@ -213,7 +213,7 @@ func TestUntrustedSessionGrantsNothing(t *testing.T) {
 		s.engage()
 		time.Sleep(9 * time.Second)
 		require.NoError(t, s.Err(), "nothing is held, so nothing is lost")
-		_, err := newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, nil)
+		_, err := newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, false, nil)
 		require.ErrorIs(t, err, errStale)
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -223,7 +223,7 @@ func TestUntrustedSessionGrantsNothing(t *testing.T) {
 		require.Equal(t, 1, s.engaged, "as before the call")
 
 		time.Sleep(3 * time.Second)
-		_, err = newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, nil)
+		_, err = newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, false, nil)
 		require.ErrorIs(t, err, ErrLost, "silent for a whole timeout")
 	})
 }
@@ -253,13 +253,32 @@ func TestConfirmationOfAnAnswer(t *testing.T) {
 
 func TestWatchIsUnchangedUntilAnEventOrAReconnect(t *testing.T) {
 	reconnected := make(chan struct{})
-	w := &Watch{shared: &sharedWatch{read: make(chan struct{}), fired: make(chan struct{}), reconnected: reconnected}}
+	w := &Watch{shared: &sharedWatch{read: make(chan struct{}), reconnected: reconnected}}
 	require.True(t, w.Unchanged())
 	close(reconnected)
 	require.False(t, w.Unchanged(), "events come in any order after a reconnect")
 	w.shared.reconnected = nil
-	close(w.shared.fired)
+	w.shared.fired.Store(true)
 	require.False(t, w.Unchanged())
+}
+
+func TestChangeBeforeItIsAskedForIsTold(t *testing.T) {
+	s := newSession(&Client{sessions: new(sessions)}).base
+	w := &Watch{session: s, shared: &sharedWatch{}}
+	early, told := w.Changed(), 0
+	w.onChange(func() { told++ })
+	require.False(t, isClosed(early))
+	require.Zero(t, told)
+
+	w.shared.fire()
+
+	require.True(t, isClosed(early))
+	require.Equal(t, 1, told)
+	w.onChange(func() { told++ })
+	require.Equal(t, 2, told)
+	late := &Watch{session: s, shared: &sharedWatch{}}
+	late.shared.fire()
+	require.True(t, isClosed(late.Changed()))
 }
 
 // A watch lasts for longer than its waiters.
@@ -270,7 +289,7 @@ func TestWaitForSeveralWatchesLeavesNothingInThem(t *testing.T) {
 		s := newSession(c).base
 		var watches []*Watch
 		for _, path := range []string{"/a", "/b", "/c"} {
-			shared := &sharedWatch{read: make(chan struct{}), fired: make(chan struct{})}
+			shared := &sharedWatch{read: make(chan struct{})}
 			close(shared.read)
 			watches = append(watches, &Watch{session: s, key: path, node: path, shared: shared})
 		}
@@ -299,4 +318,26 @@ func TestWaitForSeveralWatchesLeavesNothingInThem(t *testing.T) {
 			require.Empty(t, w.shared.waiters)
 		}
 	})
+}
+
+// TestEveryRequestToSetWatchesIsAnswered sends one that was left over from the connection before,
+// and the one of this connection while packets wait.
+func TestEveryRequestToSetWatchesIsAnswered(t *testing.T) {
+	t.Parallel()
+	w := &connection{established: true}
+	for range 3 * rewatchWindow {
+		w.rewatch = append(w.rewatch, emptyRewatch())
+	}
+	for xid := range int32(2) {
+		p := emptyRewatch()
+		zkwire.SetXid(p, 1+xid)
+		_, replaced := w.note(p, nil)
+		require.True(t, replaced)
+	}
+	w.takeRewatch(len(w.rewatch))
+	for xid := range int32(2) {
+		_, sent := w.take(1 + xid)
+		require.True(t, sent, "request %d", 1+xid)
+	}
+	require.Len(t, w.sent, 3*rewatchWindow-1, "packets of our own")
 }

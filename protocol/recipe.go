@@ -85,6 +85,19 @@ func (r *Recipe) Waited(began time.Time, err error) {
 	}
 }
 
+// Report reports to the view's observer what has happened to this many entries under s, which may
+// be nil. It is for the events of queues. It does no I/O and does not block.
+func (r *Recipe) Report(kind EventKind, s *Session, count int, err error) {
+	if r.client == nil {
+		return
+	}
+	e := Event{Kind: kind, Recipe: r.name, Path: r.path, Count: count, Err: err}
+	if s != nil {
+		e.Session = s.ID()
+	}
+	r.client.observe(e)
+}
+
 // AcrossSessions is the frame of a recipe's verb: it calls attempt under the current session. If
 // that session is lost meanwhile, it calls attempt under the next one, after a pause of the view's
 // back-off. What attempt has created under the lost session goes with it, if it was ephemeral.
@@ -152,12 +165,42 @@ func (r *Recipe) Acquire(ctx context.Context, data []byte, attempt func(*Session
 		g, err = nil, contextError(ctx)
 	}
 
+	r.acquired(began, g, err)
+	return g, r.Wrap(err)
+}
+
+// acquired reports the end of a wait. It is not part of Acquire, whose frame waits with each
+// contender.
+//
+//go:noinline
+func (r *Recipe) acquired(began time.Time, g *Grant, err error) {
 	e := Event{Kind: EventAcquired, Recipe: r.name, Path: r.path, Duration: time.Since(began), Err: err}
 	if err == nil {
 		e.Session, e.Token = g.session.ID(), g.token
 	}
 	r.client.observe(e)
-	return g, r.Wrap(err)
+}
+
+// HeldSince reports whether the current session of the client holds something at the recipe's path,
+// and since when. It does no I/O.
+func (r *Recipe) HeldSince() (since time.Time, held bool) {
+	if r.client == nil {
+		return since, false
+	}
+	r.client.mu.Lock()
+	s := r.client.current
+	r.client.mu.Unlock()
+	if s == nil {
+		return since, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for g := range s.grants {
+		if g.recipe.path == r.path {
+			return g.since, true
+		}
+	}
+	return since, false
 }
 
 // NewGrant makes the node at path, an ephemeral one of s that was created by the transaction with
@@ -171,9 +214,23 @@ func (r *Recipe) Acquire(ctx context.Context, data []byte, attempt func(*Session
 // ensemble's leader lately. It returns ctx's error or one that wraps [ErrLost] or [ErrClosed].
 func (r *Recipe) NewGrant(ctx context.Context, s *Session, path string, token int64,
 	remove func(context.Context) error) (*Grant, error) {
+	return r.grant(ctx, s, path, token, false, remove)
+}
+
+// NewNamedGrant is [Recipe.NewGrant] for a node whose name another contender may use once the node
+// is gone. The grant is lost if the name is that of another node, which only token tells apart.
+// Nothing but remove deletes a node, and remove must not delete another one after a lost reply.
+// Such a grant cannot be replaced.
+func (r *Recipe) NewNamedGrant(ctx context.Context, s *Session, path string, token int64,
+	remove func(context.Context) error) (*Grant, error) {
+	return r.grant(ctx, s, path, token, true, remove)
+}
+
+func (r *Recipe) grant(ctx context.Context, s *Session, path string, token int64, named bool,
+	remove func(context.Context) error) (*Grant, error) {
 	s.engage()
 	for {
-		g, err := newGrant(r, s, s.Path(path), token, remove)
+		g, err := newGrant(r, s, s.Path(path), token, named, remove)
 		if errors.Is(err, errStale) {
 			if _, err = s.Confirm(ctx); err == nil {
 				continue

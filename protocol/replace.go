@@ -53,7 +53,9 @@ func (g *Grant) tryReplace(ctx context.Context, node string, swap func(ctx conte
 	case ctx.Err() != nil, errors.Is(err, errGivenUp):
 		g.Release(ctx)
 	}
-	g.client().observe(Event{EventAcquired, g.recipe.name, g.recipe.path, g.session.ID(), g.token, time.Since(began), err})
+	e := g.event(EventAcquired, err)
+	e.Duration = time.Since(began)
+	g.client().observe(e)
 	return next, err
 }
 
@@ -73,7 +75,7 @@ func (g *Grant) replace(ctx context.Context, node string, swap func(ctx context.
 	}
 
 	s.engage()
-	next, err := newGrant(g.recipe, s, node, g.token, func(ctx context.Context) error { return s.remove(ctx, node) })
+	next, err := newGrant(g.recipe, s, node, g.token, false, func(ctx context.Context) error { return s.remove(ctx, node) })
 	if err != nil {
 		s.disengage()
 		// Without trust in the session g is lost; given back, it is deleted with both its nodes.
@@ -91,7 +93,7 @@ func (g *Grant) handOver(ctx context.Context, next *Grant) (*Grant, error) {
 	ended := contextError(ctx)
 	if ended == nil && g.finish(released) {
 		g.client().observe(g.event(EventReleased, nil))
-		close(g.removed)
+		close(g.removal.done)
 		return next, nil
 	}
 	g.Release(ctx)

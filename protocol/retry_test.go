@@ -457,6 +457,48 @@ func TestLogObserverWritesWhatHappens(t *testing.T) {
 	})
 }
 
+func TestObserverIsToldOfEntries(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, told := srv.Root(t), make(observer, 9)
+		base := srv.Client(t)
+		c := base.With(protocol.WithObserver(told))
+		r := protocol.NewRecipe(c, "test", root)
+		s := session(t, c)
+		r.Report(protocol.EventTaken, s, 3, nil)
+		r.Report(protocol.EventCollided, nil, 1, zk.ErrNodeExists)
+		protocol.NewRecipe(base, "test", root).Report(protocol.EventTaken, s, 1, nil) // another view's
+		protocol.NewRecipe(nil, "test", root).Report(protocol.EventTaken, nil, 1, nil)
+
+		told.require(t,
+			protocol.Event{Kind: protocol.EventTaken, Recipe: "test", Path: root, Session: s.ID(), Count: 3},
+			protocol.Event{Kind: protocol.EventCollided, Recipe: "test", Path: root, Count: 1, Err: zk.ErrNodeExists})
+		synctest.Wait()
+		require.Empty(t, told)
+	})
+}
+
+func TestLogObserverHasALevelForEachKind(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[protocol.EventKind]string{
+		protocol.EventAcquired:         "level=INFO msg=acquired",
+		protocol.EventReleased:         "level=INFO msg=released",
+		protocol.EventLost:             "level=WARN msg=lost",
+		protocol.EventRetried:          "level=DEBUG msg=retried",
+		protocol.EventOffered:          "level=INFO msg=offered",
+		protocol.EventTaken:            "level=INFO msg=taken",
+		protocol.EventRedelivered:      "level=INFO msg=redelivered",
+		protocol.EventCollided:         "level=DEBUG msg=collided",
+		protocol.EventDeadLettered:     "level=WARN msg=dead-lettered",
+		protocol.EventDeadLettered + 1: "level=INFO msg=unknown",
+	} {
+		var log bytes.Buffer
+		o := protocol.LogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		o.Observe(protocol.Event{Kind: kind, Recipe: "queue", Count: 7})
+		require.Contains(t, log.String(), want+" recipe=queue")
+		require.Contains(t, log.String(), " count=7 ")
+	}
+}
+
 func TestObserverMayCallTheClientAndCloseIt(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, told, done := srv.Root(t), make(observer), make(chan error, 1)

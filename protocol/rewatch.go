@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"time"
+
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
@@ -109,6 +111,41 @@ func (s *session) rewatch(since int64) [][]byte {
 		flush()
 	}
 	return packets
+}
+
+// rewatchWindow is how many packets that set watches again may be unanswered. The requests that
+// renew trust wait for those only, and not for the watches of 100,000 leases on a slow network.
+const rewatchWindow = 4
+
+// sendRewatch sends the next packet that sets watches again, for one that was answered.
+func (w *connection) sendRewatch() {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	w.mu.Lock()
+	next := w.takeRewatch(1)
+	w.mu.Unlock()
+	w.sendAll(next)
+}
+
+// takeRewatch returns the next packets that set watches again, n at most, and notes them as sent.
+// The caller holds mu and writing.
+func (w *connection) takeRewatch(n int) (next [][]byte) {
+	if w.closed {
+		return nil
+	}
+	n = min(n, len(w.rewatch))
+	next, w.rewatch = w.rewatch[:n], w.rewatch[n:]
+	for _, p := range next {
+		head, _ := zkwire.ParseRequestHeader(p)
+		w.sent = append(w.sent, sentRequest{xid: head.Xid, op: head.Op, at: time.Now(), size: len(p) - 4})
+	}
+	return next
+}
+
+// ownRewatch reports whether zk.Conn knows nothing of a packet that sets watches.
+func ownRewatch(p []byte) bool {
+	head, _ := zkwire.ParseRequestHeader(p)
+	return head.Xid == zkwire.XidWatches
 }
 
 // appendRewatch appends the beginning of a packet that sets watches. Three lists of paths follow.

@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -231,7 +233,7 @@ func TestConnectionOverWhichWatchesAreNotSetAgainIsCut(t *testing.T) {
 	})
 }
 
-// TestWatchesSurviveTwoCutsThoughTheyAreMany has more watches than one request sets again.
+// TestWatchesSurviveTwoCutsThoughTheyAreMany has more watches than are set again at once.
 func TestWatchesSurviveTwoCutsThoughTheyAreMany(t *testing.T) {
 	t.Parallel()
 	for step, met := 1, true; met; step++ {
@@ -241,7 +243,7 @@ func TestWatchesSurviveTwoCutsThoughTheyAreMany(t *testing.T) {
 			s, other := session(t, link.Client(t)), session(t, srv.Client(t))
 			var nodes []string
 			var changed []<-chan zk.Event
-			for i := range 20 {
+			for i := range 60 {
 				node := fmt.Sprintf("%s%d%s", root, i, strings.Repeat("x", 3000))
 				_, err := other.Conn().Create(node, nil, 0, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
@@ -261,11 +263,92 @@ func TestWatchesSurviveTwoCutsThoughTheyAreMany(t *testing.T) {
 				wait(t, ch)
 			}
 			time.Sleep(time.Second)
-			require.GreaterOrEqual(t, link.Count(recipestest.OpSetWatches)-before, 2)
+			require.GreaterOrEqual(t, link.Count(recipestest.OpSetWatches)-before, 5)
 			met = !stop()
 			require.NoError(t, s.Err())
 		})
 	}
+}
+
+// TestLeasesAreKeptWhereItTakesLongToWatchThemAgain has a network on which the watches of a session
+// take longer to set again than its trust lasts.
+func TestLeasesAreKeptWhereItTakesLongToWatchThemAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		const n = 1000
+		root, link := srv.Root(t), srv.Link(t)
+		slow := new(slowNetwork)
+		c, other := link.Client(t, slow.dial(link)), srv.Client(t)
+		root += "/" + strings.Repeat("x", 2000)
+		grants := holdMany(t, c, link, root, n)
+		synctest.Wait() // what was not read yet would have to be asked for again
+		timeout, connects := session(t, c).Timeout(), link.Count(recipestest.OpConnect)
+		slow.rate = n * 2000 / int(timeout.Seconds())
+
+		link.Cut()
+		link.Heal()
+
+		time.Sleep(2 * timeout)
+		for _, g := range grants {
+			require.NoError(t, g.Err())
+		}
+		require.Equal(t, connects+1, link.Count(recipestest.OpConnect), "connections")
+		for i := 0; i < n; i += n / 10 {
+			breakOne(t, other, root, grants, i)
+		}
+		suite.Close(t, c)
+	})
+}
+
+// A slowNetwork delivers so many bytes a second of what a client sends, and takes all at once. Its
+// zero value is fast.
+type slowNetwork struct{ rate int }
+
+func (s *slowNetwork) dial(link *recipestest.Link) protocol.ConnectOption {
+	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+		conn, err := link.Dial(network, address, timeout)
+		if err != nil || s.rate == 0 {
+			return conn, err
+		}
+		c := &slowConn{Conn: conn, rate: s.rate, frames: make(chan []byte, 1000), closed: make(chan struct{})}
+		go c.deliver()
+		return c, nil
+	})
+}
+
+type slowConn struct {
+	net.Conn
+	rate   int
+	frames chan []byte
+	close  sync.Once
+	closed chan struct{}
+}
+
+func (c *slowConn) Write(p []byte) (int, error) {
+	select {
+	case c.frames <- bytes.Clone(p):
+		return len(p), nil
+	case <-c.closed:
+		return 0, net.ErrClosed
+	}
+}
+
+func (c *slowConn) deliver() {
+	for {
+		select {
+		case p := <-c.frames:
+			time.Sleep(time.Duration(len(p)) * time.Second / time.Duration(c.rate))
+			if _, err := c.Conn.Write(p); err != nil {
+				return
+			}
+		case <-c.closed:
+			return
+		}
+	}
+}
+
+func (c *slowConn) Close() error {
+	c.close.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }
 
 // withheld is a way through link on which requests to set watches again are never sent.
@@ -331,7 +414,11 @@ func (c *lateConn) Write(p []byte) (int, error) {
 
 func (c *lateConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if xid := c.asked.Load(); n > 8 && xid != 0 && binary.BigEndian.Uint32(p[4:]) == xid {
+	xid := c.asked.Load()
+	for rest := p[:n]; xid != 0 && len(rest) > 8; rest = rest[min(len(rest), 4+int(binary.BigEndian.Uint32(rest))):] {
+		if binary.BigEndian.Uint32(rest[4:]) != xid {
+			continue
+		}
 		select {
 		case c.late <- struct{}{}:
 			<-c.closed

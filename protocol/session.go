@@ -44,7 +44,11 @@ type session struct {
 	events <-chan zk.Event // closed when conn's goroutines have ended; lossy, so used for nothing else
 	nonces atomic.Uint32
 
-	watches watchTable
+	watches   watchTable
+	creations creations
+
+	sharing sync.Mutex  // held while a value of Shared is looked up or made
+	shared  map[any]any // the values of Shared: from sharedKey to weak.Pointer
 
 	life  context.Context // done when the session is over
 	end   context.CancelCauseFunc
@@ -66,7 +70,7 @@ type session struct {
 	ready       bool                  // requests may be made
 	gate        chan struct{}         // closed while ready
 	resumed     chan struct{}         // closed, and made anew, when a handshake is answered
-	engaged     int                   // how many grants, contenders and calls need trust to be kept fresh
+	engaged     int                   // how many grants and calls need trust to be kept fresh
 	grants      map[*Grant]struct{}
 	err         error
 	expired     bool         // or closed: the server has said that the session is gone
@@ -89,6 +93,7 @@ func newSession(c *Client) *session {
 		gate:    make(chan struct{}),
 		resumed: make(chan struct{}),
 		grants:  make(map[*Grant]struct{}),
+		shared:  make(map[any]any),
 	}
 	s.base = &Session{s, c}
 	s.nonces.Store(rand.Uint32())
@@ -118,7 +123,7 @@ func (s *session) Timeout() time.Duration {
 func (s *session) Deadline() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.engaged > 0 {
+	if len(s.grants) > 0 {
 		return s.trust.deadline()
 	}
 	return s.trust.contact.Add(s.trust.timeout)
@@ -434,12 +439,13 @@ func (s *session) ended(ctx context.Context) error {
 	if ctx.Err() == nil || ctx == s.life || detached {
 		return context.Cause(s.life)
 	}
+	err := contextError(ctx) // before the lock: the context of a grant asks the session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lastFail != nil {
-		return fmt.Errorf("%w: %w", contextError(ctx), s.lastFail)
+		return fmt.Errorf("%w: %w", err, s.lastFail)
 	}
-	return contextError(ctx)
+	return err
 }
 
 // engage keeps trust fresh until disengage is called.
@@ -449,7 +455,7 @@ func (s *session) engage() {
 	s.engaged++
 	if s.engaged == 1 {
 		s.engagedAt = time.Now()
-		s.wakeBy(s.engagedAt.Add(share(s.trust.timeout, syncShare)))
+		s.wakeBy(s.engagedAt.Add(share(s.trust.timeout, trouble*syncShare)))
 	}
 }
 
@@ -538,8 +544,8 @@ func (s *session) poke() {
 	}
 }
 
-// keep watches the clocks until the session is over. While something is held or waited for, and no
-// other requests do so, it makes requests that renew trust.
+// keep watches the clocks until the session is over. While something is held, or a call
+// has engaged the session, it makes requests that renew trust unless other requests do so.
 func (s *session) keep() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -572,21 +578,26 @@ func (s *session) keep() {
 		if holds {
 			end = s.trust.deadline()
 		}
+		renewable := s.trust.renewable()
 		if len(pending) > 0 && pending[0].over != w { // they have ended with their connection
 			pending, sent = nil, time.Time{}
 		}
-		due, write := s.trust.due(pending.write())
+		due, write := s.trust.due(now, pending.write())
 
-		// A contender that has just come makes requests itself. An answer that renews nothing must
-		// not make keep spin.
-		due = later(due, later(s.engagedAt, sent).Add(share(timeout, syncShare)))
+		// A contender that has just come makes requests itself. An answer that is late, or renews
+		// nothing, must not make keep spin.
+		soon := share(timeout, trouble*syncShare)
+		due = later(due, s.engagedAt.Add(soon))
+		if sent.After(s.trust.confirmed) {
+			due = later(due, sent.Add(soon))
+		}
 		s.wakes = now.Add(timeout) // engage wakes keep earlier
 		s.mu.Unlock()
 
 		if w != nil && engaged && !now.Before(due) {
 			// Earlier ones may be under way. So reports of contacts are as close together as usual.
 			pending, sent = append(pending, s.prove(w, now, write)), now
-			due = now.Add(share(timeout, syncShare))
+			due = now.Add(soon)
 		}
 
 		next := end
@@ -609,7 +620,7 @@ func (s *session) keep() {
 		}
 
 		// A resumption may renew trust that is about to run out, as the leader takes part in it.
-		if w != nil && holds {
+		if w != nil && holds && renewable {
 			last := later(end.Add(-share(timeout, lastShare)), w.dialled.Add(usual))
 			if now.Before(last) {
 				next = earlier(next, last)
@@ -624,6 +635,16 @@ func (s *session) keep() {
 		s.mu.Unlock()
 		timer.Reset(next.Sub(now))
 	}
+}
+
+// replacesPing reports whether no ping is needed over a connection, on which a request was last
+// sent at this moment and the oldest one without an answer, if any, at that. While something is
+// held, keep sends requests more often than zk.Conn sends pings.
+func (s *session) replacesPing(last time.Time, unanswered []sentRequest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	late := len(unanswered) > 0 && time.Since(unanswered[0].at) > share(s.trust.timeout, promptShare)
+	return len(s.grants) > 0 && !late && time.Since(last) < share(s.trust.timeout, silenceShare)
 }
 
 // A proof is a request under way that renews trust.

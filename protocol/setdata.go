@@ -81,6 +81,9 @@ func (g *Grant) wasSet(ctx context.Context, data []byte, version int32) (bool, e
 		r.data, r.stat, err = c.Get(g.node)
 		return r, err
 	})
+	if err == nil && !g.owns(now.stat) {
+		err = zk.ErrNoNode
+	}
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		return false, fmt.Errorf("%w: %w", ErrUncertain, err)

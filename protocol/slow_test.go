@@ -179,6 +179,24 @@ func TestSlowLinkLosesNothing(t *testing.T) {
 	})
 }
 
+// TestSlowLinkGrantsSoon takes what is free at all phases of the pings. An answer takes so long
+// that after each listing less of trust is left than it should be when something is granted.
+func TestSlowLinkGrantsSoon(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link := srv.Root(t), srv.Link(t)
+		c := link.Client(t)
+		timeout := session(t, c).Timeout()
+		link.Delay(timeout * 775 / 10000)
+		for phase := range 40 {
+			time.Sleep(2*timeout + time.Duration(phase)*timeout/30)
+			began := time.Now()
+			g := hold(t, c, root)
+			require.Less(t, time.Since(began), timeout, "phase %d", phase)
+			release(t, g)
+		}
+	})
+}
+
 // TestWhatIsHeldIsConfirmedBeforeOtherRequests has requests wait for a connection that comes more
 // than half the timeout after a quorum has last agreed to a write. A long one among them would keep
 // a quorum from confirming the lease in time.

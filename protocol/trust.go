@@ -11,13 +11,19 @@ const (
 	reportShare  = 4.0 / 12  // a follower has reported a contact: half a tick, which is 3 at most, and 1 for a late ping
 	driftShare   = 1.0 / 12  // in reserve for clock rates
 	trustShare   = 8.0 / 12  // trust lasts from a request that the leader has answered
-	syncShare    = 1.0 / 12  // between requests that the leader answers
-	writeShare   = 3.0 / 12  // between requests that a quorum agrees to
+	syncShare    = 1.5 / 12  // between requests that the leader answers
+	writeShare   = 6.0 / 12  // between requests that a quorum agrees to
+	promptShare  = 0.5 / 12  // an answer that takes longer is late
+	freshShare   = 3.0 / 12  // what is granted is trusted for this long, if a request can bring that about
 	silenceShare = 2.0 / 12  // such a request, or the resumption of a session, may stay unanswered
 	lastShare    = 0.5 / 12  // in reserve for a last resumption
 	redialShare  = 0.25 / 12 // from a connection that a server has accepted to the next but one
 	sampleShare  = 0.25 / 12 // between two reports
 )
+
+// trouble is how far apart requests are that renew trust, in relation to other times, while answers
+// are late and for half a timeout after that. So it is after a resumption.
+const trouble = 0.5
 
 // A confirmation says which members took part in an answer.
 type confirmation int
@@ -50,6 +56,9 @@ type trust struct {
 	agreed    time.Time // agreed to by a quorum
 	carried   time.Time // certain to be known to the leader
 
+	troubled time.Time     // when an answer last was late, or the session was resumed
+	took     time.Duration // the time that the latest answer of a quorum took
+
 	// reports are answered requests that the leader may not know of yet, oldest first, and at least
 	// a sampleShare apart. Those that are older than a few reportShares no longer matter.
 	reports []report
@@ -65,6 +74,8 @@ const maxReports = 48
 func (t *trust) began(sent time.Time) {
 	if t.agreed.IsZero() {
 		t.agreed = sent
+	} else {
+		t.troubled = sent
 	}
 	t.contact, t.confirmed, t.carried = sent, sent, sent
 	t.reports = t.reports[:0]
@@ -73,8 +84,11 @@ func (t *trust) began(sent time.Time) {
 // answered notes that a request which was sent at one moment was answered at another.
 func (t *trust) answered(sent, at time.Time, by confirmation) {
 	t.contact = later(t.contact, sent)
+	if at.Sub(sent) > share(t.timeout, promptShare) {
+		t.troubled = at
+	}
 	if by == byQuorum {
-		t.agreed = later(t.agreed, sent)
+		t.agreed, t.took = later(t.agreed, sent), at.Sub(sent)
 	}
 	if by != byServer {
 		t.confirmed = later(t.confirmed, sent)
@@ -102,6 +116,18 @@ func (t *trust) deadline() time.Time {
 		earlier(t.carried, t.agreed).Add(share(t.timeout, 1-driftShare)))
 }
 
+// renewable reports whether a resumption would move the deadline on, which does not renew agreed.
+func (t *trust) renewable() bool {
+	return t.deadline().Before(t.agreed.Add(share(t.timeout, 1-driftShare)))
+}
+
+// fresh reports whether something may be granted now, without a request that would make trust last
+// longer.
+func (t *trust) fresh(now time.Time) bool {
+	return !t.over(now) &&
+		(t.deadline().Sub(now) >= share(t.timeout, freshShare) || now.Sub(t.agreed) < share(t.timeout, promptShare))
+}
+
 // over reports whether trust has run out.
 func (t *trust) over(now time.Time) bool {
 	return elapsed(t.confirmed, now) >= share(t.timeout, trustShare) ||
@@ -122,12 +148,27 @@ func (t *trust) lapse(now time.Time) string {
 
 // due returns when the next request is due that renews trust, and whether it must be a write. While
 // a write is under way it need not be one.
-func (t *trust) due(writing bool) (at time.Time, write bool) {
-	at = t.confirmed.Add(share(t.timeout, syncShare))
-	if w := t.agreed.Add(share(t.timeout, writeShare)); !writing && !w.After(at) {
-		return w, true
+//
+// A contact becomes certain to be known to the leader only if a request is sent a reportShare after
+// it was answered. Requests a syncShare apart are in time for that if answers are prompt. If they
+// are not, or contacts are as far apart as pings, waiting for the next one would leave less trust.
+func (t *trust) due(now time.Time, writing bool) (at time.Time, write bool) {
+	pace := 1.0
+	if now.Sub(t.troubled) < t.timeout/2 {
+		pace = trouble
 	}
-	return at, false
+	at = t.confirmed.Add(share(t.timeout, pace*syncShare))
+	if usual := share(t.timeout, reportShare+promptShare+sampleShare); len(t.reports) > 0 && t.confirmed.Sub(t.carried) > usual {
+		at = earlier(at, t.reports[0].answered.Add(share(t.timeout, reportShare)))
+	}
+
+	// A resumption leaves agreed as it is, so there must be time for a write after it.
+	w := t.agreed.Add(share(t.timeout, pace*writeShare) - min(t.took, share(t.timeout, promptShare)))
+	write = !writing && !w.After(at.Add(share(t.timeout, sampleShare)))
+	if write {
+		at = earlier(at, w)
+	}
+	return at, write
 }
 
 // silent reports whether nothing at all was heard for a whole timeout.

@@ -95,9 +95,83 @@ func TestResumptionIsConfirmedByTheLeaderAlone(t *testing.T) {
 	tr := newTrust()
 	tr.began(at(7 * second))
 	require.Equal(t, at(11*second), tr.deadline())
-	due, write := tr.due(false)
+	due, write := tr.due(at(7*second), false)
 	require.True(t, write)
 	require.False(t, due.After(at(7*second)), "a quorum is asked at once")
+}
+
+func TestProofsAreDue(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	contacts := func(latency time.Duration) *trust { // one every 1.5 s from 0 to 12 s, the first a write
+		tr := newTrust()
+		for c := time.Duration(0); c <= 12*second; c += 1500 * ms {
+			by := byLeader
+			if c%(6*second) == 0 {
+				by = byQuorum
+			}
+			tr.answered(at(c), at(c+latency), by)
+		}
+		return tr
+	}
+	require.Equal(t, 5*second, contacts(ms).deadline().Sub(at(12*second))-1500*ms, "before the next proof")
+
+	require.Equal(t, at(12501*ms), contacts(501*ms).troubled)
+
+	for name, c := range map[string]struct {
+		trust *trust
+		now   time.Duration
+		want  time.Duration
+		write bool
+	}{
+		"prompt answers": {contacts(ms), 12 * second, 13500 * ms, false},
+		"an answer was late": {func() *trust {
+			tr := contacts(ms)
+			tr.troubled = at(11 * second)
+			return tr
+		}(), 12 * second, 12750 * ms, false},
+		"an answer was late, half a timeout ago": {func() *trust {
+			tr := contacts(ms)
+			tr.troubled = at(11 * second)
+			return tr
+		}(), 17 * second, 13500 * ms, false},
+		"all answers are late": {contacts(501 * ms), 12 * second, 12001 * ms, false},
+		"a contact that will be known sooner": {func() *trust {
+			tr := newTrust()
+			tr.answered(at(5*second), at(5*second), byServer) // a ping
+			tr.answered(at(8*second), at(8*second), byQuorum)
+			return tr
+		}(), 8 * second, 9 * second, false},
+		"a write, in time to be answered": {func() *trust {
+			tr := newTrust()
+			tr.answered(at(0), at(200*ms), byQuorum)
+			for c := 1500 * ms; c <= 4500*ms; c += 1500 * ms {
+				tr.answered(at(c), at(c), byLeader)
+			}
+			return tr
+		}(), 5 * second, 5800 * ms, true},
+		"a write, after a resumption": {func() *trust {
+			tr := contacts(ms)
+			tr.began(at(15500 * ms))
+			return tr
+		}(), 15500 * ms, 14999 * ms, true},
+	} {
+		due, write := c.trust.due(at(c.now), false)
+		require.Equal(t, c.want, due.Sub(at(0)), name)
+		require.Equal(t, c.write, write, name)
+		_, write = c.trust.due(at(c.now), true)
+		require.False(t, write, name)
+	}
+}
+
+func TestOnlyWhatAResumptionRenewsIsWorthOne(t *testing.T) {
+	t.Parallel()
+	tr := newTrust()
+	require.True(t, tr.renewable())
+	for s := range 8 {
+		tr.answered(at(time.Duration(s)*second), at(time.Duration(s)*second), byLeader)
+	}
+	require.False(t, tr.renewable(), "no quorum has agreed to anything since the start")
 }
 
 func TestElapsedIsTheLongerOfTwoClocks(t *testing.T) {

@@ -206,11 +206,11 @@ func (s *Session) Confirm(ctx context.Context) (asked bool, err error) {
 	return true, err
 }
 
-// confirmed reports whether something may be held under s now.
+// confirmed reports whether something may be granted under s now.
 func (s *session) confirmed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.err == nil && !s.trust.over(time.Now())
+	return s.err == nil && s.trust.fresh(time.Now())
 }
 
 // KeepAlive makes s look after its connection until stop is called, as it does while something is

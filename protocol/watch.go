@@ -67,7 +67,10 @@ func (w *Watch) Children() []string { return w.shared.children }
 
 // Changed returns a channel that is closed when the server has told of a change, or [Watch.Recheck]
 // has found one.
-func (w *Watch) Changed() <-chan struct{} { return w.shared.fired }
+func (w *Watch) Changed() <-chan struct{} { return w.session.watches.changed(w.shared) }
+
+// onChange calls f, which must not block, once Changed is closed.
+func (w *Watch) onChange(f func()) { w.session.watches.call(w.shared, f) }
 
 // Unchanged reports whether the node was as it was read when the last event came: no change was
 // told of, and there was no reconnect. Call it after Ready.
@@ -78,7 +81,7 @@ func (w *Watch) Unchanged() bool { return !w.hasChanged() && w.sameConnection() 
 // was only replaced. Call it after Ready.
 func (w *Watch) Deleted() bool { return w.hasChanged() && w.shared.deleted && w.sameConnection() }
 
-func (w *Watch) hasChanged() bool { return isClosed(w.shared.fired) }
+func (w *Watch) hasChanged() bool { return w.shared.fired.Load() }
 
 func (w *Watch) sameConnection() bool { return !isClosed(w.shared.reconnected) }
 
@@ -136,7 +139,7 @@ func (w *Watch) Wait(ctx context.Context) error {
 
 	for {
 		select {
-		case <-w.shared.fired:
+		case <-w.Changed():
 			return nil
 		case <-w.reconnected:
 		case <-timer.C:

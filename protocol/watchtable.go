@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -35,12 +36,15 @@ type sharedWatch struct {
 	data     []byte        // likewise
 	children []string      // likewise
 	err      error         // likewise: zk.ErrNoNode, or what ended the session
-	fired    chan struct{} // closed by the event
-	deleted  bool          // valid once fired is closed: the node is gone
+	fired    atomic.Bool   // by the event
+	deleted  bool          // valid once fired is set: the node is gone
 	released bool          // likewise: the deletion made the node's marker
 	after    int64         // likewise: what fired it happened after this transaction, which had been answered before
 
-	waiters map[*waiter]struct{} // of several watches at once; the table's mu protects it
+	// The table's mu protects these.
+	changed chan struct{}        // closed when it fires; made when it is asked for
+	waiters map[*waiter]struct{} // of several watches at once
+	calls   []func()             // made when it fires
 
 	// reconnected is closed once there is another connection than the one over which the node was
 	// read. Deletions and creations are made up for then, but a change of data or of children may
@@ -87,7 +91,7 @@ func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *sharedWat
 	}
 
 	// The watch is in the table before it is set: its event may come before the answer is read.
-	w := &sharedWatch{read: make(chan struct{}), fired: make(chan struct{})}
+	w := &sharedWatch{read: make(chan struct{})}
 	if t.watches == nil {
 		t.watches = make(map[string]*sharedWatch)
 	}
@@ -186,8 +190,8 @@ func (t *watchTable) noteMarker(e zk.Event) (before string) {
 	return before
 }
 
-// subscribe makes w wake when one of the watches fires, or now if one has, until end is called. Meanwhile
-// the watches themselves are not kept.
+// subscribe makes w wake when one of the watches fires, or now if one has, until end is called.
+// Meanwhile the watches themselves are not kept.
 func (t *watchTable) subscribe(w *waiter, watches []*Watch) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,7 +199,7 @@ func (t *watchTable) subscribe(w *waiter, watches []*Watch) (end func()) {
 	var subscribed []*sharedWatch
 	for _, watch := range watches {
 		shared := watch.shared
-		if isClosed(shared.fired) {
+		if shared.fired.Load() {
 			w.wake()
 			break
 		}
@@ -215,9 +219,39 @@ func (t *watchTable) subscribe(w *waiter, watches []*Watch) (end func()) {
 	}
 }
 
+// changed returns a channel that is closed when w fires.
+func (t *watchTable) changed(w *sharedWatch) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.changed == nil {
+		w.changed = make(chan struct{})
+		if w.fired.Load() {
+			close(w.changed)
+		}
+	}
+	return w.changed
+}
+
+// call makes w call f when it fires, or calls f now if it has.
+func (t *watchTable) call(w *sharedWatch, f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.fired.Load() {
+		f()
+		return
+	}
+	w.calls = append(w.calls, f)
+}
+
 // fire ends a watch. The caller holds mu.
 func (w *sharedWatch) fire() {
-	close(w.fired)
+	w.fired.Store(true)
+	if w.changed != nil {
+		close(w.changed)
+	}
+	for _, f := range w.calls {
+		f()
+	}
 	for waiter := range w.waiters {
 		waiter.wake()
 	}

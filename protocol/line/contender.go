@@ -1,9 +1,10 @@
 package line
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -12,24 +13,32 @@ import (
 
 // A contender is one node in line.
 type contender struct {
-	line    *Line
-	session *protocol.Session
-	request Request
-	claims  bool // it does not wait in line
-	own     *protocol.Own
+	line     *Line
+	session  *protocol.Session
+	listings *listings
+	request  Request
+	claims   bool // it does not wait in line
+	own      *protocol.Own
+	rest     func() // ends the KeepAlive of the session
 
 	alone   bool  // it was the only one when its node was created
-	token   int64 // if it was alone
 	company bool  // others have been in line, too
-	version int32 // of its node, which others change to make it look again
+	token   int64 // the czxid of its node, or 0 as long as it is not known
+
+	watch   *protocol.Watch // on its node, once that was read
+	version int32           // of its node, which others change to make it look again
 }
 
 // contend creates a node in line, waits until it is granted, and withdraws the node if it does not
 // come to that.
 func (l *Line) contend(ctx context.Context, s *protocol.Session, r Request, claims bool) (*protocol.Grant, error) {
-	defer s.KeepAlive()()
+	c := &contender{
+		line: l, session: s, listings: l.shared(s),
+		request: r, claims: claims,
+		rest: s.KeepAlive(),
+	}
+	defer func() { c.rest() }()
 
-	c := &contender{line: l, session: s, request: r, claims: claims}
 	own, err := protocol.Detach(ctx, s, func(ctx context.Context) (*protocol.Own, error) {
 		own, err := s.CreateOwn(ctx, protocol.OwnNode{
 			Dir:     l.recipe.Path(),
@@ -46,6 +55,9 @@ func (l *Line) contend(ctx context.Context, s *protocol.Session, r Request, clai
 		return nil, err
 	}
 	c.own = own
+	if c.token == 0 {
+		c.token = own.Czxid()
+	}
 
 	g, failed := c.advance(ctx)
 	if failed == nil {
@@ -103,126 +115,244 @@ func (c *contender) createDir(ctx context.Context) error {
 
 // advance waits until the contender is granted.
 func (c *contender) advance(ctx context.Context) (*protocol.Grant, error) {
-	l, s := c.line, c.session
+	s := c.session
+	asked := false // to confirm the session, since the contender last waited
 	if c.alone {
-		if asked, err := s.Confirm(ctx); err != nil {
+		var err error
+		if asked, err = s.Confirm(ctx); err != nil {
 			return nil, err
 		} else if !asked {
-			return c.grant(ctx, c.token)
+			return c.grant(ctx)
 		}
 	}
 
 	for {
-		// Our own node is read, and watched, while the listing is on its way.
-		own := s.Watch(l.pathOf(c.own.Name()))
-		children, names, err := l.list(ctx, s)
-		if errors.Is(err, zk.ErrNoNode) {
-			return nil, protocol.Again(errGone)
-		} else if err != nil {
+		a, err := c.look(ctx)
+		if err != nil {
 			return nil, err
 		}
-		name := c.own.Name()
-		if !c.own.Among(children) {
-			return nil, protocol.Again(errGone)
-		} else if c.own.Name() != name {
-			continue
-		}
-
-		stat, err := own.Ready(ctx)
-		if errors.Is(err, zk.ErrNoNode) || err == nil && stat.EphemeralOwner != s.ID() {
-			return nil, protocol.Again(errGone)
-		} else if err != nil {
-			return nil, err
-		}
-
-		// The listing may be older than a change of our own node.
-		if stat.Version != c.version {
-			c.version = stat.Version
-			continue
-		}
-		if refused := c.request.check(names); refused != nil {
-			if same, err := own.Recheck(ctx); err != nil {
+		if len(a.blockers) > 0 {
+			asked = false
+			if free, err := c.await(ctx, a); err != nil {
 				return nil, err
-			} else if same {
-				return nil, refused
-			}
-			continue
-		}
-		self := slices.IndexFunc(names, func(n Name) bool { return n.Node == name })
-		c.company = c.company || len(names) > 1
-		blockers := c.request.blockers(names, self)
-		if len(blockers) > 0 {
-			if c.request.Try {
-				return nil, ErrBusy
-			}
-			free, err := c.await(ctx, names, self, blockers, own)
-			if err != nil {
-				return nil, err
-			} else if !free || !c.own.Sole() || !own.Unchanged() {
+			} else if !free {
 				continue
 			}
 		}
 
-		// What was read before the session was confirmed may be out of date.
-		if asked, err := s.Confirm(ctx); err != nil {
+		// Over a slow network the session would have to be confirmed again after each listing.
+		if asked {
+			return c.grant(ctx)
+		}
+
+		// Contenders that are gone stay gone. So what was read before the session was confirmed
+		// still holds if our own node is there, of which the server tells before it answers.
+		if asked, err = s.Confirm(ctx); err != nil {
 			return nil, err
-		} else if asked {
+		} else if asked && !(c.own.Sole() && c.watch != nil && c.watch.Unchanged()) {
 			continue
 		}
-		return c.grant(ctx, stat.Czxid)
+		return c.grant(ctx)
 	}
+}
+
+// An ahead is what a contender has found before it in line. It keeps nothing else of the listing.
+type ahead struct {
+	blockers []string // their nodes
+
+	// With one blocker: once everything up to that is gone, the contenders behind it do not block.
+	// None can come between those, as numbers only grow.
+	single bool
+	first  bool // nothing is before the blocker
+	marker bool // a release marker of the blocker says that nothing is before it
+}
+
+// look lists the line.
+func (c *contender) look(ctx context.Context) (ahead, error) {
+	l, s := c.line, c.session
+	for {
+		// Our own node is read while the listing is on its way, if what the create's answer has
+		// said of it is not enough.
+		reads := c.request.Check != nil || c.token == 0 || !c.certain()
+		if reads {
+			c.watch = nil
+			c.watchNode()
+		}
+
+		list, err := l.list(ctx, s, c.listings)
+		if errors.Is(err, zk.ErrNoNode) {
+			return ahead{}, protocol.Again(errGone)
+		} else if err != nil {
+			return ahead{}, err
+		}
+		if name := c.own.Name(); !c.own.Sole() && c.own.Among(list.children) && c.own.Name() != name {
+			continue
+		}
+		self := find(list.names, c.own.Name(), c.own.Sequence())
+		if self < 0 {
+			return ahead{}, protocol.Again(errGone)
+		}
+
+		if reads {
+			if valid, err := c.check(ctx, list.names); err != nil {
+				return ahead{}, err
+			} else if !valid {
+				continue
+			}
+		}
+		c.company = c.company || len(list.names) > 1
+		return c.ahead(list.names, self)
+	}
+}
+
+// check asks the request's Check about a listing, and reports whether the listing is valid. It may
+// be older than a change of the contender's own node.
+func (c *contender) check(ctx context.Context, names []Name) (valid bool, err error) {
+	stat, err := c.read(ctx)
+	if err != nil {
+		return false, err
+	} else if stat.Version != c.version {
+		c.version = stat.Version
+		return false, nil
+	}
+	refused := c.request.check(names)
+	if refused == nil {
+		return true, nil
+	}
+	if same, err := c.watch.Recheck(ctx); err != nil || !same {
+		return false, err
+	}
+	return false, refused
+}
+
+// watchNode begins to watch the contender's own node.
+func (c *contender) watchNode() {
+	if c.watch == nil {
+		c.watch = c.session.Watch(c.line.pathOf(c.own.Name()))
+	}
+}
+
+// read waits until the contender's own node was read, which is watched since.
+func (c *contender) read(ctx context.Context) (*zk.Stat, error) {
+	c.watchNode()
+	stat, err := c.watch.Ready(ctx)
+	if errors.Is(err, zk.ErrNoNode) || err == nil && stat.EphemeralOwner != c.session.ID() {
+		return nil, protocol.Again(errGone)
+	} else if err != nil {
+		return nil, err
+	}
+	c.token = stat.Czxid
+	return stat, nil
+}
+
+// ahead returns what blocks the contender at self.
+func (c *contender) ahead(names []Name, self int) (a ahead, err error) {
+	blockers := c.request.blockers(names, self)
+	if len(blockers) > 0 && c.request.Try {
+		return a, ErrBusy
+	}
+	for i := range blockers {
+		a.blockers = append(a.blockers, blockers[i].Node)
+	}
+	if len(blockers) == 1 {
+		b := &blockers[0]
+		i := find(names, b.Node, b.Sequence)
+		a.single = len(c.request.blockers(names[i+1:], self-i-1)) == 0
+		a.first = i == 0
+		a.marker = a.single && !a.first && b.Owner != (protocol.Owner{}) && c.line.exclusive(b.Kind)
+	}
+	return a, nil
 }
 
 // await waits until one of the blockers goes, or our own node changes. It reports whether it is
 // certain that nothing blocks the contender any more. Otherwise the line has to be listed again.
-func (c *contender) await(ctx context.Context, names []Name, self int, blockers []Name, own *protocol.Watch) (free bool, err error) {
-	s, l := c.session, c.line
-	watches := make([]*protocol.Watch, 0, len(blockers)+1)
-	for _, b := range blockers {
-		watches = append(watches, s.Watch(l.pathOf(b.Node)))
+func (c *contender) await(ctx context.Context, a ahead) (free bool, err error) {
+	if a.first { // the end of the blocker is proof without a marker, also if our own node ends with it
+		c.watchNode()
 	}
-
-	// Once everything up to a single blocker is gone, the contenders behind that one may block or
-	// not. None can have come between those, as numbers only grow. Either there is nothing before
-	// the blocker, or its marker says so.
-	single, first := false, false
-	if len(blockers) == 1 {
-		i := slices.Index(names, blockers[0])
-		single = len(c.request.blockers(names[i+1:], self-i-1)) == 0
-		first = i == 0
+	watches := make([]*protocol.Watch, 0, len(a.blockers)+1)
+	for _, node := range a.blockers {
+		watches = append(watches, c.session.Watch(c.line.pathOf(node)))
+	}
+	if c.watch != nil {
+		if _, err := c.read(ctx); err != nil {
+			return false, err
+		}
 	}
 	for _, w := range watches {
 		_, err := w.Ready(ctx)
 		if errors.Is(err, zk.ErrNoNode) {
-			return single && first && l.allExclusive(), nil // or another node may have taken its place
+			// Another node may have taken its place where not all are exclusive.
+			return a.single && a.first && c.line.allExclusive() && c.certain(), nil
 		} else if err != nil {
 			return false, err
 		}
 	}
-	if b := blockers[0]; single && !first && b.Owner != (protocol.Owner{}) && l.exclusive(b.Kind) {
-		watches[0].ExpectMarker()
-	}
 
-	if len(blockers) > 1 {
-		return false, s.WaitAny(ctx, append(watches, own)...) // nothing else is kept meanwhile
+	blocker := watches[0]
+	if a.marker {
+		blocker.ExpectMarker()
 	}
-	if err := s.WaitAny(ctx, watches[0], own); err != nil {
+	if err := c.wait(ctx, watches); err != nil {
 		return false, err
 	}
-	return single && (first && watches[0].Deleted() || watches[0].Marked()), nil
+	return a.single && (a.first && blocker.Deleted() || blocker.Marked()) && c.certain(), nil
 }
 
-func (c *contender) grant(ctx context.Context, token int64) (*protocol.Grant, error) {
+// certain reports whether the contender has one node, which was untouched when the last event came.
+// If its node is not watched yet, it was there a moment ago.
+func (c *contender) certain() bool {
+	return c.own.Sole() && (c.watch == nil || c.watch.Unchanged())
+}
+
+// wait blocks until one of the watches, or that on the contender's own node, has told of a change.
+// A contender that waits needs no trust, so its session makes no requests meanwhile. The session is
+// confirmed before a grant.
+func (c *contender) wait(ctx context.Context, watches []*protocol.Watch) error {
+	c.rest()
+	defer c.resume()
+	if c.watch == nil && len(watches) == 1 && c.waitAMoment(ctx, watches[0]) {
+		return c.session.WaitAny(ctx, watches...)
+	}
+	if _, err := c.read(ctx); err != nil {
+		return err
+	}
+	return c.session.WaitAny(ctx, append(watches, c.watch)...)
+}
+
+func (c *contender) resume() { c.rest = c.session.KeepAlive() }
+
+// moment is how long a contender waits before it watches its own node, which costs a request. If
+// another client deletes the node earlier, the contender may be granted nevertheless. Its grant
+// finds that out as it does if its node is deleted just after it was granted.
+const moment = 100 * time.Millisecond
+
+// waitAMoment reports whether there is no need to wait any longer.
+func (c *contender) waitAMoment(ctx context.Context, w *protocol.Watch) bool {
+	timer := time.NewTimer(moment)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return false
+	case <-w.Changed():
+	case <-c.session.Done():
+	case <-ctx.Done():
+	}
+	return true
+}
+
+func (c *contender) grant(ctx context.Context) (*protocol.Grant, error) {
 	l, s, path := c.line, c.session, c.line.pathOf(c.own.Name())
-	return l.recipe.NewGrant(ctx, s, path, token, func(ctx context.Context) error {
-		if c.company && l.exclusive(c.request.Kind) {
-			return Release(ctx, s, path)
-		}
+	remove := func(ctx context.Context) error { // which is kept, and c is not
 		if version, empty, own, likely := l.parent.known(); empty && likely && !own {
 			return s.DeleteWith(ctx, path, func(conn *zk.Conn) error { return l.adopt(conn, s, path, version) })
 		}
 		return s.Delete(ctx, path, -1)
-	})
+	}
+	if c.company && l.exclusive(c.request.Kind) {
+		remove = func(ctx context.Context) error { return Release(ctx, s, path) }
+	}
+	return cmp.Or(c.request.Recipe, l.recipe).NewGrant(ctx, s, path, c.token, remove)
 }
 
 // adopt deletes a node and sets the data of the line's own node, which is empty at this version, so

@@ -135,20 +135,30 @@ func (l *Line) children(ctx context.Context, s *protocol.Session) ([]string, err
 // [zk.ErrNoNode] if there is no such node, or [zk.ErrInvalidPath] if no contender could have that
 // name, or is one of [protocol.Do] and [protocol.Recipe.Session]. It is safe for concurrent use.
 func (l *Line) Break(ctx context.Context, node string) error {
-	return l.recipe.Wrap(l.breakNode(ctx, node))
+	return l.change(ctx, node, func(s *protocol.Session) error { return s.Delete(ctx, l.pathOf(node), -1) })
 }
 
-func (l *Line) breakNode(ctx context.Context, node string) error {
-	if err := l.recipe.Validate(nil); err != nil {
+// SetData replaces the data of a contender's node, given its name. It blocks until the server has
+// answered. Its errors are those of [Line.Break]. It is safe for concurrent use.
+func (l *Line) SetData(ctx context.Context, node string, data []byte) error {
+	return l.change(ctx, node, func(s *protocol.Session) error {
+		_, err := s.Set(ctx, l.pathOf(node), data, -1)
 		return err
+	})
+}
+
+// change calls do, if a contender could have this name.
+func (l *Line) change(ctx context.Context, node string, do func(*protocol.Session) error) error {
+	if err := l.recipe.Validate(nil); err != nil {
+		return l.recipe.Wrap(err)
 	}
 	_, ok := ParseName(node, l.names...)
 	if !ok || protocol.ValidatePath("/"+node) != nil || strings.Contains(node, "/") {
-		return fmt.Errorf("%w: %q is not a contender's name", zk.ErrInvalidPath, node)
+		return l.recipe.Wrap(fmt.Errorf("%w: %q is not a contender's name", zk.ErrInvalidPath, node))
 	}
 	s, err := l.recipe.Session(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = do(s)
 	}
-	return s.Delete(ctx, l.pathOf(node), -1)
+	return l.recipe.Wrap(err)
 }

@@ -2,6 +2,7 @@ package line_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -57,6 +58,7 @@ func TestNodeOfAnotherSessionIsNotGranted(t *testing.T) {
 		held, err := lineAt(op, path).Enter(suite.Lasting(t), request)
 		require.NoError(t, err)
 		next := enter(suite.Lasting(t), lineAt(c, path), request)
+		time.Sleep(time.Second) // it watches its own node by then
 		pending(t, next)
 		s := suite.Session(t, op)
 		names, err := lineAt(op, path).Names(suite.Lasting(t), s)

@@ -62,6 +62,10 @@ type Request struct {
 	Blockers Blockers // nil: Exclusive
 	Try      bool     // return ErrBusy instead of waiting
 
+	// Recipe, if not nil, is what the grant is of instead of the line's: its view reports the
+	// grant's end.
+	Recipe *protocol.Recipe
+
 	// Check, if not nil, is asked about each listing of the line. An error ends the wait. A listing
 	// that is older than a change of the contender's own node does not count: change that after
 	// what Check relies on.
@@ -89,8 +93,6 @@ type Line struct {
 	kinds  []Kind
 	names  []string // of the kinds
 	parent parent
-
-	listings listings
 }
 
 // New returns the line of contenders of these kinds at the recipe's path. It does no I/O and cannot

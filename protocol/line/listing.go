@@ -2,76 +2,72 @@ package line
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// listings shares listings of a line between the contenders of a session. One that is under way may
-// have missed what a contender has to see. So a contender waits for its end, and shares the next
-// one with all that ask meanwhile. It is safe for concurrent use.
+// listings shares listings of a path between the contenders of a session. One that is under way may
+// have missed what a contender has to see. So a contender shares the next one with all that ask
+// meanwhile. It is safe for concurrent use.
 type listings struct {
 	mu      sync.Mutex // protects what follows
-	running *listing
-	next    *listing // it has not begun
+	running bool       // a goroutine makes listings until none is asked for
+	next    *listing   // the one that is asked for and has not begun
 }
 
-// A listing is made by the contender that asked for it first.
+// A listing is what there was at a path. All but done is valid once done is closed, and not to be
+// changed then.
 type listing struct {
-	session  int64
 	done     chan struct{}
-	children []string // valid once done is closed, and not to be changed
-	names    []Name   // likewise
-	err      error    // likewise
+	children []string
+	names    []Name // the contenders among them, first come first
+	err      error
 }
 
-// list returns the line's children, and the contenders among them, as of a moment after the call.
-func (l *Line) list(ctx context.Context, s *protocol.Session) ([]string, []Name, error) {
-	ls := &l.listings
-	ls.mu.Lock()
-	if shared := ls.next; shared != nil && shared.session == s.ID() {
-		ls.mu.Unlock()
-		select {
-		case <-shared.done:
-			if shared.err == nil {
-				return shared.children, shared.names, nil
-			}
-		case <-ctx.Done():
-		}
-		return l.listAlone(ctx, s) // the other contender may have given up, or we have
-	}
-
-	// Of two sessions in a row each has its own.
-	before := ls.running
-	if ls.next != nil || before != nil && before.session != s.ID() {
-		ls.mu.Unlock()
-		return l.listAlone(ctx, s)
-	}
-	own := &listing{session: s.ID(), done: make(chan struct{})}
-	ls.next = own
-	ls.mu.Unlock()
-	if before != nil {
-		select {
-		case <-before.done:
-		case <-ctx.Done():
-		}
-	}
-
-	// From now on others wait for the next one.
-	ls.mu.Lock()
-	ls.running, ls.next = own, nil
-	ls.mu.Unlock()
-	own.children, own.names, own.err = l.listAlone(ctx, s)
-	ls.mu.Lock()
-	if ls.running == own {
-		ls.running = nil
-	}
-	ls.mu.Unlock()
-	close(own.done)
-	return own.children, own.names, own.err
+// shared returns the listings of the line's path under s, which all lines of its kinds share.
+func (l *Line) shared(s *protocol.Session) *listings {
+	type key struct{ path, kinds string }
+	k := key{l.recipe.Path(), strings.Join(l.names, "\x00")}
+	return protocol.Shared(s, k, func() *listings { return new(listings) })
 }
 
-func (l *Line) listAlone(ctx context.Context, s *protocol.Session) ([]string, []Name, error) {
-	children, err := l.children(ctx, s)
-	return children, l.parse(children), err
+// list returns a listing of the line as of a moment after the call.
+func (l *Line) list(ctx context.Context, s *protocol.Session, ls *listings) (*listing, error) {
+	ls.mu.Lock()
+	next, begin := ls.next, !ls.running
+	if next == nil {
+		next = &listing{done: make(chan struct{})}
+		ls.next, ls.running = next, true
+	}
+	ls.mu.Unlock()
+	if begin && !s.Go(func(context.Context) { ls.run(l, s) }) {
+		ls.run(l, s) // which fails, as the client was closed
+	}
+
+	select {
+	case <-next.done:
+		return next, next.err
+	case <-ctx.Done():
+		_, err := l.children(ctx, s) // returns why
+		return next, err
+	}
+}
+
+// run makes listings for as long as there are contenders that ask for one. No contender's ctx ends
+// them, as others may share them.
+func (ls *listings) run(l *Line, s *protocol.Session) {
+	for {
+		ls.mu.Lock()
+		list := ls.next
+		ls.next, ls.running = nil, list != nil
+		ls.mu.Unlock()
+		if list == nil {
+			return
+		}
+		list.children, list.err = l.children(context.Background(), s)
+		list.names = l.parse(list.children)
+		close(list.done)
+	}
 }

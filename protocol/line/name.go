@@ -64,5 +64,16 @@ func (l *Line) parse(children []string) []Name {
 	return names
 }
 
-// Any reports whether there are contenders among the children of the line's node.
-func (l *Line) Any(children []string) bool { return len(l.parse(children)) > 0 }
+// find returns the index of the contender in line whose node has this name and number, or -1.
+func find(line []Name, node string, sequence int32) int {
+	i, _ := slices.BinarySearchFunc(line, Name{Sequence: sequence}, Name.Compare)
+	for ; i < len(line) && line[i].Sequence == sequence; i++ {
+		if line[i].Node == node {
+			return i
+		}
+	}
+	return -1
+}
+
+// Among returns the contenders among the children of the line's node, first come first.
+func (l *Line) Among(children []string) []Name { return l.parse(children) }
