@@ -177,11 +177,29 @@ func (b *Barrier) Wait(ctx context.Context) error {
 			return err
 		}
 
-		_, err := s.WaitNode(ctx, b.recipe.Path(), func(stat *zk.Stat) bool {
+		for {
+			w := s.Watch(b.recipe.Path())
+			same, err := w.Current(ctx)
+			if errors.Is(err, zk.ErrNoNode) {
+				return nil
+			} else if err != nil {
+				return err
+			} else if !same {
+				continue
+			}
+
+			stat, err := w.Ready(ctx)
+			if err != nil {
+				return err
+			}
 			first = cmp.Or(first, stat.Czxid)
-			return stat.Czxid != first // another barrier: the first one was removed
-		})
-		return err
+			if stat.Czxid != first { // another barrier: the first one was removed
+				return nil
+			}
+			if err := s.WaitAny(ctx, w); err != nil {
+				return err
+			}
+		}
 	})
 	b.recipe.Waited(began, err)
 	return err

@@ -13,6 +13,7 @@
 //
 // Set costs one round trip, or two if the barrier is set already. Remove costs four, and Wait two.
 // A removal costs each client with waiters one event and one read, however many waiters it has.
+// While a client waits, it sends its session's pings and nothing else.
 //
 // # Guarantees
 //

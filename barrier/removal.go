@@ -133,8 +133,8 @@ func (r *removal) removeMarked(ctx context.Context, marker string) error {
 	return protocol.Wanted(ctx)
 }
 
-// confirm returns nil if the barrier is gone, and [zk.ErrNoNode] if it is still there. The marker is
-// gone by then: removals delete it together with the barrier, and operators may delete it alone.
+// confirm returns nil if the barrier is gone, and [zk.ErrNoNode] if it is still there. The marker
+// is gone by then: removals delete it together with the barrier, and operators may delete it alone.
 func (r *removal) confirm(ctx context.Context) error {
 	stat, err := r.session.Exists(ctx, r.barrier.recipe.Path())
 	if err == nil && stat != nil && stat.Czxid == r.stat.Czxid {
