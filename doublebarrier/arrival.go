@@ -21,6 +21,7 @@ type arrival struct {
 	owner       string   // the same for all its nodes
 	nodes       int      // how many it has tried to create
 	node        string   // the name of the present one; empty if there is none
+	sequence    int32    // its number
 	counted     bool     // by a round: there is no way back
 	full        *gate    // of a round that it is not a member of
 	uncountable []string // members that no gate can count
@@ -132,7 +133,6 @@ func (a *arrival) enter(ctx context.Context) (*Entry, error) {
 	if err := a.checkSize(0); err != nil {
 		return nil, err
 	}
-	defer a.session.KeepAlive()()
 
 	if err := a.resolve(ctx); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (a *arrival) enter(ctx context.Context) (*Entry, error) {
 			}
 			err = fmt.Errorf("%w: %v", protocol.Wanted(ctx), err)
 		case errors.Is(err, ErrFull) && a.barrier.waits:
-			if err = a.full.awaitEnd(ctx, a.session, remainder{}); err == nil {
+			if err = a.full.awaitEnd(ctx, a.session, false); err == nil {
 				continue
 			}
 		}
@@ -228,19 +228,20 @@ func (a *arrival) admit(ctx context.Context, g *gate) (*Entry, error) {
 	return e, nil
 }
 
-// await waits until a gate is open that has counted our node.
+// await waits until a gate is open that has counted our node. The record alone tells: a change of
+// it wakes the members that wait, and one read of it lets them in.
 func (a *arrival) await(ctx context.Context) (*gate, error) {
-	b, s := a.barrier, a.session
-	for woken := false; ; {
-		r, err := b.read(ctx, s)
+	rest := a.session.KeepAlive()
+	defer func() { rest() }()
+
+	for long := false; ; {
+		r, watch, err := a.read(ctx)
 		g := r.gate
 		switch {
 		case err != nil:
 			return nil, err
 		case g.has(a.node):
 			return g, nil
-		case woken: // by a gate that is gone though we are its member
-			return nil, errGone
 		case g.hasOwner(a.owner):
 			return nil, a.lost()
 		case g != nil:
@@ -264,15 +265,79 @@ func (a *arrival) await(ctx context.Context) (*gate, error) {
 			continue
 		}
 
-		// It has one of the first n places in line, so the next gate counts it.
-		stat, err := s.WaitNode(ctx, b.member(a.node), func(stat *zk.Stat) bool { return stat.Version > uncounted })
+		rest()
+		long, err = a.wait(ctx, watch, long)
+		rest = a.session.KeepAlive()
 		if err != nil {
 			return nil, err
-		} else if stat == nil {
-			return nil, errGone
 		}
-		woken = true
 	}
+}
+
+// read returns the record, and the watch on it. What another Watch of the session has read still
+// holds if there was no event: our node was created since, and events come in order with answers.
+func (a *arrival) read(ctx context.Context) (record, *protocol.Watch, error) {
+	b, s := a.barrier, a.session
+	for {
+		watch := s.Watch(b.process())
+		same, err := watch.Current(ctx)
+		if errors.Is(err, zk.ErrNoNode) {
+			return record{}, nil, errGone // our node was below it
+		} else if err != nil {
+			return record{}, nil, err
+		} else if !same {
+			continue
+		}
+
+		stat, err := watch.Ready(ctx)
+		if err != nil {
+			return record{}, nil, err
+		}
+		r := b.parseRecord(watch.Data(), stat)
+		if !r.complete() {
+			r, err = b.read(ctx, s)
+		}
+		return r, watch, err
+	}
+}
+
+// wait blocks until the record may have changed. A member that waits needs no trust, so its session
+// makes no requests meanwhile. Once the wait is long, our own node is watched, too: another client
+// may delete it.
+func (a *arrival) wait(ctx context.Context, watch *protocol.Watch, long bool) (nowLong bool, err error) {
+	s := a.session
+	if !long {
+		return waitBriefly(ctx, s, watch)
+	}
+
+	own := s.Watch(a.barrier.member(a.node))
+	stat, err := own.Ready(ctx)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return true, errGone
+	case err != nil:
+		return true, err
+	case stat.Version > uncounted:
+		if same, err := watch.Recheck(ctx); err != nil {
+			return true, err
+		} else if same { // it was counted by a gate that is gone
+			return true, errGone
+		}
+	}
+	return true, s.WaitAny(ctx, watch, own)
+}
+
+// waitBriefly blocks until one of the watches has told of a change, or for a third of a session
+// timeout. It reports whether that has passed.
+func waitBriefly(ctx context.Context, s *protocol.Session, watch *protocol.Watch) (passed bool, err error) {
+	soon, cancel := context.WithTimeout(ctx, s.Timeout()/3)
+	defer cancel()
+
+	err = s.WaitAny(soon, watch)
+	if err != nil && soon.Err() != nil && ctx.Err() == nil && s.Err() == nil {
+		return true, nil
+	}
+	return false, err
 }
 
 // clearOver removes the gate of a round that is over. It returns ErrFull if the round is under way.

@@ -3,6 +3,7 @@ package doublebarrier_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,99 +14,335 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// work returns what a member has asked of the server. It leaves out the keeper of its session, and
-// the guard of its grant.
-func work(l *recipestest.Link) (requests map[recipestest.Op]int, events int) {
-	requests = make(map[recipestest.Op]int)
-	for _, op := range []recipestest.Op{
-		recipestest.OpCreate, recipestest.OpCreateContainer, recipestest.OpExists, recipestest.OpGetData,
-		recipestest.OpGetChildren, recipestest.OpMulti,
-	} {
-		requests[op] = l.Count(op)
-	}
-	return requests, l.Events()
+// A meter counts what members ask of the server, and what it tells them.
+type meter struct {
+	links []*recipestest.Link
+	last  []map[recipestest.Op]int
 }
 
-// Each member asks for the same, whatever n is. The members come one after the other, and leave one
-// after the other, once the one before has seen how many there are.
-func TestEnteringAndLeavingCostEachMemberAConstant(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		for _, n := range []int{4, 16, 32} {
-			t.Run(fmt.Sprint(n), func(t *testing.T) {
-				path := srv.Root(t) + "/b"
-				watcher := srv.Client(t)
-				persistent(t, watcher, path)
-				ctx := patient(t)
+var counted = []recipestest.Op{
+	recipestest.OpAny, recipestest.OpCreate, recipestest.OpDelete, recipestest.OpMulti,
+	recipestest.OpExists, recipestest.OpGetData, recipestest.OpGetChildren,
+}
 
-				var links []*recipestest.Link
-				var cs []*protocol.Client
-				for range n {
-					l := srv.Link(t)
-					links, cs = append(links, l), append(cs, l.Client(t))
-				}
+// next returns the requests since the call before: of all members together, and the most of one.
+func (m *meter) next() (sum, most map[recipestest.Op]int) {
+	sum, most = make(map[recipestest.Op]int), make(map[recipestest.Op]int)
+	if m.last == nil {
+		m.last = make([]map[recipestest.Op]int, len(m.links))
+	}
+	for i, l := range m.links {
+		now := make(map[recipestest.Op]int)
+		for _, op := range counted {
+			now[op] = l.Count(op)
+			k := now[op] - m.last[i][op]
+			sum[op], most[op] = sum[op]+k, max(most[op], k)
+		}
+		m.last[i] = now
+	}
+	return sum, most
+}
 
-				var all []*entering
-				for i, c := range cs {
-					all = append(all, enter(ctx, doublebarrier.New(c, path, n)))
-					if i < n-1 {
-						joined(t, watcher, path, i+1)
-						<-links[i].Answered(recipestest.OpGetData, 2) // the gate, which is not there, and itself
-					}
-				}
-				for _, e := range all {
-					e.must(t)
-				}
+func (m *meter) bytes() (sum int64) {
+	for _, l := range m.links {
+		sum += l.ReplyBytes()
+	}
+	return sum
+}
 
-				most, sum := make(map[recipestest.Op]int), make(map[recipestest.Op]int)
-				note := func(from []map[recipestest.Op]int) (now []map[recipestest.Op]int) {
-					clear(most)
-					clear(sum)
-					for i, l := range links {
-						w, _ := work(l)
-						for op, k := range w {
-							if from != nil {
-								k -= from[i][op]
-							}
-							most[op], sum[op] = max(most[op], k), sum[op]+k
+// A member asks for as much in a round of 64 as in one of 16, whether all come and go at once or
+// one after the other.
+func TestRequestsOfAMemberDoNotGrowWithTheirNumber(t *testing.T) {
+	for _, n := range []int{16, 64, 200} {
+		for _, apart := range []time.Duration{0, time.Millisecond} {
+			t.Run(fmt.Sprintf("%d members %v apart", n, apart), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					stage := suite.NewStage(t, n)
+					path := stage.Root(t) + "/b"
+					requests := &meter{links: stage.Links}
+					visit := func() {
+						entries, leaving := make([]*doublebarrier.Entry, n), group{}
+						var all []*entering
+						for _, c := range stage.Clients {
+							all = append(all, enter(t.Context(), doublebarrier.New(c, path, n)))
+							time.Sleep(apart)
 						}
-						now = append(now, w)
+						for i, e := range all {
+							entries[i] = e.must(t)
+						}
+						for _, e := range entries {
+							leaving.Go(func() error { return e.Leave(t.Context()) })
+							time.Sleep(apart)
+						}
+						require.NoError(t, leaving.Wait())
+						synctest.Wait()
 					}
-					t.Logf("n=%d: most of one %v, all together %v", n, most, sum)
-					return now
-				}
 
-				entered := note(nil)
-				require.Equal(t, n, sum[recipestest.OpCreate], "a member each")
-				const few = 12 // for any n
-				require.LessOrEqual(t, sum[recipestest.OpGetChildren], few, "listings by the last member, and by one that woke by itself")
-				require.LessOrEqual(t, sum[recipestest.OpMulti], few, "one gate")
-				require.LessOrEqual(t, most[recipestest.OpGetChildren], 2)
-				require.LessOrEqual(t, most[recipestest.OpMulti], 2)
-				require.LessOrEqual(t, most[recipestest.OpExists], 2, "how many are in")
-				require.LessOrEqual(t, most[recipestest.OpGetData], 5, "the gate, itself, itself again, the gate, the guard")
+					for _, c := range stage.Clients {
+						session(t, c)
+					}
+					requests.next()
+					visit()
+					first, _ := requests.next()
+					t.Logf("in a round at a new path: %v", first)
 
-				var leaving group
-				began := time.Now()
-				for i, e := range all {
-					looked := links[i].Answered(recipestest.OpExists, entered[i][recipestest.OpExists]+1)
-					leaving.Go(func() error { return e.entry.Leave(ctx) })
-					joined(t, watcher, path, n-1-i)
-					<-looked // how many are left
-				}
-				require.NoError(t, leaving.Wait())
-				note(entered)
-				// Each waiter looks at one of the others every third of a session timeout.
-				looks := int(3 * time.Since(began) / session(t, watcher).Timeout())
-				require.LessOrEqual(t, sum[recipestest.OpGetChildren], few+n*looks, "by the last few, if any")
-				require.LessOrEqual(t, most[recipestest.OpMulti], 1, "the gate's end")
-				require.LessOrEqual(t, sum[recipestest.OpMulti], few+n*looks)
-				require.LessOrEqual(t, most[recipestest.OpExists], 3+looks, "how many are left, and one of them now and then")
-				require.LessOrEqual(t, most[recipestest.OpGetData], 10)
-				for _, l := range links {
-					require.LessOrEqual(t, l.Events(), 8)
-				}
-				empty(t, watcher, path)
+					before := requests.bytes()
+					visit()
+					sum, most := requests.next()
+					t.Logf("in the next round: %v, most of one %v", sum, most)
+					const few = 12 // of the member that opens the gate, and the last to leave
+					require.LessOrEqual(t, sum[recipestest.OpAny], 5*n+few)
+					require.Equal(t, n, sum[recipestest.OpCreate])
+					require.LessOrEqual(t, sum[recipestest.OpMulti], n+5, "to leave, the gate's two, and by the last few")
+					require.LessOrEqual(t, sum[recipestest.OpGetChildren], 8, "by the opener, and the last few")
+					require.LessOrEqual(t, sum[recipestest.OpGetData], 3*n)
+					require.Zero(t, sum[recipestest.OpExists])
+					require.LessOrEqual(t, most[recipestest.OpAny], 9)
+
+					// The names of all members are read once, and by the last few.
+					name := len(fmt.Sprintf("%016x-%08x-1-of-%d-member-%010d", 0, 0, n, 0)) + 1
+					require.Less(t, requests.bytes()-before, int64((n+4)*n*name+n*1500))
+					empty(t, stage.Clients[0], path)
+				})
 			})
 		}
+	}
+}
+
+// A member that waits costs its session's pings and nothing else, for its gate, for the end of its
+// round, and for the end of another round. Then its session is confirmed, if something is held.
+func TestMemberThatWaitsSendsNothing(t *testing.T) {
+	for _, waitsFor := range []string{"the gate", "the end", "the end of another round"} {
+		t.Run(waitsFor, func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				path, link, ctx := srv.Root(t)+"/b", srv.Link(t), t.Context()
+				client, others := link.Client(t), clients(t, srv, 2)
+				s := session(t, client)
+				n := 3
+
+				var waiting *entering
+				var all []*doublebarrier.Entry
+				left := make(chan error, 1)
+				switch waitsFor {
+				case "the gate":
+					waiting = enter(ctx, doublebarrier.New(client, path, n))
+				case "the end":
+					all = inside(t, path, append(others, client)...)
+					go func() { left <- all[2].Leave(ctx) }()
+				default:
+					n = 1
+					all = inside(t, path, others...)
+					waiting = enter(ctx, doublebarrier.New(client, path, n, doublebarrier.WithWaiting()))
+				}
+
+				time.Sleep(s.Timeout())
+				synctest.Wait()
+				requests, pings := link.Count(recipestest.OpAny), link.Count(recipestest.OpPing)
+				time.Sleep(10 * time.Minute)
+				require.Equal(t, requests, link.Count(recipestest.OpAny))
+				require.Greater(t, link.Count(recipestest.OpPing), pings+int(10*time.Minute/s.Timeout()))
+				require.NoError(t, s.Err())
+
+				switch waitsFor {
+				case "the gate":
+					first, second := enter(ctx, doublebarrier.New(others[0], path, n)), enter(ctx, doublebarrier.New(others[1], path, n))
+					entry := waiting.must(t)
+					require.NoError(t, entry.Err())
+					require.Greater(t, time.Until(s.Deadline()), s.Timeout()/2)
+					require.Equal(t, requests+2, link.Count(recipestest.OpAny), "the gate, and a confirmation")
+					leave(t, first.must(t), second.must(t), entry)
+				case "the end":
+					leave(t, all[:2]...)
+					require.NoError(t, <-left)
+				default:
+					leave(t, all...)
+					leave(t, waiting.must(t))
+				}
+			})
+		})
+	}
+}
+
+// A member's node is deleted by hand while it waits, and nothing else.
+func TestWaitingMemberWhoseNodeIsDeletedJoinsAgain(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/b"
+		cs := clients(t, srv, 2)
+		s := session(t, cs[1])
+		var waiting []*entering
+		for range 2 {
+			waiting = append(waiting, enter(t.Context(), doublebarrier.New(cs[0], path, 3)))
+		}
+		for range 3 {
+			joined(t, cs[1], path, 2)
+			before := suite.Children(t, cs[1], path+"/process")
+			require.NoError(t, s.Delete(t.Context(), path+"/process/"+before[0], -1))
+			time.Sleep(s.Timeout() / 2)
+			synctest.Wait()
+			after := suite.Children(t, cs[1], path+"/process")
+			require.Len(t, after, 2)
+			require.NotContains(t, after, before[0])
+		}
+		last := enter(t.Context(), doublebarrier.New(cs[1], path, 3))
+		leave(t, waiting[0].must(t), waiting[1].must(t), last.must(t))
+	})
+}
+
+// A member is counted while it is cut off. All that told of its gate is deleted by hand, but for
+// the member itself.
+func TestMemberThatWasCountedByALostGateIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 2)
+		path := stage.Root(t) + "/b"
+		waiting := enter(t.Context(), doublebarrier.New(stage.Clients[0], path, 2))
+		joined(t, stage.Clients[1], path, 1)
+		synctest.Wait()
+		stage.Links[0].Cut()
+		other := enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
+
+		conn := session(t, stage.Clients[1]).Conn()
+		for _, node := range suite.Children(t, stage.Clients[1], path) {
+			if node != "process" {
+				require.NoError(t, conn.Delete(path+"/"+node, -1))
+			}
+		}
+		_, err := conn.Set(path+"/process", nil, -1)
+		require.NoError(t, err)
+		stage.Calm()
+
+		_, err = waiting.wait()
+		require.ErrorIs(t, err, protocol.ErrLost)
+		require.NoError(t, other.Leave(t.Context()))
+		empty(t, stage.Clients[1], path)
+	})
+}
+
+// Another client sets the data of a member that waits, which looks like a gate that is gone. The
+// member's connection has broken before that.
+func TestMemberThatLooksCountedIsLostAlsoAfterAReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 2)
+		path := stage.Root(t) + "/b"
+		waiting := enter(t.Context(), doublebarrier.New(stage.Clients[0], path, 2))
+		joined(t, stage.Clients[1], path, 1)
+		synctest.Wait()
+		stage.Links[0].Cut()
+		stage.Links[0].Heal()
+		time.Sleep(time.Minute)
+
+		node := suite.Children(t, stage.Clients[1], path+"/process")[0]
+		_, err := session(t, stage.Clients[1]).Conn().Set(path+"/process/"+node, nil, -1)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		select {
+		case <-waiting.done:
+			require.ErrorIs(t, waiting.err, protocol.ErrLost)
+		default:
+			require.FailNow(t, "waits for a gate that cannot count it")
+		}
+	})
+}
+
+// Some members have died long before the others leave. Those do not wait for them.
+func TestMembersThatHaveDiedDoNotDelayALeave(t *testing.T) {
+	for dead := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			const n = 9
+			stage := suite.NewStage(t, n)
+			path := stage.Root(t) + "/b"
+			entries := inside(t, path, stage.Clients...)
+			for _, c := range stage.Clients[:dead] {
+				require.NoError(t, c.Close())
+			}
+			joined(t, stage.Clients[n-1], path, n-dead)
+
+			began := time.Now()
+			leave(t, entries[dead:]...)
+			require.Zero(t, time.Since(began), "%d dead", dead)
+			empty(t, stage.Clients[n-1], path)
+		})
+	}
+}
+
+// A third member opens the gate for two others and is cut off. It is in line still when they have
+// left and one other comes: its number is lower than that of all that the record knows to be gone.
+func TestMemberThatLingersIsCountedByTheNextGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 4)
+		path := stage.Root(t) + "/b"
+		begin := func(i int) *entering {
+			e := enter(t.Context(), doublebarrier.New(stage.Clients[i], path, 2))
+			synctest.Wait()
+			return e
+		}
+
+		first := begin(0)
+		stage.Links[1].StallReplies() // it does not learn of its place, and does not open the gate
+		second := begin(1)
+		joined(t, stage.Clients[3], path, 2)
+		lingers := stage.Links[2].Sent(recipestest.OpMulti, stage.Links[2].Count(recipestest.OpMulti)+1)
+		go func() {
+			<-lingers
+			stage.Links[2].StallReplies()
+		}()
+		third := begin(2)
+		first.must(t)
+		stage.Links[1].Cut()
+		stage.Links[1].Heal()
+		leave(t, first.entry, second.must(t))
+
+		fourth := begin(3)
+		require.Equal(t, fourth.must(t).Members()[1], fourth.entry.Node())
+		stage.Links[2].Cut()
+		stage.Links[2].Heal()
+		leave(t, third.must(t), fourth.entry)
+		empty(t, stage.Clients[3], path)
+	})
+}
+
+// Another client has created ready: at a path that is new, or while our members wait.
+func TestForeignReadyIsRefused(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, c := srv.Root(t), srv.Client(t)
+		s := session(t, c)
+		path := root + "/new"
+		_, err := s.EnsurePath(t.Context(), path)
+		require.NoError(t, err)
+		require.NoError(t, s.Create(t.Context(), path+"/ready", nil, 0))
+		_, err = doublebarrier.New(c, path, 2).Enter(t.Context())
+		require.ErrorContains(t, err, "not a gate")
+
+		path = root + "/used"
+		b := doublebarrier.New(c, path, 2)
+		round(t, b, b)
+		first := enter(t.Context(), b)
+		joined(t, c, path, 1)
+		synctest.Wait()
+		require.NoError(t, s.Create(t.Context(), path+"/ready", nil, 0))
+		second := enter(t.Context(), b)
+		for _, e := range []*entering{first, second} {
+			_, err := e.wait()
+			require.ErrorContains(t, err, "not a gate")
+		}
+		joined(t, c, path, 0)
+	})
+}
+
+// The record has no number. The first in line is slow to read it when the second one writes theirs,
+// and opens the gate.
+func TestMembersThatComeTogetherAtAnAgreement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 2)
+		path := stage.Root(t) + "/b"
+		persistent(t, stage.Clients[1], path)
+		session(t, stage.Clients[0])
+
+		stage.Links[0].StallReplies()
+		first := enter(t.Context(), doublebarrier.New(stage.Clients[0], path, 2))
+		joined(t, stage.Clients[1], path, 1)
+		second := enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
+		stage.Links[0].Cut()
+		stage.Links[0].Heal()
+		leave(t, first.must(t), second)
 	})
 }

@@ -34,7 +34,8 @@
 //
 // The path cannot be shared with Curator's DistributedDoubleBarrier, which takes process for a
 // member. Enter refuses a path that has members of Curator's and no process yet. It also refuses a
-// path that has a ready which is not ours.
+// path that has a ready which is not ours. If one is created while members wait, they get the error
+// when the last one comes.
 //
 // # Guarantees
 //
@@ -61,12 +62,20 @@
 //
 // # Cost
 //
-// To enter costs a member that waits five round trips and one event. It costs the last member five
-// round trips. To leave costs three round trips and one event, and the last few members a few more.
+// To enter costs a member that waits two requests and one event: it creates its node, and reads the
+// gate once that is open. To leave costs two requests and one event: it deletes its node, and reads
+// that the round is over. In its first round at the path, a member reads the record once more. A
+// member that stays for more than a moment watches its node.
 //
-// Neither depends on n, but for one listing and one transaction of the last member to enter, which
-// have n names. The first members at a path that is new, or that had another n, need up to two
-// writes and a listing more.
+// Neither depends on n. The gate has n names, which each client reads once in a round. The last
+// member to enter lists the line, and opens the gate in a transaction with n names. The last one to
+// leave closes the gate. The three before that list the members that are left, to see whether those
+// have died. The first members at a path that had another n need up to two writes and two listings
+// more.
+//
+// While a member waits, in Enter or Leave, it sends its session's pings and nothing else. After a
+// third of a session timeout it sets one watch more, on its own node or on a member that is inside.
+// When its gate opens after a long wait, its session is confirmed first.
 //
 // # Failure
 //
@@ -75,11 +84,12 @@
 // died, and it takes part in the next round. Members that count rounds should compare
 // [Entry.Token], which is the same for all members of a round.
 //
-// If the opener's session ends before the round does, members of a round of more than five may
-// leave up to a third of a session timeout later than they could.
+// If the opener's session ends while others leave, or four members die inside, the others may leave
+// up to a third of a session timeout later than they could. A member whose node is deleted by hand
+// while it waits notices that as late.
 //
-// Deleting ready, or the node beside it, by hand does not end a round. Changing the data of process
-// does, for the members that wait in Leave. Deleting a member's node by hand has the same effect as
-// the member dying. A process that is paused inside cannot learn that it counts as dead: see
-// [Entry.Err].
+// Deleting ready, or the node beside it, by hand does not end a round. Setting the data of the
+// latter may. Changing the data of process does, for the members that wait in Leave. Deleting a
+// member's node by hand has the same effect as the member dying. A process that is paused inside
+// cannot learn that it counts as dead: see [Entry.Err].
 package doublebarrier

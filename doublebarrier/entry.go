@@ -12,10 +12,11 @@ import (
 // An Entry is a place inside, until it is given back with [Entry.Leave] or lost. It is lost with
 // its session, and when another client deletes its node. It is safe for concurrent use.
 type Entry struct {
-	grant   *protocol.Grant
-	session *protocol.Session
-	gate    *gate
-	left    remainder // as the departure saw it; valid once the grant was released
+	grant    *protocol.Grant
+	session  *protocol.Session
+	gate     *gate
+	over     bool // the member has closed the gate; valid once the grant was released
+	orphaned bool // the opener has died, perhaps, and no member can close the gate; as over
 }
 
 // Done returns a channel that is closed when the entry is lost or given back. [Entry.Err] reports
@@ -64,41 +65,29 @@ func (e *Entry) Members() []string { return slices.Clone(e.gate.members) }
 // waits for the same.
 //
 // The last member to leave closes the gate, which wakes the others. Its transaction cannot hit a
-// later gate. As the last member may have died, the last few to leave wait for each member that is
-// left. Each of the others looks at one member every third of a session timeout.
+// later gate. As the last member may have died, each of those that wait watches one that has not
+// left, from a third of a session timeout on.
 //
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (e *Entry) Leave(ctx context.Context) error {
 	if err := e.grant.Release(ctx); err != nil {
 		return err
 	}
+	if e.over {
+		return nil
+	}
 
 	r := e.gate.barrier.recipe
 	_, err := protocol.AcrossSessions(ctx, r, func(s *protocol.Session) (struct{}, error) {
 		if s == e.session {
-			return struct{}{}, e.gate.awaitEnd(ctx, s, e.left)
+			return struct{}{}, e.gate.awaitEnd(ctx, s, e.orphaned)
 		}
 
 		// Another server may not have heard of the round yet.
 		if err := s.Sync(ctx, r.Path()); err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, e.gate.awaitEnd(ctx, s, remainder{})
+		return struct{}{}, e.gate.awaitEnd(ctx, s, false)
 	})
 	return r.Wrap(err)
-}
-
-// depart deletes the member, and the gate if it was the last.
-func (e *Entry) depart(ctx context.Context, node string) error {
-	s := e.session
-	if err := s.Delete(ctx, node, -1); err != nil {
-		return err
-	}
-
-	left, err := e.gate.remainder(ctx, s)
-	if err == nil && left.known && len(left.members) == 0 {
-		left.over = e.gate.close(ctx, s) == nil
-	}
-	e.left = left
-	return nil // the node is gone; Leave finds out what is not known here
 }

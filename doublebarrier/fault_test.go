@@ -269,7 +269,7 @@ func TestSlowMemberEntersWhenFastOnesHaveLeft(t *testing.T) {
 
 		e := enter(patient(t), doublebarrier.New(slow, path, 3))
 		joined(t, watcher, path, 1)
-		<-link.Answered(recipestest.OpGetData, 2) // the gate, which is not there, and itself
+		<-link.Answered(recipestest.OpGetData, 1) // the record
 		link.Cut()
 
 		b := doublebarrier.New(watcher, path, 3)
@@ -311,10 +311,8 @@ func TestForeignNodesAreIgnored(t *testing.T) {
 		link := srv.Link(t)
 		early := doublebarrier.New(link.Client(t), path, 2)
 		for range 3 {
-			// One listing looks for members with another number. The other is to open the gate, as
-			// there are more than two children.
-
-			looked := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+2)
+			// The listing looks for members with another number.
+			looked := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
 			first := enter(patient(t), early)
 			<-looked
 			second := enter(patient(t), b)
@@ -421,10 +419,10 @@ func TestLeaveWaitsOnInTheNextSession(t *testing.T) {
 		c, other := link.Client(t), srv.Client(t)
 
 		entries := inside(t, path, c, other)
-		heard := link.Sent(recipestest.OpExists, link.Count(recipestest.OpExists)+1)
+		heard := link.Sent(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
 		left := make(chan error, 1)
 		go func() { left <- entries[0].Leave(patient(t)) }()
-		<-heard // that its node is gone, and it asks how many are left
+		<-heard // that its node is gone, and it lists the members that are left
 
 		srv.ExpireSession(session(t, c).ID())
 		select {

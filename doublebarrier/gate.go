@@ -3,9 +3,7 @@ package doublebarrier
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -29,7 +27,6 @@ type gate struct {
 	id      string // of the ID node
 	token   int64  // the number of the transaction
 	members []string
-	foreign int // children beside the members that were there when the gate opened
 
 	version int32  // of the record; 0 if the gate was read from ready
 	closed  []byte // data of process when the gate is removed
@@ -41,15 +38,13 @@ func (b *Barrier) ready() string             { return b.recipe.Path() + "/ready"
 func (g *gate) idNode() string               { return g.barrier.ready() + "-" + g.id }
 
 func (g *gate) data() string {
-	return fmt.Sprintf("%s %d\n%s", g.id, g.foreign, strings.Join(g.members, "\n"))
+	return g.id + "\n" + strings.Join(g.members, "\n")
 }
 
 // parseGate reads what data wrote. It returns nil if that is not a gate.
 func (b *Barrier) parseGate(data string, token int64) *gate {
-	head, rest, _ := strings.Cut(data, "\n")
-	id, foreign, _ := strings.Cut(head, " ")
-	g := &gate{barrier: b, id: id, token: token, members: strings.Split(rest, "\n")}
-	g.foreign, _ = strconv.Atoi(foreign) // 0 where the members' names will not do either
+	id, members, _ := strings.Cut(data, "\n")
+	g := &gate{barrier: b, id: id, token: token, members: strings.Split(members, "\n")}
 
 	if slices.ContainsFunc(g.members, func(m string) bool { return !isMember(m) }) {
 		return nil
@@ -67,26 +62,33 @@ func (g *gate) hasOwner(owner string) bool {
 
 // open opens the gate for the first n in line. It returns no gate if there are fewer. It returns
 // [zk.ErrBadVersion] if another member was faster, or one has just gone.
+//
+// A member lists the line only if n-1 numbers before its own may be in line. Of any n members, the
+// last to come is such a one, and it sees the others. So most members need not look.
 func (a *arrival) open(ctx context.Context, r record) (*gate, error) {
 	b, s := a.barrier, a.session
-	if r.children < b.n {
+	if int(a.sequence-r.from) < b.n-1 {
 		return nil, nil
 	}
-	line, foreign, err := b.line(ctx, s)
+	line, err := a.list(ctx)
 	if err != nil {
-		return nil, err
-	}
-	if line, err = a.agreed(ctx, line); err != nil {
 		return nil, err
 	}
 
 	g := &gate{
-		barrier: b, id: s.NewOwner().String(), members: a.first(line), foreign: foreign,
-		version: r.version + 1, closed: r.closed(),
+		barrier: b, id: s.NewOwner().String(), members: a.first(line),
+		version: r.version + 1,
 	}
 	if len(g.members) < b.n {
 		return nil, nil
 	}
+
+	// Of the members that remain in line, none has a lower number: see agree.
+	r.from = line[len(line)-1].sequence + 1
+	if i := slices.IndexFunc(line, func(m member) bool { return !g.has(m.name) }); i >= 0 {
+		r.from = line[i].sequence
+	}
+	g.closed = r.closed()
 
 	if err := a.checkSize(2 * len(r.preamble)); err != nil {
 		return nil, err
@@ -97,14 +99,13 @@ func (a *arrival) open(ctx context.Context, r record) (*gate, error) {
 // count counts the gate's members, and opens it.
 func (a *arrival) count(ctx context.Context, r record, g *gate) (*gate, error) {
 	b := a.barrier
-	var ops []any
+	r.gate = g
+	// Members hear of the record before they hear of their own nodes, which would have them ask.
+	ops := []any{&zk.SetDataRequest{Path: b.process(), Data: r.data(), Version: r.version}}
 	for _, m := range g.members {
 		ops = append(ops, &zk.SetDataRequest{Path: b.member(m), Data: []byte{}, Version: uncounted})
 	}
-
-	r.gate = g
 	ops = append(ops,
-		&zk.SetDataRequest{Path: b.process(), Data: r.data(), Version: r.version},
 		&zk.CreateRequest{Path: b.ready(), Data: []byte(g.data()), Flags: zk.FlagEphemeral},
 		&zk.CreateRequest{Path: g.idNode(), Flags: zk.FlagEphemeral})
 
@@ -113,8 +114,12 @@ func (a *arrival) count(ctx context.Context, r record, g *gate) (*gate, error) {
 	case err == nil:
 		g.token = answers[0].Stat.Mzxid
 		return g, nil
-	case errors.Is(err, zk.ErrNodeExists):
-		return nil, zk.ErrBadVersion
+	case errors.Is(err, zk.ErrNodeExists): // a ready that was not there when the number was written
+		r.n, r.gate = 0, nil
+		if _, err := a.write(ctx, r, r.data()); err != nil {
+			return nil, err
+		}
+		return nil, zk.ErrBadVersion // for all to read what it is
 	case !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion):
 		return nil, err
 	}
@@ -122,8 +127,8 @@ func (a *arrival) count(ctx context.Context, r record, g *gate) (*gate, error) {
 	// A member that is there with another version was counted by a gate of which there is no record
 	// any more.
 	for i, answer := range answers {
-		if i < len(g.members) && errors.Is(answer.Error, zk.ErrBadVersion) {
-			a.uncountable = append(a.uncountable, g.members[i])
+		if i >= 1 && i <= len(g.members) && errors.Is(answer.Error, zk.ErrBadVersion) {
+			a.uncountable = append(a.uncountable, g.members[i-1])
 		}
 	}
 	return nil, zk.ErrBadVersion
@@ -144,7 +149,7 @@ func (a *arrival) first(line []member) (first []string) {
 
 // membersLeft returns the members of the round that have not left.
 func (g *gate) membersLeft(ctx context.Context, s *protocol.Session) (names []string, err error) {
-	line, _, err := g.barrier.line(ctx, s)
+	line, err := g.barrier.line(ctx, s)
 	for _, m := range line {
 		if g.has(m.name) {
 			names = append(names, m.name)

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -22,39 +24,40 @@ type member struct {
 	sequence int32
 }
 
-// memberName matches the names of members: the arrival's owner, how many nodes that has had, the
-// number of members that it expects, and the sequence number. The second makes sure that a name is
-// never used again: the owner lasts for several sessions, and a container that is created anew
+// memberPrefix is what the name of the owner's next node begins with: the arrival's owner, how many
+// nodes that has had, and the number of members that it expects. The second makes sure that a name
+// is never used again: the owner lasts for several sessions, and a container that is created anew
 // begins with sequence number 0.
-var memberName = regexp.MustCompile(`^([0-9a-f]{16}-[0-9a-f]{8})-[0-9]+-of-([0-9]+)-member-(-?[0-9]+)$`)
-
-// memberPrefix is what the name of the owner's next node begins with.
 func memberPrefix(owner string, nodes, n int) string {
 	return fmt.Sprintf("%s-%d-of-%d-member-", owner, nodes, n)
 }
 
 func parseMember(name string) (m member, ok bool) {
-	parts := memberName.FindStringSubmatch(name)
-	if parts == nil {
+	_, rest, isOwned := protocol.ParseOwner(name)
+	nodes, rest, _ := strings.Cut(rest, "-of-")
+	n, sequence, _ := strings.Cut(rest, "-member-")
+	if !isOwned || !isNumber(nodes) || !isNumber(n) {
 		return member{}, false
 	}
-	m.name, m.owner = name, parts[1]
-	m.n, _ = strconv.Atoi(parts[2]) // out of range, it is a number that no other member has
-	m.sequence, ok = protocol.ParseSequence(parts[3])
+
+	m.name, m.owner = name, name[:len(name)-len(sequence)-len("-member-")-len(n)-len("-of-")-len(nodes)-len("-")]
+	m.n, _ = strconv.Atoi(n) // out of range, it is a number that no other member has
+	m.sequence, ok = protocol.ParseSequence(sequence)
 	return m, ok
 }
+
+func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 func isMember(name string) bool {
 	_, ok := parseMember(name)
 	return ok
 }
 
-// line lists the members in order of arrival, and counts the other children. There are none if the
-// node above them does not exist.
-func (b *Barrier) line(ctx context.Context, s *protocol.Session) (line []member, foreign int, err error) {
+// line lists the members in order of arrival. There are none if the node above them does not exist.
+func (b *Barrier) line(ctx context.Context, s *protocol.Session) (line []member, err error) {
 	children, _, err := s.Children(ctx, b.process())
 	if errors.Is(err, zk.ErrNoNode) {
-		return nil, 0, nil
+		return nil, nil
 	}
 
 	for _, child := range children {
@@ -63,23 +66,37 @@ func (b *Barrier) line(ctx context.Context, s *protocol.Session) (line []member,
 		}
 	}
 	slices.SortFunc(line, func(x, y member) int { return cmp.Compare(x.sequence, y.sequence) })
-	return line, len(children) - len(line), err
+	return line, err
 }
 
 // curators are the names of members of Curator's DistributedDoubleBarrier.
 var curators = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// refuseCurator returns an error if members of Curator's barrier are at the path. Curator takes our
-// nodes there for members of its own.
-func (b *Barrier) refuseCurator(ctx context.Context, s *protocol.Session) error {
+// create creates process and what is missing above it. It returns an error if members of Curator's
+// barrier are at the path: Curator takes our nodes there for members of its own.
+//
+// It writes our number to a new record without a listing. Members that expect another one list the
+// line when they read that: see agree.
+func (b *Barrier) create(ctx context.Context, s *protocol.Session) error {
+	created, err := s.EnsurePath(ctx, b.process())
+	if err != nil {
+		return err
+	}
+
 	children, _, err := s.Children(ctx, b.recipe.Path())
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
-
 	if i := slices.IndexFunc(children, curators.MatchString); i >= 0 {
 		return fmt.Errorf("%w: %s is a member of Curator's double barrier, which cannot share the path",
 			zk.ErrNodeExists, children[i])
+	}
+
+	if err == nil && created && !slices.Contains(children, path.Base(b.ready())) {
+		_, err = s.Set(ctx, b.process(), record{n: b.n}.data(), 0)
+		if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) {
+			err = nil
+		}
 	}
 	return err
 }
@@ -106,16 +123,15 @@ func (a *arrival) join(ctx context.Context) error {
 		},
 		Missing: func(ctx context.Context) error {
 			a.present.Store(false)
-			if _, err := s.EnsurePath(ctx, b.process()); err != nil {
-				return err
-			}
-			return b.refuseCurator(ctx, s)
+			return b.create(ctx, s)
 		},
 	})
 
 	switch {
 	case err == nil:
 		a.node = own.Name()
+		m, _ := parseMember(a.node)
+		a.sequence = m.sequence
 	case s.Err() == nil && !errors.Is(err, protocol.ErrSequenceExhausted):
 		a.present.Store(false) // or it was deleted, but may have been counted before that
 	}
@@ -172,7 +188,7 @@ func (a *arrival) resolve(ctx context.Context) error {
 	if err := s.Sync(ctx, b.recipe.Path()); err != nil {
 		return err
 	}
-	line, _, err := b.line(ctx, s)
+	line, err := b.line(ctx, s)
 	if err != nil {
 		return err
 	}

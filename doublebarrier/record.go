@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -16,16 +15,16 @@ import (
 type record struct {
 	preamble string // data of other clients, which are kept
 	n        int    // what the members have agreed on; 0 if nothing
+	from     int32  // members in line have this sequence number or a higher one; valid if n is
 	gate     *gate  // nil while none is open
 	version  int32
-	children int
 }
 
 // recordMark is where our part of the data begins.
 const recordMark = "zkrecipes/doublebarrier n="
 
 func (r record) data() []byte {
-	text := fmt.Sprintf("%s%s%d\n", r.preamble, recordMark, r.n)
+	text := fmt.Sprintf("%s%s%d from=%d\n", r.preamble, recordMark, r.n, r.from)
 	if r.gate != nil {
 		text += r.gate.data()
 	}
@@ -37,15 +36,19 @@ func (r record) closed() []byte {
 	if r.preamble != "" {
 		return []byte(r.preamble)
 	}
-	return record{n: r.n}.data()
+	return record{n: r.n, from: r.from}.data()
 }
 
-// read reads the record, and the gate from ready if the record has none. It is empty if there is
+// complete reports whether ready need not be read, too: there is a gate, or members have agreed
+// since there was one.
+func (r record) complete() bool { return r.gate != nil || r.n > 0 }
+
+// read reads the record, and the gate from ready if the record may be lost. It is empty if there is
 // neither.
 func (b *Barrier) read(ctx context.Context, s *protocol.Session) (record, error) {
 	for seen := ""; ; {
 		r, err := b.readRecord(ctx, s)
-		if err != nil || r.gate != nil {
+		if err != nil || r.complete() {
 			return r, err
 		}
 
@@ -71,15 +74,20 @@ func (b *Barrier) readRecord(ctx context.Context, s *protocol.Session) (record, 
 	} else if err != nil {
 		return record{}, err
 	}
+	return b.parseRecord(data, stat), nil
+}
 
+func (b *Barrier) parseRecord(data []byte, stat *zk.Stat) record {
 	preamble, ours, _ := strings.Cut(string(data), recordMark)
 	number, gate, _ := strings.Cut(ours, "\n")
-	r := record{preamble: preamble, version: stat.Version, children: int(stat.NumChildren)}
-	r.n, _ = strconv.Atoi(number) // 0, nothing agreed on, if there is no number
+	r := record{preamble: preamble, version: stat.Version}
+	if _, err := fmt.Sscanf(number, "%d from=%d", &r.n, &r.from); err != nil {
+		r.n = 0
+	}
 	if r.gate = b.parseGate(gate, stat.Mzxid); r.gate != nil {
 		r.gate.version, r.gate.closed = r.version, r.closed()
 	}
-	return r, nil
+	return r
 }
 
 func (b *Barrier) readReady(ctx context.Context, s *protocol.Session) (*gate, error) {
@@ -120,6 +128,6 @@ func (a *arrival) write(ctx context.Context, r record, data []byte, rest ...any)
 		return r, err
 	}
 
-	r.version, r.children = answers[1].Stat.Version, int(answers[1].Stat.NumChildren)
+	r.version = answers[1].Stat.Version
 	return r, nil
 }

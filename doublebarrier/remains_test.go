@@ -132,7 +132,7 @@ func TestCountedMemberEntersThoughTheOpenerHasDied(t *testing.T) {
 		for i, l := range links {
 			waiting = append(waiting, enter(patient(t), doublebarrier.New(l.Client(t), path, n)))
 			joined(t, watcher, path, i+1)
-			<-l.Answered(recipestest.OpGetData, 2) // the record, and itself
+			<-l.Answered(recipestest.OpGetData, 1) // the record
 		}
 
 		for _, l := range links {
@@ -286,10 +286,10 @@ func TestReadyGoesThoughTheRecordIsGone(t *testing.T) {
 		conn := session(t, other).Conn()
 		first.must(t)
 
-		asked := link.Answered(recipestest.OpExists, link.Count(recipestest.OpExists)+1)
+		asked := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
 		left := make(chan error, 1)
 		go func() { left <- entry.Leave(patient(t)) }()
-		<-asked // how many are left, and waits for them
+		<-asked // who is left
 
 		wipe(t, conn, path+"/process")
 		require.NoError(t, <-left)

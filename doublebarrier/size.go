@@ -16,34 +16,33 @@ var ErrSize = errors.New("members disagree about their number")
 // agree makes sure that the record has our number before the arrival waits for others. It returns
 // [zk.ErrBadVersion] if the record has changed meanwhile.
 //
-// The record is what spares most members a listing. It has a number only after a listing without
-// disagreement. A member that finds another number deletes it first. One that finds none lists the
-// line. Each creates its node before it reads. So of two members that disagree at least one sees
-// the other.
+// The record is what spares most members a listing. A member that finds another number in it, or
+// none, lists the line, and writes its own number if the first in line agrees. Each creates its
+// node before it reads, and one that waits reads again when the record has changed. So of two
+// members that disagree at least one sees the other.
 func (a *arrival) agree(ctx context.Context, r record) (record, error) {
 	n := a.barrier.n
 	if r.n == n {
 		return r, nil
 	}
 
-	var err error
-	if r.n != 0 {
-		r.n = 0
-		if r, err = a.write(ctx, r, r.data()); err != nil {
-			return r, err
-		}
-	}
-
-	line, _, err := a.barrier.line(ctx, a.session)
+	line, err := a.list(ctx)
 	if err != nil {
 		return r, err
 	}
-	if _, err := a.agreed(ctx, line); err != nil {
-		return r, err
-	}
 
-	r.n = n
+	// Nodes with lower numbers are gone: they were created before those that are listed.
+	r.n, r.from = n, line[0].sequence
 	return a.write(ctx, r, r.data())
+}
+
+// list lists the members that agree, in order of arrival. See agreed.
+func (a *arrival) list(ctx context.Context) ([]member, error) {
+	line, err := a.barrier.line(ctx, a.session)
+	if err != nil {
+		return nil, err
+	}
+	return a.agreed(ctx, line)
 }
 
 // agreed returns the members in line that agree with the first. If we do not, it returns an error
