@@ -9,7 +9,12 @@
 //	work, cancel := lease.Context(ctx) // cancelled if the lock is lost
 //	defer cancel()
 //
-// Most callers want [Mutex.Do] instead: it calls a function with such a context.
+// Most callers want [Mutex.Do] instead: it calls a function with such a context. [Mutex.TryDo] does
+// so if it need not wait. For a job that is to be done once, and not by each process in turn, see
+// package once.
+//
+// [LockAll] holds several locks or none. [Mutex.Revoke] asks a holder to give a lock back, and
+// [Mutex.Break] takes it away.
 //
 // # Guarantees
 //
@@ -19,8 +24,9 @@
 //   - A Mutex is granted in order of arrival, which is the order in which the ensemble created the
 //     contenders' nodes. A release wakes one waiter.
 //   - Tokens increase from holder to holder.
-//   - A waiter whose node another client deletes goes to the end of the line. It never holds
-//     without a node.
+//   - A waiter whose node another client deletes goes to the end of the line. In the first
+//     tenth of a second of its wait, before it watches its node, it may be granted the lock
+//     instead, and learns of the loss as a holder does.
 //   - A call whose ctx is done fails, and leaves no node behind, even if the lock was granted at
 //     that moment.
 //
@@ -28,11 +34,11 @@
 //
 // A Mutex without contention costs two round trips, one to lock and one to unlock. Locking takes
 // one more if another contender has held the lock in between, and some more the first time. A
-// contender that has to wait sends five requests when it joins the line, two of them concurrently.
-// Being granted the lock takes none: the next contender watches for a release marker, which the
-// holder's release transaction creates and deletes. The marker proves that no contender is ahead. A
-// contender that leaves without having held the lock leaves no marker, and the next one lists the
-// line. Package protocol explains why this is sound.
+// contender that has to wait sends four requests when it joins the line, and one more if the wait
+// lasts for a tenth of a second. Being granted the lock takes none: the next contender watches for
+// a release marker, which the holder's release transaction creates and deletes. The marker proves
+// that no contender is ahead. A contender that leaves without having held the lock leaves no
+// marker, and the next one lists the line. Package protocol/line explains why this is sound.
 //
 // # Other libraries
 //

@@ -53,6 +53,31 @@ func Example() {
 	// writing the report, with a token: true
 }
 
+// A job that is not worth waiting for: if another process does it right now, that is enough.
+func ExampleMutex_TryDo() {
+	servers, stop := startZooKeeper()
+	defer stop()
+	ctx := context.Background()
+
+	client, err := protocol.Connect(ctx, servers)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	sweeping := lock.New(client, "/locks/sweep")
+	sweep := func(ctx context.Context, _ *lock.Lease) error {
+		err := sweeping.TryDo(ctx, nil) // what another process would get now
+		fmt.Println("sweeping; another one is told:", errors.Is(err, lock.ErrLocked))
+		return nil
+	}
+	if err := sweeping.TryDo(ctx, sweep); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// sweeping; another one is told: true
+}
+
 // Lock and Unlock are for work that does not fit into one function.
 func ExampleMutex_Lock() {
 	servers, stop := startZooKeeper()

@@ -19,6 +19,7 @@ type locker interface {
 	Lock(context.Context) (*lock.Lease, error)
 	TryLock(context.Context) (*lock.Lease, error)
 	Do(context.Context, func(context.Context, *lock.Lease) error) error
+	TryDo(context.Context, func(context.Context, *lock.Lease) error) error
 	Contenders(context.Context) ([]lock.Contender, error)
 	Break(context.Context, string) error
 }

@@ -82,3 +82,25 @@ func takeTurns(t *testing.T, srv *recipestest.Server, libraries ...newcomer) {
 	require.Len(t, order, len(contenders))
 	require.IsIncreasing(t, order)
 }
+
+func TestRevocationWorksBothWaysWithCurator(t *testing.T) {
+	t.Parallel()
+	srv := ensemble.Real(t)
+	curator := interop.Curator(t, srv.ConnectString())
+	c, path, ctx := srv.Client(t), srv.Root(t)+"/revoked", suite.Lasting(t)
+	m := lock.New(c, path)
+
+	curator.Do(t, "lockrevocable", "a", path)
+	line, err := m.Contenders(ctx)
+	require.NoError(t, err)
+	require.NoError(t, m.Revoke(ctx, line[0].Node))
+	curator.Do(t, "awaitrevoked", "a")
+	curator.Do(t, "unlock", "a")
+
+	l, err := m.Lock(ctx)
+	require.NoError(t, err)
+	revoked := l.Revoked()
+	curator.Do(t, "revoke", "a", path, l.Node())
+	suite.Wait(t, revoked)
+	require.NoError(t, l.Unlock(ctx))
+}

@@ -10,13 +10,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
-// ErrLocked is returned by TryLock when another contender holds the lock or waits for it.
+// ErrLocked is returned by TryLock and TryDo when another contender holds the lock or waits for it.
 var ErrLocked = errors.New("locked")
 
 // A Lease is a lock that is held until it is given back with [Lease.Unlock] or lost. It is lost
 // with its session, and when another client deletes its node. It is safe for concurrent use.
 type Lease struct {
 	grant *protocol.Grant
+	revocable
 }
 
 // Done returns a channel that is closed when the lease is lost or given back. [Lease.Err] reports

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -196,6 +197,48 @@ func (c *quietContext) Err() error {
 	return c.Context.Err()
 }
 
+// A busy lock is left alone, and a free one is given back whatever becomes of fn.
+func TestTryDoHoldsTheLockOrDoesNotCall(t *testing.T) {
+	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
+		path, link := srv.Root(t)+"/try", srv.Link(t)
+		c := link.Client(t)
+		m, other := newLock(c, path), newLock(srv.Client(t), path)
+		writes := func() int {
+			return link.Count(recipestest.OpCreate) + link.Count(recipestest.OpMulti) + link.Count(recipestest.OpDelete)
+		}
+		held := suite.Must(t, other.Lock)
+		suite.CatchUp(t, c)
+		before := writes()
+		err := m.TryDo(suite.Lasting(t), nil)
+		require.ErrorIs(t, err, lock.ErrLocked)
+		require.EqualError(t, err, "lock: "+path+": locked")
+		require.Equal(t, before, writes())
+		suite.Unlock(t, held)
+
+		suite.CatchUp(t, c)
+		failed := errors.New("failed")
+		require.ErrorIs(t, m.TryDo(t.Context(), func(ctx context.Context, l *lock.Lease) error {
+			require.NoError(t, l.Err())
+			require.ErrorIs(t, m.TryDo(ctx, nil), lock.ErrLocked)
+			return failed
+		}), failed)
+		suite.Await(t, 0, m.Contenders)
+		require.Panics(t, func() {
+			m.TryDo(t.Context(), func(context.Context, *lock.Lease) error { panic("fn") })
+		})
+		suite.Await(t, 0, m.Contenders)
+
+		// A lease that is lost ends fn's context.
+		err = m.TryDo(t.Context(), func(ctx context.Context, l *lock.Lease) error {
+			require.NoError(t, other.Break(t.Context(), l.Node()))
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(t, err, protocol.ErrLost)
+		suite.Await(t, 0, m.Contenders)
+	})
+}
+
 func TestUnlockSucceedsThoughItsReplyIsLost(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, newLock newFunc) {
 		link, path := srv.Link(t), srv.Root(t)+"/answer"
@@ -277,6 +320,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 			_, err = m.TryLock(t.Context())
 			require.Error(t, err, name)
 			require.Error(t, m.Do(t.Context(), nil), name)
+			require.Error(t, m.TryDo(t.Context(), nil), name)
 			if name != "too much data" {
 				_, err = m.Contenders(t.Context())
 				require.Error(t, err, name)

@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
@@ -42,7 +44,8 @@ func New(c *protocol.Client, path string, opts ...Option) *Mutex {
 //
 // If ctx ends first, Lock takes its node out of line and returns an error that wraps ctx's. It does
 // the same if the grant comes at that very moment. A removal that takes longer goes on in the
-// background.
+// background. If this very client holds the lock then, in another goroutine or further up the
+// stack, the error says since when.
 //
 // If Lock loses its session or its node while it waits, it joins again at the end of the line.
 // After the loss of a session it does so in the next one. Other errors wrap [protocol.ErrClosed],
@@ -74,9 +77,12 @@ func (m *Mutex) take(ctx context.Context, request line.Request) (*Lease, error) 
 		err = m.recipe.Wrap(ErrLocked)
 	}
 	if err != nil {
+		if since, ok := m.recipe.HeldSince(); ok && ctx.Err() != nil {
+			err = fmt.Errorf("%w (held by this client since %s)", err, since.Format(time.DateTime))
+		}
 		return nil, err
 	}
-	return &Lease{g}, nil
+	return &Lease{grant: g, revocable: revocable{dir: m.recipe.Path()}}, nil
 }
 
 // Do calls fn while it holds the lock, with a context that is cancelled when the lease is lost. The
@@ -86,7 +92,17 @@ func (m *Mutex) take(ctx context.Context, request line.Request) (*Lease, error) 
 // back. It gives the lock back even if ctx has ended or fn panics. It returns an error of Lock, or
 // fn's own. If the lease was lost before fn returned, the loss is joined to fn's error.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
-	l, err := m.Lock(ctx)
+	return do(ctx, m.Lock, fn)
+}
+
+// TryDo is [Mutex.Do] with [Mutex.TryLock]: if it would have to wait, it returns an error that
+// wraps [ErrLocked], and does not call fn.
+func (m *Mutex) TryDo(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
+	return do(ctx, m.TryLock, fn)
+}
+
+func do(ctx context.Context, acquire func(context.Context) (*Lease, error), fn func(context.Context, *Lease) error) error {
+	l, err := acquire(ctx)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,11 @@ func (s *Simple) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) 
 	return s.mutex.Do(ctx, fn)
 }
 
+// TryDo is [Mutex.TryDo].
+func (s *Simple) TryDo(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
+	return s.mutex.TryDo(ctx, fn)
+}
+
 // Contenders returns the holder, if there is one, as [Mutex.Contenders] does. Waiters of a Simple
 // have no node to show.
 func (s *Simple) Contenders(ctx context.Context) ([]Contender, error) { return s.mutex.Contenders(ctx) }

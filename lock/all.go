@@ -1,0 +1,176 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// Leases are the leases of several locks that are held together: see [LockAll]. It is safe for
+// concurrent use.
+type Leases struct {
+	all  []*Lease // in the order of the arguments
+	life context.Context
+	end  context.CancelFunc
+}
+
+// LockAll waits until it holds all of the locks, and returns their leases. It takes one after the
+// other, in the order of their paths with the chroot in front, which is the same in all processes:
+// calls of LockAll never wait for each other in a circle. Those that it holds already stay locked
+// while it waits for the next one.
+//
+// It blocks until then, until ctx ends or a client is closed. If it cannot have all of them it
+// gives back those that it has, and returns an error of [Mutex.Lock]. If one of them is lost while
+// it waits for another one, it gives all of them back and begins again. Before any I/O it returns
+// an error if there is no lock, a nil one, or two with the same path: the second would wait for the
+// first.
+//
+// The leases do not depend on ctx. Each is lost with its session.
+func LockAll(ctx context.Context, locks ...*Mutex) (*Leases, error) {
+	order, err := inOrder(ctx, locks)
+	if err != nil {
+		return nil, fmt.Errorf("lock all: %w", err)
+	}
+	for {
+		held := &Leases{all: make([]*Lease, len(locks))}
+		held.life, held.end = context.WithCancel(context.Background())
+		err := held.take(ctx, locks, order)
+		lost := held.Err()
+		if err == nil && lost == nil && ctx.Err() == nil {
+			return held, nil
+		}
+
+		held.Unlock(ctx)
+		if ctx.Err() != nil && err == nil {
+			err = protocol.Wanted(ctx)
+		}
+		if ctx.Err() != nil || lost == nil {
+			return nil, fmt.Errorf("lock all: %w", err)
+		}
+	}
+}
+
+// inOrder returns the indexes of the locks in the order of their absolute paths.
+func inOrder(ctx context.Context, locks []*Mutex) ([]int, error) {
+	if len(locks) == 0 {
+		return nil, errors.New("no locks")
+	}
+	for i, m := range locks {
+		if m == nil {
+			return nil, fmt.Errorf("lock %d is nil", i)
+		}
+		if err := m.recipe.Validate(m.request.Data); err != nil {
+			return nil, m.recipe.Wrap(err)
+		}
+	}
+
+	paths, order := make([]string, len(locks)), make([]int, len(locks))
+	for i, m := range locks {
+		s, err := m.recipe.Session(ctx)
+		if err != nil {
+			return nil, m.recipe.Wrap(err)
+		}
+		paths[i], order[i] = s.Path(m.recipe.Path()), i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(paths[a], paths[b]) })
+	for i := 1; i < len(order); i++ {
+		if paths[order[i]] == paths[order[i-1]] {
+			return nil, fmt.Errorf("two locks have the path %s", paths[order[i]])
+		}
+	}
+	return order, nil
+}
+
+// take takes the locks in this order. It stops as soon as one of them is lost.
+func (ls *Leases) take(ctx context.Context, locks []*Mutex, order []int) error {
+	for _, i := range order {
+		l, err := locks[i].Lock(ctx)
+		if err != nil {
+			return err
+		}
+		ls.all[i] = l
+		held, cancel := l.Context(ctx)
+		defer cancel()
+		ctx = held
+	}
+	for _, l := range ls.all {
+		l.grant.AfterFunc(ls.end)
+	}
+	return nil
+}
+
+// All returns the lease of each lock, in the order in which [LockAll] was given them, for
+// [Lease.Token] and [Lease.Check]. The caller must not change the slice.
+func (ls *Leases) All() []*Lease { return ls.all }
+
+// Done returns a channel that is closed when any of the leases is lost or given back. Like all
+// methods, it is safe for concurrent use.
+func (ls *Leases) Done() <-chan struct{} { return ls.life.Done() }
+
+// Err returns nil while all of the leases are held. If one was lost, its error wraps
+// [protocol.ErrLost] and the cause, and names the lock. After [Leases.Unlock] it wraps
+// [protocol.ErrReleased]. It is computed from the clocks at each call, as [Lease.Err] is.
+func (ls *Leases) Err() error {
+	var over error
+	for _, l := range ls.all {
+		if l == nil {
+			continue // it was not taken
+		}
+		if err := l.Err(); err != nil && !errors.Is(over, protocol.ErrLost) {
+			over = err
+		}
+	}
+	return over
+}
+
+// Context returns a copy of parent that is also cancelled when one of the leases is lost or given
+// back, with [Leases.Err] as its cause. Its own Err is computed from the clocks at each call. Call
+// the cancel function when the work is done.
+func (ls *Leases) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	stop := context.AfterFunc(ls.life, func() { cancel(ls.Err()) })
+	held := &leasesContext{ctx, ls, cancel}
+	held.Err() // they may be over
+	return held, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+type leasesContext struct {
+	context.Context
+	leases *Leases
+	cancel context.CancelCauseFunc
+}
+
+func (c *leasesContext) Err() error {
+	if err := c.leases.Err(); err != nil {
+		c.cancel(err)
+	}
+	return c.Context.Err()
+}
+
+// Unlock gives all of the locks back, at once. It blocks until their nodes are deleted, ctx ends or
+// the sessions are over, and joins the errors of [Lease.Unlock]. The leases end at once, and the
+// nodes are deleted in any case. It may be called again, and concurrently.
+func (ls *Leases) Unlock(ctx context.Context) error {
+	errs := make(chan error, len(ls.all))
+	for _, l := range ls.all {
+		if l == nil {
+			errs <- nil
+			continue
+		}
+		go func() { errs <- l.Unlock(ctx) }()
+	}
+
+	var all error
+	for range ls.all {
+		all = errors.Join(all, <-errs)
+	}
+	ls.end()
+	return all
+}
