@@ -27,8 +27,9 @@
 //     came in may wake it more than once, but wake no other waiter.
 //   - Tokens increase from each holder to all later ones that it had to exclude. Readers that hold
 //     the lock together may have been granted it in any order.
-//   - A waiter whose node another client deletes goes to the end of the line. It never holds
-//     without a node.
+//   - A waiter whose node another client deletes goes to the end of the line. In the first
+//     tenth of a second of its wait, before it watches its node, it may be granted the lock
+//     instead, and learns of the loss as a holder does.
 //   - A call whose ctx is done fails, and leaves no node behind, even if the lock was granted at
 //     that moment.
 //   - [Lease.Downgrade] turns a writer into a reader, with no moment in between at which another
@@ -45,6 +46,9 @@
 // more the first time. A reader among readers costs four, two of them concurrent. A contender that
 // has to wait sends one or two requests more. Being let in by a writer that unlocks takes none: see
 // package lock. Woken by any other contender, a waiter lists the line.
+//
+// Where many goroutines of a process read, [WithLocalSharing] makes them hold one node together. A
+// reader that joins the others then costs no request, to lock or to unlock.
 //
 // # Other libraries
 //

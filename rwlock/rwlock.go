@@ -19,6 +19,7 @@ type RWMutex struct {
 	recipe      *protocol.Recipe
 	line        *line.Line
 	read, write line.Request
+	sharing     *sharing // nil without WithLocalSharing
 }
 
 // An Option shapes a lock; give it to [New].
@@ -45,6 +46,9 @@ func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
 		write:  line.Request{Kind: spellings[Native].write, Blockers: line.Exclusive},
 	}
 	protocol.Configure(r, m, opts)
+	if m.sharing != nil {
+		m.sharing.recipe = quiet(c, path)
+	}
 	return m
 }
 
@@ -87,7 +91,9 @@ func (m *RWMutex) try(ctx context.Context, request line.Request) (*Lease, error)
 }
 
 func (m *RWMutex) take(ctx context.Context, request line.Request) (*Lease, error) {
-	g, err := m.line.Enter(ctx, request)
+	g, err := m.recipe.Acquire(ctx, request.Data, func(s *protocol.Session) (*protocol.Grant, error) {
+		return m.sharing.take(ctx, s, m, request)
+	})
 	if errors.Is(err, line.ErrBusy) {
 		err = m.recipe.Wrap(ErrLocked)
 	}
@@ -144,4 +150,7 @@ func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
 // is no such node.
 //
 // [zk.ErrNoNode]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoNode
-func (m *RWMutex) Break(ctx context.Context, node string) error { return m.line.Break(ctx, node) }
+func (m *RWMutex) Break(ctx context.Context, node string) error {
+	m.sharing.close() // the node may be the one that readers join
+	return m.line.Break(ctx, node)
+}

@@ -1,0 +1,258 @@
+package rwlock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
+)
+
+// What a node that is held may be joined for, as writers of other sessions may wait behind it.
+const (
+	maxJoins = 256
+	joinTime = 100 * time.Millisecond
+)
+
+// WithLocalSharing is for a lock that many goroutines of a process read. Readers hold one node
+// together, which costs them no request of their own. The node is deleted when the last of them
+// unlocks. Each reader has a [Lease] of its own, to unlock or to lose. Those that share a node have
+// the same [Lease.Token] and [Lease.Node], are one entry of [RWMutex.Contenders], and are lost
+// together.
+//
+// Readers join a node while it is in line, and for a while when it is held: until a caller of
+// [RWMutex.Lock] comes, 256 readers have joined, or a tenth of a second has passed. Later readers
+// get another node at the end of the line. So a writer of another session may have to wait for
+// readers that came after it, for a tenth of a second and the time for which those hold the lock. A
+// reader never waits longer than without the option. A node that another process deletes with
+// [RWMutex.Break] may be joined until the message of that arrives, and in its first 20 milliseconds
+// until those are over. Everything else is as without the option.
+//
+// The nodes are shared by the callers of one RWMutex: share the value, not only its path.
+func WithLocalSharing() Option {
+	return func(m *RWMutex) error {
+		m.sharing = new(sharing)
+		return nil
+	}
+}
+
+// A sharing has the node that readers of one RWMutex may join.
+type sharing struct {
+	recipe *protocol.Recipe // of the grants of nodes; each lease has a grant of its own, and reports
+
+	mu   sync.Mutex // protects what follows, and what it says of places
+	open *place     // nil if the next reader needs a node of its own
+}
+
+// quiet returns the recipe for grants that report nothing.
+func quiet(c *protocol.Client, path string) *protocol.Recipe {
+	if c != nil {
+		c = c.With(protocol.WithObserver(silent{}), protocol.WithLogger(slog.New(slog.DiscardHandler)))
+	}
+	return protocol.NewRecipe(c, "rwlock", path)
+}
+
+type silent struct{}
+
+func (silent) Observe(protocol.Event) {}
+
+// A place is a node in line that readers share. It is in line on behalf of all of them, so the end
+// of one reader's ctx does not end the wait of the others.
+type place struct {
+	mutex   *RWMutex
+	session *protocol.Session
+	stop    context.CancelFunc // of the wait
+
+	ready chan struct{}   // closed when the node is granted, or will not be
+	grant *protocol.Grant // valid once ready is closed, as the following
+	err   error
+	since time.Time
+
+	// The mu of the sharing protects these.
+	settled bool // ready is closed or about to be
+	readers int  // that wait or hold
+	joins   int  // since it is held
+	leases  map[*protocol.Grant]struct{}
+}
+
+// take returns a grant to m under s: one of the open node, or of a new one.
+func (sh *sharing) take(ctx context.Context, s *protocol.Session, m *RWMutex, r line.Request) (*protocol.Grant, error) {
+	if sh == nil {
+		return m.line.Join(ctx, s, r)
+	}
+	if exclusive(r.Kind) {
+		if !r.Try {
+			sh.close() // readers that come later are behind this writer
+		}
+		return m.line.Join(ctx, s, r)
+	}
+
+	p := sh.join(s, m, r)
+	if p == nil {
+		return m.line.Join(ctx, s, r)
+	}
+	g, err := p.wait(ctx)
+	if err != nil {
+		p.leave(ctx, nil)
+	}
+	return g, err
+}
+
+// close makes the next reader get a node of its own.
+func (sh *sharing) close() {
+	if sh == nil {
+		return
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.open = nil
+}
+
+// join makes the caller a reader of a place. For a request that must not wait there may be none.
+func (sh *sharing) join(s *protocol.Session, m *RWMutex, r line.Request) *place {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if p := sh.open; p != nil && p.session.ID() == s.ID() && p.joinable(r.Try) {
+		p.readers++
+		if p.settled {
+			p.joins++
+		}
+		return p
+	}
+	if r.Try {
+		return nil
+	}
+
+	ctx, stop := context.WithCancel(context.Background()) // the wait ends with the session, too
+	p := &place{
+		mutex: m, session: s, stop: stop, ready: make(chan struct{}), readers: 1,
+		leases: make(map[*protocol.Grant]struct{}),
+	}
+	sh.open = p
+	r.Recipe = sh.recipe
+	started := s.Go(func(context.Context) {
+		defer stop()
+		if late := p.settle(m.line.Join(ctx, s, r)); late != nil {
+			late.Release(context.Background())
+		}
+	})
+	if !started {
+		sh.open = nil
+		p.err = protocol.ErrClosed
+		close(p.ready)
+	}
+	return p
+}
+
+// joinable is for callers that hold mu.
+func (p *place) joinable(try bool) bool {
+	if !p.settled {
+		return !try
+	}
+	if p.joins >= maxJoins || time.Since(p.since) >= joinTime || p.grant.Err() != nil {
+		return false
+	}
+	for g := range p.leases { // one of them may know first
+		if isClosed(g.Done()) && errors.Is(g.Err(), protocol.ErrLost) {
+			return false
+		}
+	}
+	return true
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// settle ends the wait for the node. It returns the grant if no reader waits for it any more.
+func (p *place) settle(g *protocol.Grant, err error) (late *protocol.Grant) {
+	sh := p.mutex.sharing
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	p.grant, p.err, p.since, p.settled = g, err, time.Now(), true
+	if err != nil && sh.open == p {
+		sh.open = nil
+	}
+	close(p.ready)
+	if p.readers == 0 {
+		return g
+	}
+	if g != nil {
+		g.AfterFunc(p.check)
+	}
+	return nil
+}
+
+// check makes all leases find out that the node is gone, also those that do not watch it yet.
+func (p *place) check() {
+	if !errors.Is(p.grant.Err(), protocol.ErrLost) {
+		return
+	}
+	sh := p.mutex.sharing
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for g := range p.leases {
+		p.session.Go(func(ctx context.Context) { g.Verify(ctx) })
+	}
+}
+
+// wait returns a grant of the reader's own, whose end makes it leave.
+func (p *place) wait(ctx context.Context) (*protocol.Grant, error) {
+	select {
+	case <-p.ready:
+	case <-ctx.Done():
+		return nil, protocol.Wanted(ctx)
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+
+	r := p.mutex.recipe
+	var g *protocol.Grant
+	g, err := r.NewGrant(ctx, p.session, r.Path()+"/"+p.grant.Node(), p.grant.Token(),
+		func(ctx context.Context) error { return p.leave(ctx, g) })
+	if err != nil {
+		return nil, err
+	}
+	sh := p.mutex.sharing
+	sh.mu.Lock()
+	p.leases[g] = struct{}{}
+	sh.mu.Unlock()
+	if p.grant.Err() != nil { // check may have come too early
+		g.Verify(ctx)
+	}
+	return g, nil
+}
+
+// leave is for a reader that has waited in vain, or has given its lease g back. The last one
+// deletes the node. A reader that has lost its lease does not leave: then the node is gone, or its
+// session.
+func (p *place) leave(ctx context.Context, g *protocol.Grant) error {
+	sh := p.mutex.sharing
+	sh.mu.Lock()
+	p.readers--
+	delete(p.leases, g)
+	last := p.readers == 0
+	if last && sh.open == p {
+		sh.open = nil
+	}
+	held := p.grant
+	sh.mu.Unlock()
+
+	if !last {
+		return nil
+	}
+	p.stop()
+	if held == nil {
+		return nil
+	}
+	return held.Release(ctx)
+}
