@@ -1,0 +1,78 @@
+package once_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/zkrecipes/zkrecipes/once"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+// connect connects to a ZooKeeper inside the process.
+func connect(ctx context.Context) (client *protocol.Client, done func()) {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() {
+		client.Close()
+		server.Close()
+	}
+}
+
+// A job that cron starts on three machines each night.
+func Example() {
+	ctx := context.Background()
+	client, done := connect(ctx)
+	defer done()
+
+	nightly := func(day string) error {
+		reports := once.New(client, "/once/reports")
+		ran, err := reports.Do(ctx, day, func(ctx context.Context, token int64) error {
+			fmt.Println("writing the report of", day)
+			return ctx.Err() // of the right to run
+		})
+		if err == nil && !ran {
+			fmt.Println("another machine has written it")
+		}
+		return err
+	}
+	for range 3 {
+		if err := nightly("2030-01-31"); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// writing the report of 2030-01-31
+	// another machine has written it
+	// another machine has written it
+}
+
+// A run that fails does not count: the next call runs.
+func ExampleOnce_Do_failure() {
+	ctx := context.Background()
+	client, done := connect(ctx)
+	defer done()
+
+	bills := once.New(client, "/once/bills", once.WithKeep(24))
+	for attempt := 1; attempt <= 3; attempt++ {
+		ran, err := bills.Do(ctx, "2030-01", func(context.Context, int64) error {
+			if attempt == 1 {
+				return errors.New("no paper")
+			}
+			return nil
+		})
+		fmt.Println(ran, err)
+	}
+	// Output:
+	// true no paper
+	// true <nil>
+	// false <nil>
+}

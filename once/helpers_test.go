@@ -1,0 +1,79 @@
+package once_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/once"
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+func TestMain(m *testing.M) { suite.Main(m) }
+
+func nothing(context.Context, int64) error { return nil }
+
+var errFailed = errors.New("failed")
+
+// An outcome is what Do has returned.
+type outcome struct {
+	ran bool
+	err error
+}
+
+func do(t testing.TB, o *once.Once, key string, fn func(context.Context, int64) error) outcome {
+	t.Helper()
+	ran, err := o.Do(suite.Lasting(t), key, fn)
+	return outcome{ran, err}
+}
+
+func later(ctx context.Context, o *once.Once, key string, fn func(context.Context, int64) error) <-chan outcome {
+	return suite.Later(func() outcome {
+		ran, err := o.Do(ctx, key, fn)
+		return outcome{ran, err}
+	})
+}
+
+// A blocked run says that it has begun, and goes on when it is told to.
+type blocked struct {
+	began  chan context.Context
+	result chan error
+}
+
+func newBlocked() blocked {
+	return blocked{make(chan context.Context, 1), make(chan error, 1)}
+}
+
+func (b blocked) fn(ctx context.Context, _ int64) error {
+	b.began <- ctx
+	return <-b.result
+}
+
+// calls waits until so many calls are in line, and returns their nodes.
+func calls(t testing.TB, c *protocol.Client, path string, n int) (nodes []string) {
+	t.Helper()
+	suite.Soon(t, func() bool {
+		suite.CatchUp(t, c)
+		nodes = nil
+		for _, child := range suite.Children(t, c, path) {
+			if _, _, ok := protocol.ParseOwner(child); ok {
+				nodes = append(nodes, child)
+			}
+		}
+		return len(nodes) == n
+	}, "calls in line")
+	return nodes
+}
+
+func requireRan(t testing.TB, o outcome) {
+	t.Helper()
+	require.Equal(t, outcome{ran: true}, o)
+}
+
+func requireDone(t testing.TB, o outcome) {
+	t.Helper()
+	require.Equal(t, outcome{}, o)
+}
