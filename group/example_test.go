@@ -1,0 +1,98 @@
+package group_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/zkrecipes/zkrecipes/group"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+// connect connects to a ZooKeeper inside the process.
+func connect(ctx context.Context) (client *protocol.Client, done func()) {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() {
+		client.Close()
+		server.Close()
+	}
+}
+
+func Example() {
+	ctx := context.Background()
+	client, done := connect(ctx)
+	defer done()
+
+	g := group.New(client, "/services/search")
+	me, err := g.Join(ctx, "host-4", []byte("10.0.0.4:8080"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer me.Leave(ctx)
+
+	for peers, err := range g.Watch(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, p := range peers {
+			fmt.Printf("%s at %s\n", p.Name, p.Data)
+		}
+		break // a service goes on
+	}
+	// Output:
+	// host-4 at 10.0.0.4:8080
+}
+
+// A member that must not act while another one may have its name looks at Joined.
+func ExampleMember_Changes() {
+	ctx := context.Background()
+	client, done := connect(ctx)
+	defer done()
+
+	me, err := group.New(client, "/services/search").Join(ctx, "host-4", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("joined:", me.Joined())
+	go me.Leave(ctx)
+	for range me.Changes() { // ends when the member has left
+		fmt.Println("joined:", me.Joined())
+	}
+	fmt.Println("left")
+	// Output:
+	// joined: true
+	// left
+}
+
+// Each member consumes its partitions, and gives them up when they go to another member.
+func ExampleShare() {
+	ctx, stop := context.WithCancel(context.Background())
+	client, done := connect(ctx)
+	defer done()
+
+	g := group.New(client, "/consumers")
+	me, err := g.Join(ctx, "host-4", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer me.Leave(context.WithoutCancel(ctx))
+
+	err = group.Share(ctx, g, me, []string{"partition-7"}, func(ctx context.Context, item string) error {
+		fmt.Println("consuming", item)
+		stop() // a service goes on
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	fmt.Println(err)
+	// Output:
+	// consuming partition-7
+	// group: /consumers: context canceled
+}

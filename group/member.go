@@ -1,0 +1,356 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// A Member is a membership that lasts until [Member.Leave]. If its session is lost, or its node is
+// deleted, the member is no longer joined, and joins again by itself. It is safe for concurrent
+// use.
+type Member struct {
+	group *Group
+	name  string
+
+	leaving context.Context // ends with Leave
+	leave   context.CancelFunc
+	over    chan struct{} // closed when the member has left, or its client is closed
+	outcome error         // of that; valid once over is closed
+	changes chan struct{}
+	setting chan struct{} // has room for the Set that is at work
+
+	sessions map[int64]bool // those that may have a node of this member
+
+	mu      sync.Mutex // protects what follows
+	data    []byte
+	version int             // of data
+	grant   *protocol.Grant // that of the time when it joined last
+	renewed chan struct{}   // closed when there is another grant
+}
+
+// Join makes the caller a member with this name and data. It stays one until [Member.Leave] or
+// [protocol.Client.Close], in whatever session. The context is for the call alone.
+//
+// The name becomes the name of a node. A name that is empty, has a slash in it, is "." or "..", or
+// has characters that ZooKeeper forbids is refused with an error that wraps [zk.ErrInvalidPath].
+// The caller must not change data afterwards.
+//
+// If the name is taken by another session, or by another member of the same client, Join returns an
+// error that wraps [ErrNameTaken]. A process that has crashed and is started again meets its own
+// former session, until that ends: call Join again. If a session is lost while Join is at work, it
+// waits for the end of that session.
+//
+// Join blocks until the server has answered. If ctx ends first, it returns an error that wraps
+// ctx's, and no node stays. Other errors wrap [protocol.ErrClosed] or [protocol.ErrTooLarge], or
+// are the server's own, such as [zk.ErrNoAuth].
+//
+// [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
+// [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
+func (g *Group) Join(ctx context.Context, name string, data []byte) (*Member, error) {
+	if err := g.validate(name, data); err != nil {
+		return nil, g.recipe.Wrap(err)
+	}
+	m := &Member{
+		group: g, name: name, data: data,
+		over:     make(chan struct{}),
+		changes:  make(chan struct{}, 1),
+		setting:  make(chan struct{}, 1),
+		sessions: make(map[int64]bool),
+		renewed:  make(chan struct{}),
+	}
+	m.leaving, m.leave = context.WithCancel(context.Background())
+
+	var p place
+	grant, err := g.recipe.Acquire(ctx, data, func(s *protocol.Session) (_ *protocol.Grant, err error) {
+		p, err = m.join(ctx, s, data)
+		return p.grant, err
+	})
+	if err != nil {
+		m.leave()
+		if p.grant != nil { // Acquire gives it back
+			p.grant.AfterFunc(func() { p.end() })
+		}
+		return nil, err
+	}
+	m.grant = grant
+	if !grant.Session().Go(func(context.Context) { m.run(p) }) {
+		m.leave()
+		p.free()
+		return nil, g.recipe.Wrap(protocol.ErrClosed)
+	}
+	return m, nil
+}
+
+// join makes one attempt under s. It waits for the end of sessions of this member's own that were
+// lost before.
+func (m *Member) join(ctx context.Context, s *protocol.Session, data []byte) (place, error) {
+	for {
+		p, err := m.claim(ctx, s, data)
+		if err != nil || p.grant != nil {
+			return p, err
+		}
+		if p.other == nil {
+			return p, fmt.Errorf("%w: %q by a member of this client", ErrNameTaken, m.name)
+		}
+		if owner := p.other.EphemeralOwner; owner == 0 {
+			return p, fmt.Errorf("%w: %q by a node that is not a member's", ErrNameTaken, m.name)
+		} else if !m.sessions[owner] {
+			return p, fmt.Errorf("%w: %q by session %#x", ErrNameTaken, m.name, uint64(owner))
+		}
+		if err := m.awaitEnd(ctx, s, p); err != nil {
+			return place{}, err
+		}
+	}
+}
+
+// rejoin blocks until the member is joined again, leaves, or the client is closed. A name that is
+// taken is waited for.
+func (m *Member) rejoin() (p place, err error) {
+	began := time.Now()
+	p, err = protocol.AcrossSessions(m.leaving, m.group.recipe, func(s *protocol.Session) (place, error) {
+		for {
+			m.mu.Lock()
+			data, version := m.data, m.version
+			m.mu.Unlock()
+
+			// What is begun is seen through: so nothing is on its way when Leave returns.
+			p, err := m.claim(context.Background(), s, data)
+			p.version = version
+			if err == nil && p.grant == nil {
+				err = m.awaitEnd(m.leaving, s, p)
+			} else if err == nil {
+				return p, nil
+			}
+			if err != nil && s.Err() == nil && m.leaving.Err() == nil {
+				return p, protocol.Again(err) // others may mend it
+			} else if err != nil {
+				return p, err
+			}
+		}
+	})
+	m.group.recipe.Waited(began, err)
+	return p, err
+}
+
+// awaitEnd waits until the name is no longer taken by what claim has met.
+func (m *Member) awaitEnd(ctx context.Context, s *protocol.Session, p place) error {
+	if p.other == nil {
+		select {
+		case <-p.taken:
+			return nil
+		case <-s.Done():
+			return s.Err()
+		case <-ctx.Done():
+			return contextError(ctx)
+		}
+	}
+	_, err := s.WaitNode(ctx, m.group.node(m.name), func(stat *zk.Stat) bool { return stat.Czxid != p.other.Czxid })
+	return err
+}
+
+// run joins again and again until the member leaves or the client is closed.
+func (m *Member) run(p place) {
+	defer close(m.over)
+	defer close(m.changes)
+
+	for {
+		select {
+		case <-p.grant.Done():
+			p.free()
+			m.signal()
+		case <-m.leaving.Done():
+			m.outcome = m.end(p)
+			return
+		}
+
+		next, err := m.rejoin()
+		for err != nil && m.leaving.Err() == nil && !errors.Is(err, protocol.ErrClosed) {
+			// The view's back-off has ended.
+			m.group.recipe.Logger().Warn("not joined again", "path", m.group.recipe.Path(), "member", m.name, "error", err)
+			select {
+			case <-time.After(pause):
+			case <-m.leaving.Done():
+			}
+			next, err = m.rejoin()
+		}
+		if err != nil {
+			m.outcome = m.gone()
+			return
+		}
+		p = next
+		m.renew(p)
+		m.signal()
+	}
+}
+
+// pause is the time between attempts to join again, or to delete a node, that have all failed.
+const pause = 10 * time.Second
+
+// renew makes a grant the current one, once it has the latest data.
+func (m *Member) renew(p place) {
+	for {
+		m.mu.Lock()
+		if p.version == m.version {
+			m.grant = p.grant
+			close(m.renewed)
+			m.renewed = make(chan struct{})
+			m.mu.Unlock()
+			return
+		}
+		data := m.data
+		p.version = m.version
+		m.mu.Unlock()
+
+		if err := p.grant.SetData(m.leaving, data); err != nil && p.grant.Err() == nil && m.leaving.Err() == nil {
+			m.group.recipe.Logger().Warn("data not set", "path", m.group.recipe.Path(), "member", m.name, "error", err)
+		}
+	}
+}
+
+// end gives a place back, and waits until nothing of the member is left.
+func (m *Member) end(p place) error {
+	if err := p.end(); !errors.Is(err, protocol.ErrLost) {
+		return err
+	}
+	return m.gone()
+}
+
+// gone blocks until no lost session has a node of the member.
+func (m *Member) gone() error {
+	ctx, node := context.Background(), m.group.node(m.name)
+	_, err := protocol.AcrossSessions(ctx, m.group.recipe, func(s *protocol.Session) (struct{}, error) {
+		if err := s.Sync(ctx, node); err != nil { // or else a server that lags may hide a node
+			return struct{}{}, err
+		}
+		_, err := s.WaitNode(ctx, node, func(stat *zk.Stat) bool {
+			return !m.sessions[stat.EphemeralOwner] || stat.EphemeralOwner == s.ID()
+		})
+		return struct{}{}, err
+	})
+	return m.group.recipe.Wrap(err)
+}
+
+func (m *Member) signal() {
+	select {
+	case m.changes <- struct{}{}:
+	default:
+	}
+}
+
+// Name returns the name that the member joined with.
+func (m *Member) Name() string { return m.name }
+
+// Joined reports whether the member is joined: it has its node, and its session is trusted, so no
+// other member has its name. Joined computes that from the clocks at each call, without I/O. In a
+// process that was paused it reports a loss at once.
+//
+// A member whose node another client deletes learns of it by a message.
+func (m *Member) Joined() bool {
+	grant, _ := m.current()
+	return m.leaving.Err() == nil && grant.Err() == nil
+}
+
+// Changes returns a channel that gets a value after [Member.Joined] has changed. It has room for
+// one, so several changes may be told of as one, and the caller asks Joined. It is closed when the
+// member has left or the client is closed.
+func (m *Member) Changes() <-chan struct{} { return m.changes }
+
+func (m *Member) current() (*protocol.Grant, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.grant, m.renewed
+}
+
+// Set replaces the member's data, now and for all times that it joins again. It blocks until the
+// server has answered two requests, or four if an answer was lost. If the member is not joined, Set
+// waits until it is. It may be called concurrently: one call is served after the other. The caller
+// must not change data afterwards.
+//
+// If ctx ends first, Set returns an error that wraps ctx's. If that was before the call or during
+// another one, nothing has changed. Otherwise the data may have been replaced or not, and is what
+// the member joins again with.
+//
+// After other errors the member keeps the data that it had. They wrap [protocol.ErrReleased] after
+// [Member.Leave], [protocol.ErrClosed] or [protocol.ErrTooLarge], or are the server's own. If it is
+// the error of a back-off that has ended, or wraps [protocol.ErrUncertain], the node may have the
+// new data until the next join. ErrUncertain is for an answer that was lost where the ACL does not
+// allow to read.
+func (m *Member) Set(ctx context.Context, data []byte) error {
+	r := m.group.recipe
+	if err := m.group.validate(m.name, data); err != nil {
+		return r.Wrap(err)
+	}
+	select {
+	case m.setting <- struct{}{}:
+		defer func() { <-m.setting }()
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return r.Wrap(contextError(ctx))
+	}
+
+	before := m.replaceData(data)
+	err := m.set(ctx, data)
+	if err != nil && ctx.Err() == nil {
+		m.replaceData(before)
+	}
+	return r.Wrap(err)
+}
+
+func (m *Member) set(ctx context.Context, data []byte) error {
+	for {
+		grant, renewed := m.current()
+		if m.leaving.Err() == nil {
+			err := grant.SetData(ctx, data)
+			if !errors.Is(err, protocol.ErrLost) || ctx.Err() != nil {
+				return err
+			}
+		}
+
+		select {
+		case <-renewed:
+		case <-ctx.Done():
+			return contextError(ctx)
+		case <-m.over:
+			return cmp.Or(m.outcome, protocol.ErrReleased)
+		case <-m.leaving.Done():
+			return protocol.ErrReleased
+		}
+	}
+}
+
+func (m *Member) replaceData(data []byte) (before []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, m.data = m.data, data
+	m.version++
+	return before
+}
+
+// Leave ends the membership. [Member.Joined] is false at once, and the node is deleted in any case.
+// Leave blocks until the name is free, which costs one request, or ctx ends. Then it returns ctx's
+// error, and the client completes the work in the background.
+//
+// If the member is not joined because its session was lost, Leave waits until the servers have
+// ended that session. Its error wraps [protocol.ErrClosed] if the client was closed. If it is the
+// server's own, such as [zk.ErrNoAuth], deleting the node is tried again in the background. Leave
+// may be called again, and concurrently: each call waits for the same end.
+//
+// [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
+func (m *Member) Leave(ctx context.Context) error {
+	m.leave()
+	select {
+	case <-m.over:
+		return m.outcome
+	case <-ctx.Done():
+		return m.group.recipe.Wrap(contextError(ctx))
+	}
+}

@@ -1,0 +1,173 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// A place is a name in a group that a member has, or what it has met in place of that.
+type place struct {
+	grant   *protocol.Grant
+	free    func() // lets other members of the session claim the name; may be called again
+	version int    // of the data that it was created with
+
+	taken <-chan struct{} // if a member of this session has the name: closed when it has not
+	other *zk.Stat        // if another session has it
+}
+
+// claim makes one attempt to create the member's node under s. It returns a place without a grant
+// if the name is taken.
+func (m *Member) claim(ctx context.Context, s *protocol.Session, data []byte) (place, error) {
+	m.sessions[s.ID()] = true
+	p, err := protocol.Detach(ctx, s, func(ctx context.Context) (p place, err error) {
+		defer s.KeepAlive()()
+		if p.free, p.taken = claim(s, m.group.node(m.name)); p.free == nil {
+			return p, nil
+		}
+		defer func() {
+			if p.grant == nil {
+				p.free()
+			}
+		}()
+
+		stat, err := m.create(ctx, s, data)
+		if err != nil {
+			return p, err
+		}
+		if stat.EphemeralOwner != s.ID() {
+			p.other = stat
+			return p, nil
+		}
+
+		// The session has no other member of this name, so the node is the one that was created
+		// here.
+		remove := func(ctx context.Context) error {
+			defer p.free()
+			return m.remove(ctx, s, stat)
+		}
+		p.grant, err = m.group.recipe.NewNamedGrant(ctx, s, m.group.node(m.name), stat.Czxid, remove)
+		if err != nil {
+			remove(ctx) // unless it has gone with the session
+		}
+		return p, err
+	}, func(late place) {
+		if late.grant != nil {
+			late.end()
+		}
+	})
+	if p.grant != nil { // so the nodes of all sessions before are gone
+		clear(m.sessions)
+		m.sessions[s.ID()] = true
+	}
+	return p, err
+}
+
+// end gives the place back. It returns the error of [protocol.Grant.Release].
+func (p place) end() error {
+	err := p.grant.Release(context.Background())
+	if errors.Is(err, protocol.ErrLost) {
+		p.free()
+	}
+	return err
+}
+
+// create creates the node, unless there is one, and returns the Stat of the node that is there.
+func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (*zk.Stat, error) {
+	node := m.group.node(m.name)
+	for {
+		stat, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
+			if err := protocol.Wanted(ctx); err != nil {
+				return nil, err
+			}
+			_, err := protocol.Create(c, s.Path(node), data, zk.FlagEphemeral, s.ACL())
+			return nil, err
+		}, func(ctx context.Context) (stat *zk.Stat, done bool, err error) {
+			if err := s.Sync(ctx, node); err != nil {
+				return nil, false, err
+			}
+			stat, err = s.Exists(ctx, node)
+			return stat, stat != nil && stat.EphemeralOwner == s.ID(), err
+		})
+
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			if _, err := s.EnsurePath(ctx, m.group.recipe.Path()); err != nil {
+				return nil, err
+			}
+			continue
+		case err != nil && !errors.Is(err, zk.ErrNodeExists):
+			return nil, err
+		case stat == nil:
+			if stat, err = s.Exists(ctx, node); err != nil {
+				return nil, err
+			}
+		}
+		if stat != nil {
+			return stat, nil
+		}
+	}
+}
+
+// remove deletes the node with this Stat, and not one that another session creates after that. If
+// the server refuses, the caller is let go, and remove tries again until the session is over.
+func (m *Member) remove(ctx context.Context, s *protocol.Session, own *zk.Stat) error {
+	node := m.group.node(m.name)
+	for {
+		_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
+			return struct{}{}, c.Delete(s.Path(node), -1)
+		}, func(ctx context.Context) (_ struct{}, done bool, err error) {
+			if err := s.Sync(ctx, node); err != nil {
+				return struct{}{}, false, err
+			}
+			stat, err := s.Exists(ctx, node)
+			return struct{}{}, err == nil && (stat == nil || stat.Czxid != own.Czxid), err
+		})
+		if err == nil || errors.Is(err, zk.ErrNoNode) || s.Err() != nil {
+			return err
+		}
+
+		m.group.recipe.Logger().Error("member's node not deleted yet", "node", node, "error", err)
+		protocol.LetGo(ctx, err)
+		select {
+		case <-time.After(pause):
+		case <-s.Done():
+		}
+	}
+}
+
+// claims are the names that members of this process have, or are about to have. The server cannot
+// tell two members of one session apart, as their nodes are equal.
+var claims = struct {
+	sync.Mutex
+	names map[claimKey]chan struct{}
+}{names: make(map[claimKey]chan struct{})}
+
+type claimKey struct {
+	conn *zk.Conn // which all views of a session have in common
+	node string
+}
+
+// claim returns a function that ends the claim, or a channel that is closed when another one ends.
+func claim(s *protocol.Session, node string) (free func(), taken <-chan struct{}) {
+	claims.Lock()
+	defer claims.Unlock()
+	key := claimKey{s.Conn(), s.Path(node)}
+	if other := claims.names[key]; other != nil {
+		return nil, other
+	}
+
+	own := make(chan struct{})
+	claims.names[key] = own
+	return sync.OnceFunc(func() {
+		claims.Lock()
+		defer claims.Unlock()
+		delete(claims.names, key)
+		close(own)
+	}), nil
+}
