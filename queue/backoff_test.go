@@ -39,7 +39,7 @@ func TestBackOffThatEndsLeavesNoClaim(t *testing.T) {
 	} {
 		for verb, decide := range map[string]func(*queue.Item, context.Context) error{
 			"ack":     (*queue.Item).Ack,
-			"nack":    (*queue.Item).Nack,
+			"nack":    func(it *queue.Item, ctx context.Context) error { return it.Nack(ctx) },
 			"reserve": nil,
 		} {
 			t.Run(verb+" "+name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func backOffEnds(t *testing.T, decide func(*queue.Item, context.Context) error, 
 
 	time.Sleep(time.Minute)
 	require.NoError(t, session.Err()) // or that would have cleared away all
-	for _, name := range children(t, operator, path) {
+	for _, name := range entries(t, operator, path) {
 		require.Empty(t, children(t, operator, path+"/"+name))
 	}
 }

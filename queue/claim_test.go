@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,7 +58,7 @@ func TestReservedEntryIsNotReservedAgain(t *testing.T) {
 		link := srv.Link(t)
 		q, other := queue.New(link.Client(t), path), queue.New(srv.Client(t), path)
 		offer(t, other, "a", "b")
-		read := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+3) // the directory's, and those
+		read := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+2)
 		a := reserve(t, q)
 		await(t, read)
 
@@ -93,14 +94,16 @@ func TestClaimOfUnknownOutcomeIsGivenUp(t *testing.T) {
 		await(t, sent)
 		synctest.Wait() // the request is still on its way: it is executed when the receipt is there
 		time.Sleep(15 * time.Millisecond)
-		for _, name := range children(t, operator, path+"-receipts") {
-			require.NoError(t, conn.Delete(path+"-receipts/"+name, -1))
+		for _, name := range children(t, operator, path+"/zkrecipes") {
+			if strings.HasPrefix(name, "take-") || strings.HasPrefix(name, "hold-") {
+				require.NoError(t, conn.Delete(path+"/zkrecipes/"+name, -1))
+			}
 		}
 
 		it := <-got
 		require.NotNil(t, it)
 		require.Equal(t, "b", string(it.Data()))
-		require.Equal(t, 2, it.Attempt())
+		require.Equal(t, 1, it.Attempt()) // the other claim on it was not handed over
 		time.Sleep(time.Minute)
 		require.NoError(t, it.Err())
 		require.Equal(t, []string{claimOf(it)}, children(t, operator, path+"/"+it.ID()))
@@ -182,24 +185,42 @@ func TestNackIntoExhaustedDeadLetters(t *testing.T) {
 }
 
 // An item whose attempts are used up, and that cannot be moved to the dead letters, does not stay
-// reserved by the consumer that has tried.
-func TestItemThatCannotBecomeADeadLetterIsGivenBack(t *testing.T) {
+// reserved by the consumer that has tried, and does not keep it from others.
+func TestItemThatCannotBecomeADeadLetterIsSetAside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())
-		client, root := srv.Client(t), srv.Root(t)
+		root := srv.Root(t)
+		client, log := logged(srv.Client(t))
 		path := lasting(t, client, root+"/q")
-		_, err := suite.Session(t, client).Conn().Create(root+"/dead", nil, 0, zk.WorldACL(zk.PermRead))
+		conn := suite.Session(t, client).Conn()
+		_, err := conn.Create(root+"/dead", nil, 0, zk.WorldACL(zk.PermRead|zk.PermAdmin))
 		require.NoError(t, err)
 		q := queue.New(client, path, queue.WithDeadLetter(queue.New(client, root+"/dead"), 1))
-		offer(t, q, "x")
+		offer(t, q, "x", "good")
 		it := reserve(t, queue.New(srv.Client(t), path))
 		require.NoError(t, it.Nack(t.Context()))
 
+		good, err := q.TryReserve(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "good", string(good.Data()))
 		_, err = q.TryReserve(t.Context())
+		require.NotErrorIs(t, err, queue.ErrEmpty)
 		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.ErrorContains(t, err, it.ID())
+		require.Contains(t, log(), it.ID())
+		require.Contains(t, log(), zk.ErrNoAuth.Error())
 		synctest.Wait()
 		require.Empty(t, children(t, client, path+"/"+it.ID()))
+		require.NoError(t, good.Ack(t.Context()))
+
+		// Once they take it, it goes there.
+		_, err = conn.SetACL(root+"/dead", zk.WorldACL(zk.PermAll), -1)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			_, _ = q.TryReserve(t.Context()) // what counts is where the entry goes
+			return len(entries(t, client, root+"/dead")) == 1
+		}, time.Minute, time.Second)
 	})
 }
 
@@ -255,6 +276,29 @@ func TestEachReservedEntryIsLookedAtAgain(t *testing.T) {
 		for _, it := range items {
 			require.NoError(t, it.Ack(t.Context()))
 		}
+	})
+}
+
+// The register names one entry. If several were released since it was read, all are found.
+func TestAllReleasedEntriesAreFound(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		holder, other := queue.New(srv.Client(t), path), queue.New(srv.Client(t), path)
+		items := reserved(t, 4, holder, heldBy(holder))
+		_, err := other.TryReserve(t.Context())
+		require.ErrorIs(t, err, queue.ErrEmpty)
+		for _, it := range items[:3] {
+			require.NoError(t, it.Nack(t.Context()))
+		}
+		var found []string // in an order that is approximate beside another consumer
+		for range 3 {
+			it, err := other.TryReserve(t.Context())
+			require.NoError(t, err)
+			found = append(found, it.ID())
+			require.NoError(t, it.Ack(t.Context()))
+		}
+		require.ElementsMatch(t, []string{items[0].ID(), items[1].ID(), items[2].ID()}, found)
+		require.NoError(t, items[3].Ack(t.Context()))
 	})
 }
 

@@ -4,16 +4,13 @@
 //	q := queue.New(client, "/queues/mail")
 //	id, err := q.Offer(ctx, data)
 //	…
-//	data, err := q.Take(ctx) // at most once; or, at least once:
-//	for item, err := range q.Items(ctx) {
-//		if err != nil {
-//			return err
-//		}
-//		if deliver(item.Data()) == nil {
-//			err = item.Ack(ctx)
-//		}
-//		…
-//	}
+//	// Four workers, until ctx ends. What fails is tried again later.
+//	err = q.Consume(ctx, 4, func(ctx context.Context, it *queue.Item) error {
+//		return deliver(ctx, it.Data())
+//	})
+//
+// Consume is made of [Queue.Reserve], [Item.Ack] and [Item.Nack]. [Queue.Take] removes an entry at
+// once.
 //
 // # What it is good for, and what not
 //
@@ -23,108 +20,118 @@
 // message broker. The limits, in numbers:
 //
 //   - An entry has at most a megabyte with its path ([protocol.MaxData]). It should have a
-//     thousandth of that.
-//   - A queue should be short. It works with 100,000 entries. Besides their data they take some 20
-//     MB of every server's memory, and a listing is an answer of 1.7 MB. A consumer takes a listing
-//     when it begins, and again when it has used that up. [Queue.Len] and [Queue.Peek] take one
-//     each time. Tools whose clients limit the size of answers, as Java's do by default to 1 MB,
-//     cannot list more than about 50,000 entries.
-//   - One path takes 2,146,435,072 entries in its life, which is 24 days at 1,000 a second. Numbers
-//     of entries have 31 bits, and servers repeat the last one. Offers then fail with
-//     [protocol.ErrSequenceExhausted], a million numbers early, with nothing lost. The way out is
-//     another path. Or drain the queue, delete its node while no client uses it, and go on.
+//     thousandth of that. A reservation writes the data once more.
+//   - A queue should be short. It works with 100,000 entries, which take some 20 MB of every
+//     server's memory besides their data. A listing is an answer of 1.7 MB then. Tools whose
+//     clients limit answers to 1 MB, as Java's do by default, can list some 50,000 entries.
+//   - One path takes 2,146,435,072 entries in its life, which is 24 days at 1,000 a second. Delays
+//     and moves count. Offers then fail with [protocol.ErrSequenceExhausted], with nothing lost.
+//     The way out is another path. Or drain the queue, and delete its node while it is not in use.
+//   - A session reserves entries until their paths come to 400,000 bytes, in all its queues. At a
+//     path of m characters these are 400,000/(m+60) entries. Then there is [ErrTooManyItems].
+//   - Keys ([Queue.OfferKey]) are remembered for an hour. Each costs some hundred bytes of memory.
 //   - There is one order, and so one leader through which everything goes. More consumers make the
-//     work behind the queue faster. They make the queue itself faster as long as each of them waits
-//     for servers and network. Consumers that race need two round trips for an entry, a read and a
-//     removal, where a single one has read ahead.
+//     work behind the queue faster, and the queue itself only while they wait for the network.
+//   - A delay ([Queue.OfferAfter]) begins by the producer's clock, and ends by the consumer's.
 //
 // # Layout
 //
-// The queue's node is persistent, and stays when the queue is empty. Do not make it a container,
-// and do not delete it while a client uses it. Numbers would begin at zero again, and a request
-// that is on its way for an old entry would remove or overwrite the new one of the same name.
+//	<path>/qn-<sequence>                an entry, with the data as offered
+//	<path>/item-<due>-<since>-<attempts>-<priority>-<origin>-<sequence>
+//	                                    an entry with a delay, one that was moved, or a dead letter
+//	<path>/entry-<priority>-<sequence>  an entry, WithPriorities
+//	<path>/<entry>/<owner>              its claim, which is ephemeral, while it is reserved
+//	<path>/zkrecipes                    the register, and below it the other records: receipts,
+//	                                    tickets, keys, the consumers and producers that wait
 //
-// An entry is the persistent node qn-<sequence> below the queue's path. The Java DistributedQueue
-// and Curator's SimpleDistributedQueue have the same layout, and can share a path with this one.
-// Nodes with other names are left alone. Beside the queue, as siblings of its node, there are
-// <path>-receipts and <path>-waiting: see below.
+// Nodes with other names are left alone. One that is created while consumers wait can delay the
+// next entry by a minute. Directories are created as needed, as containers. So servers delete the
+// queue's node some minutes after the last entry and the last use, and its IDs begin again. It
+// stays if it was created as a persistent node, or once a key was offered.
 //
-// An entry that is reserved has a child, its claim. Other libraries cannot remove it then, but do
-// not know why and may complain, so mixed fleets should keep to [Queue.Take]. To reserve an entry
-// takes the permissions to create, write and delete on it. Without the last one the claim stays
-// until the permission is granted or the session ends, and the client's logger is told. A claim
-// writes the entry's data once more. The new version excludes consumers that have read the entry
-// before.
+// The Java DistributedQueue and Curator's SimpleDistributedQueue may share a path, both ways. Their
+// producers write qn-<sequence>, and their consumers see these entries alone. They log a warning
+// about each other name. Curator's poll fails while the first entry is reserved, so use
+// [Queue.Take] beside it. kazoo's Queue offers what [WithPriorities] reads.
+//
+// kazoo's CONSUMERS CANNOT SHARE A PATH. kazoo's Queue takes any child for an entry, the node
+// zkrecipes included. While there are entries it takes them, also before they are due. After the
+// last one its get() raises NotEmptyError, and still does when new entries come. If our clients
+// were idle for a while, it may return the register's data as if that were an entry.
+//
+// # Rights
+//
+// Besides what is below its own path a queue needs nothing, except CREATE on the parent where its
+// node is missing. New nodes get the ACL of [protocol.WithACL]. With all permissions but ADMIN
+// below the path, a client can call each verb. One verb needs these (C, R, W, D) on
+//
+//	                     queue  entry  zkrecipes  receipts
+//	Offer, OfferAll      C                        C         WithMaxLength: W, too
+//	  OfferAfter         C             W          C         likewise all offers WithPriorities
+//	  OfferKey           C                        C         and C on zkrecipes/keys
+//	Take, Poll, PollN    RD     R      C
+//	Reserve, TryReserve  R      CRW    C
+//	  Ack                D      D                 C
+//	  Nack                      D      W          C
+//	  After, AtTail      CD     D      W          C
+//	  to dead letters    D      D                 C         and C on their queue, W on its zkrecipes
+//	Len, List, Drained   R
+//	Peek                 R      R
+//	Remove               D                                  of a reserved entry: RD on it
+//	Free                        RD
+//
+// and C on zkrecipes where what is below is missing. Producers near the maximum length also need
+// CRD on zkrecipes/offering, and OfferWait R on the queue and its entries. An entry that may not be
+// read or reserved is set aside for a minute, and the logger is told.
+//
+// Other permissions on the records make a difference in costs. Without R on zkrecipes consumers
+// collide. Without CRD on zkrecipes/waiting those that wait look each third of a session timeout.
+// Without D receipts stay until their session ends, and keys are kept.
 //
 // # Guarantees
 //
-//   - Entries are taken in the order of their numbers, and those of one producer are offered in the
-//     order of its calls. A single consuming session keeps to the order exactly. With n competing
-//     sessions, order is approximate: an entry may be taken while at most n−1 older ones are still
-//     in the queue. An entry that comes back is noticed at once if it is among the first four that
-//     are reserved, and otherwise within a third of the session timeout.
 //   - A lost reply is not an entry lost or doubled. Every transaction writes its number to an
-//     ephemeral node of its session, its receipt. If the reply is lost, the session reads the
-//     receipt. The entry of an Offer that returned nil is delivered exactly once by Take, however
-//     the connections fare. One of an Offer that returned [UncertainError] is delivered at most
-//     once.
-//   - A Take drops nothing silently. If it cannot be found out whether a removal has happened, Take
-//     returns the data with an [UncertainError]. That is so only if the session was lost with the
-//     answer, ctx ended while the request was on its way, or receipts or the queue were deleted
-//     meanwhile.
-//   - An item that is reserved is delivered again, in its old place, if its consumer crashes, is
-//     cut off for the session timeout, or gives it back. [Item.Ack] succeeds only for the claim
-//     that is in force, in one transaction. Of two consumers that both believe to have an item, at
-//     most one gets it acknowledged. [Item.Attempt] counts.
-//   - An offer wakes two of the sessions that wait at an empty queue. Each that finds an entry
-//     makes room for the next one. What the server does not tell is found by a look every third of
-//     the session timeout.
-//   - Close, the end of a ctx, and the loss of a session leave nothing behind. Receipts are deleted
-//     a second after their last use.
+//     ephemeral node of its session, its receipt. If the reply is lost, the session reads that.
+//   - Offer: once if it returned nil. Once or not at all after an [UncertainError]. The same key
+//     again settles which ([Queue.OfferKey]).
+//   - Take: at most once. Nothing is dropped silently: if it cannot be found out whether an entry
+//     was removed, Take returns its data with an [UncertainError].
+//   - Reserve: at least once. An item comes back, in its place, if its consumer crashes or is cut
+//     off for the session timeout. Of two consumers that believe to have it, at most one gets it
+//     acknowledged. What compares [Item.Token] or uses [Item.Check] is exactly once.
+//   - Order: exact with a single consuming session. Entries of one producer have the order of its
+//     calls. With n sessions of one call each, an entry may be taken while some older ones are
+//     left, a few times n at most. More calls in a session relax that in proportion. A session that
+//     was lost counts until the servers have ended it.
+//   - Fairness: consuming sessions with as many goroutines get between half and twice an equal
+//     share, and one with a single goroutine does not starve. Consumers pause for some milliseconds
+//     now and then, which leaves a share to those of other libraries.
+//   - [ErrEmpty] is true: at some moment of the call all entries were reserved, delayed or gone.
+//   - Waiting is quiet. A session that waits sends pings, and one of them all looks once a minute.
+//     An offer wakes at most two sessions. An entry that comes back is noticed at once.
+//   - Close, the end of a ctx, and the loss of a session leave no receipt, claim or place in line.
 //
 // # Consumers that race
 //
-// Racing consumers draw tickets, if the queue is long enough: they share a node among the receipts,
-// whose version is the number of the next entry to take. A consumer that removes an entry writes to
-// that node in the same transaction, which costs nothing. The version in the answer is its next
-// ticket. So consumers need not know what the others have taken. Each has one ticket at a time, and
-// tickets are given out in order. So fewer entries are left before the one that it takes than there
-// are consumers.
-//
-// Where a queue is short, consumers are ranked instead. Of the first entries of a listing, as many
-// as there are consumers, each takes the one of its own rank, which has the same bound. A PollN of
-// several entries takes the first ones.
-//
-// An entry stays behind if the consumer with its ticket is slow, is dead, or does not ask again. So
-// each consumer looks, while it reads the entry of a new ticket, at the entry twice as many numbers
-// back as there are consumers. If that is still there, it takes that first. Consumers that die or
-// lose an answer still count for the bound until then. If two of them should have looked after one
-// another, what they left is found by a listing within a third of the session timeout. The node is
-// deleted when one consumer is left, or when its numbers lead to no entries any more. It is created
-// again as needed.
-//
-// All this only says which consumer should try which entry. The transaction removes it. So a wrong
-// ticket, for whatever reason, can cost order or a round trip, and never an entry.
+// Consumers of several sessions draw tickets if the queue is long enough. A ticket is the number of
+// the entry that a consumer tries next, and comes from the version of a node that all of them write
+// to. They draw in the transaction that takes entries, which costs nothing. Where the queue is
+// short or has priorities, each consumer begins at an entry of its own rank. An entry whose
+// consumer has gone is found by a listing each third of the session timeout. Tickets only say who
+// tries what. The transaction takes it. So a wrong ticket can cost order or a round trip, and never
+// an entry.
 //
 // # Failure
 //
-// Take is at most once: a consumer that dies with the data in hand has taken it. Reserve is at
-// least once: the work of a consumer that dies before its Ack is done again. Only what compares
-// [Item.Token] or uses [Item.Check] is exactly once.
+// If another client changes the data of an entry before it is removed, the new data is returned. If
+// a claim is deleted by hand, its consumer is told, and the entry comes back.
 //
-// If another client changes the data of an entry before it is removed, the new data is returned.
-// Deleting nodes by hand has these effects: below the queue's path it removes entries, below
-// -receipts it makes outcomes uncertain, and below an entry it ends the claim, of which the
-// consumer is told.
+// A receipt that is deleted by hand makes the outcome of a transaction uncertain if its reply is
+// lost, too. Calls report that, and nothing is lost or doubled silently: a receipt exists before
+// its first transaction. The whole node zkrecipes may be deleted with all below it, with the same
+// effect. Keys are forgotten then. Items of a session that ends may be noticed a minute late.
 //
-// One deletion by hand is not noticed: that of a new receipt whose first answer was lost, before
-// the session has read the receipt. Its transaction counts as not executed, and is repeated. An
-// entry may be doubled or lost then. So leave -receipts alone while clients use the queue.
-//
-// A back-off that ends ([protocol.WithBackOff]) bounds [Queue.Peek], [Queue.Len], [Item.Ack] and
-// [Item.Nack]. Offers and removals share transactions with other calls. They are repeated until ctx
-// ends, or the session does, and then the back-off.
-//
-// The number of entries is not bounded unless every producer asks for [WithMaxLength]. There are no
-// priorities and no delays.
+// A back-off that ends ([protocol.WithBackOff]) bounds how long a request is repeated. Where its
+// outcome is unknown, an offer or a removal then returns an [UncertainError], an acknowledgement
+// goes on in the background, and a reservation goes on until ctx ends.
 package queue

@@ -12,9 +12,15 @@ var (
 	// queue has no entries, or all of them are reserved.
 	ErrEmpty = errors.New("empty")
 
-	// ErrFull is returned by Offer and OfferAll if the queue would get longer than [WithMaxLength]
-	// allows.
+	// ErrFull is returned by the offering verbs, except OfferWait, if the queue would get longer
+	// than [WithMaxLength] allows.
 	ErrFull = errors.New("full")
+
+	// ErrTooManyItems is returned by Reserve and TryReserve if the session has as many items as it
+	// may have: the paths of their claims come to 400,000 bytes, in all queues of the session. At a
+	// path of 70 characters these are some 3,000 items. Acknowledge items, or give them back. A
+	// server that had to end a session with many more could not start again.
+	ErrTooManyItems = errors.New("too many items are reserved")
 )
 
 // An UncertainError says that it cannot be found out any more whether entries were offered, or

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
@@ -53,10 +55,129 @@ func Example() {
 		return nil
 	})
 	// Output:
-	// offered qn-0000000000
 	// offered qn-0000000001
+	// offered qn-0000000002
 	// took first
 	// took second
+}
+
+// Workers that may fail. What has failed is tried again, and put aside after three attempts.
+func ExampleQueue_Consume() {
+	connected(func(ctx context.Context, client *protocol.Client) error {
+		dead := queue.New(client, "/queues/failed-mail")
+		q := queue.New(client, "/queues/mail", queue.WithDeadLetter(dead, 3))
+		for _, to := range []string{"ann", "carol", "bob"} {
+			if _, err := q.Offer(ctx, []byte(to)); err != nil {
+				return err
+			}
+		}
+
+		work, stop := context.WithCancel(ctx)
+		defer stop()
+		go func() {
+			if err := q.Drained(work); err == nil {
+				stop()
+			}
+		}()
+		err := q.Consume(work, 1, func(ctx context.Context, it *queue.Item) error {
+			if string(it.Data()) == "carol" {
+				return errors.New("no such mailbox")
+			}
+			fmt.Printf("delivered to %s\n", it.Data())
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) {
+			return err
+		}
+
+		for letter, err := range dead.List(ctx) {
+			if err != nil {
+				return err
+			}
+			_, why, _ := strings.Cut(letter.Origin, " after ") // what comes first is its path and ID
+			fmt.Println("failed:", why)
+		}
+		return nil
+	})
+	// Output:
+	// delivered to ann
+	// delivered to bob
+	// failed: 3 attempts: given back: no such mailbox
+}
+
+// An order that is offered twice, since the first reply was lost, is one entry.
+func ExampleQueue_OfferKey() {
+	connected(func(ctx context.Context, client *protocol.Client) error {
+		q := queue.New(client, "/queues/orders")
+		for range 2 {
+			if _, err := q.OfferKey(ctx, "order-1234", []byte("two teapots")); err != nil {
+				return err
+			}
+		}
+
+		n, err := q.Len(ctx)
+		fmt.Println("entries:", n)
+		return err
+	})
+	// Output:
+	// entries: 1
+}
+
+// An item that cannot be handled now is put off, and does not hold the others up.
+func ExampleAfter() {
+	connected(func(ctx context.Context, client *protocol.Client) error {
+		q := queue.New(client, "/queues/calls")
+		if _, err := q.OfferAll(ctx, [][]byte{[]byte("engaged"), []byte("free")}); err != nil {
+			return err
+		}
+
+		for range 3 {
+			it, err := q.Reserve(ctx)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s, attempt %d\n", it.Data(), it.Attempt())
+
+			if string(it.Data()) == "engaged" && it.Attempt() == 1 {
+				err = it.Nack(ctx, queue.After(100*time.Millisecond))
+			} else {
+				err = it.Ack(ctx)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	// Output:
+	// engaged, attempt 1
+	// free, attempt 1
+	// engaged, attempt 2
+}
+
+// What an operator sees: the entries, and which of them are being worked on.
+func ExampleQueue_List() {
+	connected(func(ctx context.Context, client *protocol.Client) error {
+		q := queue.New(client, "/queues/jobs")
+		if _, err := q.OfferAll(ctx, [][]byte{[]byte("first"), []byte("second")}); err != nil {
+			return err
+		}
+		it, err := q.Reserve(ctx)
+		if err != nil {
+			return err
+		}
+
+		for entry, err := range q.List(ctx) {
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s, %d bytes, reserved: %t\n", entry.ID, entry.Size, entry.Holder != 0)
+		}
+		return it.Ack(ctx)
+	})
+	// Output:
+	// qn-0000000001, 5 bytes, reserved: true
+	// qn-0000000002, 6 bytes, reserved: false
 }
 
 // A worker that may crash: what it has not acknowledged comes back, and what has failed three times

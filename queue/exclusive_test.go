@@ -16,34 +16,37 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// exclusive notes the holder of each item.
+// exclusive notes the holder of each item, by its data.
 type exclusive struct {
-	mu     sync.Mutex
-	holder map[string]*queue.Item
-	done   map[string]int
-	errs   []error
+	mu      sync.Mutex
+	holder  map[string]*queue.Item
+	decided map[string]bool // Ack was called
+	done    map[string]int  // and has succeeded
+	errs    []error
 }
 
 func (e *exclusive) hold(it *queue.Item) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if other := e.holder[it.ID()]; other != nil && other.Err() == nil && it.Err() == nil {
-		e.errs = append(e.errs, fmt.Errorf("%s has two holders", it.ID()))
+	data := string(it.Data())
+	if other := e.holder[data]; other != nil && other.Err() == nil && it.Err() == nil {
+		e.errs = append(e.errs, fmt.Errorf("%s has two holders", data))
 	}
-	e.holder[it.ID()] = it
+	e.holder[data] = it
 }
 
 func (e *exclusive) ended(it *queue.Item, acknowledged bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.decided[string(it.Data())] = true
 	if acknowledged {
-		e.done[it.ID()]++
+		e.done[string(it.Data())]++
 	}
 }
 
-// Random schedules of lost answers, cuts, delays and calls that are given up: no item has two
-// holders, none is acknowledged twice, and none stays reserved for no consumer while its session
-// lives.
+// Random schedules of lost answers, cuts, delays, moves and calls that are given up: no item has
+// two holders, none is acknowledged twice, lost or doubled, and none stays reserved for no consumer
+// while its session lives.
 func TestItemsHaveOneHolder(t *testing.T) {
 	t.Parallel()
 	seeds := 20
@@ -71,7 +74,7 @@ func oneHolder(t *testing.T, seed uint64) {
 	_, err := queue.New(operator, path).OfferAll(t.Context(), numbered(0, items))
 	require.NoError(t, err)
 
-	e := &exclusive{holder: make(map[string]*queue.Item), done: make(map[string]int)}
+	e := &exclusive{holder: make(map[string]*queue.Item), done: make(map[string]int), decided: make(map[string]bool)}
 	ctx, stop := context.WithTimeout(t.Context(), 40*time.Second)
 	defer stop()
 	var faults, wait sync.WaitGroup
@@ -110,9 +113,14 @@ func oneHolder(t *testing.T, seed uint64) {
 					e.hold(it)
 					time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
 					part, cancel = context.WithTimeout(ctx, time.Duration(1+r.IntN(1000))*time.Millisecond)
-					if r.IntN(3) == 0 {
+					switch r.IntN(6) {
+					case 0, 1:
 						e.ended(it, it.Ack(part) == nil)
-					} else {
+					case 2: // an error says that ctx has ended: giving the item back goes on
+						_ = it.Nack(part, queue.AtTail())
+					case 3:
+						_ = it.Nack(part, queue.After(time.Duration(r.IntN(1000))*time.Millisecond))
+					default:
 						_ = it.Nack(part)
 					}
 					cancel()
@@ -129,10 +137,17 @@ func oneHolder(t *testing.T, seed uint64) {
 	for id, n := range e.done {
 		require.Equal(t, 1, n, id)
 	}
-	left := children(t, operator, path)
+	left := entries(t, operator, path)
+	there := make(map[string]bool)
 	for _, name := range left {
-		require.Zero(t, e.done[name], name)
+		data, _ := suite.Get(t, operator, path+"/"+name)
+		require.Zero(t, e.done[string(data)], name)
+		require.False(t, there[string(data)], "%s is there twice", data)
+		there[string(data)] = true
 		require.Empty(t, children(t, operator, path+"/"+name))
+	}
+	for _, data := range numbered(0, items) {
+		require.True(t, there[string(data)] || e.decided[string(data)], "%s is lost", data)
 	}
 	require.Less(t, len(left), items, "nothing was acknowledged")
 	require.NoError(t, suite.Session(t, operator).Err())

@@ -307,7 +307,7 @@ func TestCancelledRequestsOnASlowNetwork(t *testing.T) {
 		for i := range 64 {
 			name := fmt.Sprint(i)
 			l.offer(t.Context(), q, name)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i/2%16)*50*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i/2%20)*50*time.Millisecond)
 			if i%2 == 0 {
 				data, err := slow.Take(ctx)
 				l.took(all(data), err)

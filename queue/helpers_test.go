@@ -124,7 +124,7 @@ func oblivious(t *testing.T) (*recipestest.Server, *recipestest.Link, *protocol.
 	return srv, link, link.Client(t, protocol.WithSessionTimeout(timeout))
 }
 
-// children lists what is below the queue's path and beside it.
+// children lists what is below a node.
 func children(t *testing.T, c *protocol.Client, path string) []string {
 	t.Helper()
 	s := suite.Session(t, c)
@@ -134,6 +134,12 @@ func children(t *testing.T, c *protocol.Client, path string) []string {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// entries lists the queue's entries.
+func entries(t *testing.T, c *protocol.Client, path string) []string {
+	t.Helper()
+	return slices.DeleteFunc(children(t, c, path), func(name string) bool { return name == "zkrecipes" })
 }
 
 func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {

@@ -134,18 +134,19 @@ func TestCancelledWaitersLeaveNoNodes(t *testing.T) {
 			cancel()
 		}
 		time.Sleep(5 * time.Second)
-		require.Empty(t, children(t, c, path+"-waiting"))
-		require.Empty(t, children(t, c, path+"-receipts"))
+		require.Empty(t, children(t, c, path+"/zkrecipes/waiting"))
+		require.Equal(t, []string{"waiting"}, children(t, c, path+"/zkrecipes"))
 		offer(t, q, "x")
 		require.Equal(t, []string{"x"}, drain(t, t.Context(), q))
 		time.Sleep(5 * time.Second)
-		require.Empty(t, children(t, c, path+"-receipts"))
+		require.Equal(t, []string{"receipts", "waiting"}, children(t, c, path+"/zkrecipes"))
+		require.Empty(t, children(t, c, path+"/zkrecipes/receipts"))
 	})
 }
 
-// While consumers race, what one of them takes has fewer entries before it that are left than there
-// are consumers.
-func TestOrderIsRelaxedByLessThanTheConsumers(t *testing.T) {
+// While consumers race, what one of them takes has few entries before it that are left. A single
+// one keeps to the order.
+func TestOrderIsRelaxedByFewEntries(t *testing.T) {
 	for _, c := range []struct {
 		consumers int
 		long      bool // the queue, at first
@@ -182,7 +183,7 @@ func TestOrderIsRelaxedByLessThanTheConsumers(t *testing.T) {
 // Consumers that race for the entries of a long queue rarely collide, and read little more than
 // they take. How often they collide depends on how fast each of them is. In virtual time all are
 // alike, whatever the machine does. (Order and exclusion hold on real servers too:
-// TestOrderIsRelaxedByLessThanTheConsumers.)
+// TestOrderIsRelaxedByFewEntries.)
 func TestRacingConsumersRarelyCollide(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -263,8 +264,8 @@ func TestTicketNodeIsDeletedAgainAndAgain(t *testing.T) {
 					require.NoError(t, err)
 					racing = false
 				default:
-					for _, name := range children(t, operator, path+"-receipts") {
-						if strings.HasPrefix(name, "turn-") && conn.Delete(path+"-receipts/"+name, -1) == nil {
+					for _, name := range children(t, operator, path+"/zkrecipes") {
+						if strings.HasPrefix(name, "tickets-") && conn.Delete(path+"/zkrecipes/"+name, -1) == nil {
 							deleted++
 						}
 					}
@@ -324,6 +325,10 @@ func contest(t *testing.T, racers []*queue.Queue, each int) ([]taking, error) {
 // taking began later.
 func requireOrder(t *testing.T, takes []taking, consumers int) {
 	t.Helper()
+	most := 4 * consumers // may be left before the one that is taken
+	if consumers == 1 {
+		most = 0
+	}
 	for _, x := range takes {
 		left := 0
 		for _, y := range takes {
@@ -332,7 +337,7 @@ func requireOrder(t *testing.T, takes []taking, consumers int) {
 				left++
 			}
 		}
-		require.Less(t, left, consumers, "before %s", x.data)
+		require.LessOrEqual(t, left, most, "before %s", x.data)
 	}
 }
 

@@ -29,10 +29,28 @@ func TestQueueThatIsCreatedAgainIsAnotherQueue(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "old a", string(data))
 		require.Equal(t, []string{"old b", "old c"}, drain(t, patient(t), other))
-		require.NoError(t, suite.Session(t, operator).Conn().Delete(path, -1))
+		wipe(t, operator, path)
 		lasting(t, operator, path)
 		offer(t, other, "new a", "new b", "new c")
 		suite.CatchUp(t, c)
+		require.Equal(t, []string{"new a", "new b", "new c"}, drain(t, patient(t), q))
+	})
+}
+
+// The same holds for a consumer that has paused, and whose receipt was deleted meanwhile.
+func TestPausedConsumerKnowsNothingOfAnotherQueue(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		operator := srv.Client(t)
+		path := lasting(t, operator, srv.Root(t)+"/q")
+		q, other := queue.New(srv.Client(t), path), queue.New(operator, path)
+		offer(t, other, "old a", "old b", "old c")
+		data, err := q.Take(t.Context()) // and the others were read ahead
+		require.NoError(t, err)
+		require.Equal(t, "old a", string(data))
+		time.Sleep(10 * time.Second)
+		wipe(t, operator, path)
+		lasting(t, operator, path)
+		offer(t, other, "new a", "new b", "new c")
 		require.Equal(t, []string{"new a", "new b", "new c"}, drain(t, patient(t), q))
 	})
 }
@@ -100,16 +118,17 @@ func receiptsDeleted(t *testing.T, srv *recipestest.Server) bool {
 	q := queue.New(link.Client(t), path)
 	offer(t, q, "a")
 	forget := func() (receipts []string) {
-		receipts = children(t, operator, path+"-receipts")
+		receipts = children(t, operator, path+"/zkrecipes/receipts")
 		for _, node := range receipts {
-			conn.Delete(path+"-receipts/"+node, -1)
+			conn.Delete(path+"/zkrecipes/receipts/"+node, -1)
 		}
-		conn.Delete(path+"-receipts", -1)
+		conn.Delete(path+"/zkrecipes/receipts", -1)
 		return receipts
 	}
 	forget()
 	offer(t, q, "b")
-	receipts, forgotten := children(t, operator, path+"-receipts"), make(chan []string, 1)
+	await(t, link.Answered(recipestest.OpDelete, 1)) // of the receipt that is gone
+	receipts, forgotten := children(t, operator, path+"/zkrecipes/receipts"), make(chan []string, 1)
 	link.LoseReply(recipestest.OpMulti, 1)
 	stop := link.At(2, func() { forgotten <- forget() }) // before the reply that is lost
 	_, err := q.Offer(t.Context(), []byte("c"))
@@ -229,7 +248,7 @@ func TestWaitingForReservedEntriesIsQuiet(t *testing.T) {
 		offer(t, queue.New(c, path), "reserved", "with a foreign child")
 		it := reserve(t, queue.New(c, path))
 		conn := suite.Session(t, c).Conn()
-		_, err := conn.Create(path+"/qn-0000000001/foreign", nil, 0, zk.WorldACL(zk.PermAll))
+		_, err := conn.Create(path+"/qn-0000000002/foreign", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 		link := srv.Link(t)
 		ctx, cancel := contextFor(t, 1500*time.Millisecond)
@@ -251,14 +270,14 @@ func TestDataReadAheadIsNotTrusted(t *testing.T) {
 		link := srv.Link(t)
 		q := queue.New(link.Client(t), path)
 		offer(t, q, "a", "b", "c", "d")
-		reads := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+5) // its directory's, and those
+		reads := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+4)
 		data, err := q.Take(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "a", string(data))
 		await(t, reads)
-		_, err = conn.Set(path+"/qn-0000000001", []byte("changed"), -1)
+		_, err = conn.Set(path+"/qn-0000000002", []byte("changed"), -1)
 		require.NoError(t, err)
-		require.NoError(t, conn.Delete(path+"/qn-0000000002", -1))
+		require.NoError(t, conn.Delete(path+"/qn-0000000003", -1))
 		require.Equal(t, []string{"changed", "d"}, drain(t, patient(t), q))
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -15,39 +17,104 @@ import (
 // done to it cannot hit the claim of another consumer. Two claims exclude each other: each is
 // created together with a new version of the entry, on condition that the entry is as it was read,
 // without children.
+//
+// The entry's Stat counts attempts. A claim creates a child and a version. One that was not handed
+// over makes another version when it is given up. So the attempts are twice the children that were
+// created, less the versions. A foreign client that writes to the entry lowers the count by one.
 type claim struct {
-	entry   *entry
-	node    string // its name
+	entry   name
+	data    []byte
+	version int32  // of the entry while the claim is there
+	since   int64  // when the entry was offered first, in milliseconds since 1970
+	attempt int    // how many claims the entry has had, this one and its former nodes included
+	node    string // the claim's name
 	token   int64  // the number of the transaction
-	attempt int    // how many claims the entry has had, this one included
+
+	released sync.Once
+	gone     atomic.Bool // its entry was removed with it
 }
 
 func (p *perSession) newClaim(e *entry) *claim {
+	c := &claim{
+		entry: e.name, data: e.data, version: e.stat.Version + 1,
+		since: e.since, node: p.session.NewOwner().String(),
+	}
+	if c.since == 0 {
+		c.since = max(e.stat.Ctime, 0)
+	}
 	// The server's counter has 2 for each child that was created, less the children that are there.
-	return &claim{entry: e, node: p.session.NewOwner().String(), attempt: int(e.stat.Cversion)/2 + 1}
+	c.attempt = e.attempts + max(1, int(e.stat.Cversion-e.stat.Version)+1)
+	return c
 }
+
+// pathOf is the path of a claim, without the chroot.
+func (p *perSession) pathOf(c *claim) string {
+	return p.queue.path + "/" + c.entry.node + "/" + c.node
+}
+
+// bytes is what a claim takes of the budget. Its session's end is written with its path.
+func (p *perSession) bytes(c *claim) int { return len(p.session.Path(p.pathOf(c))) + 20 }
 
 // claimOps are the operations that create a claim. The data is that of the entry.
 func (p *perSession) claimOps(c *claim) []any {
-	node := p.dir + "/" + c.entry.name
 	return []any{
-		&zk.SetDataRequest{Path: node, Data: c.entry.data, Version: c.entry.stat.Version},
-		&zk.CreateRequest{Path: node + "/" + c.node, Acl: p.queue.recipe.ACL(), Flags: zk.FlagEphemeral},
+		p.rewrite(c, c.version-1),
+		&zk.CreateRequest{
+			Path: p.session.Path(p.pathOf(c)), Acl: p.queue.recipe.ACL(), Flags: zk.FlagEphemeral,
+		},
 	}
 }
 
-// deleteLater deletes, in the background, a claim that has no item. The claim may still be on its
-// way to the server. Its deletion comes after it, as a session's writes are executed in order.
-func (p *perSession) deleteLater(c *claim) {
-	p.session.Go(func(life context.Context) { p.deleteClaim(life, c) })
+// rewrite is the operation that makes a new version of a claim's entry.
+func (p *perSession) rewrite(c *claim, version int32) any {
+	return &zk.SetDataRequest{Path: p.dir + "/" + c.entry.node, Data: c.data, Version: version}
 }
 
-// deleteClaim deletes a claim, if it is there. A refusal, of a client without the permission to
-// delete below the entry, is logged. The deletion is repeated until it succeeds or the session is
-// over.
-func (p *perSession) deleteClaim(life context.Context, c *claim) {
-	p.session.Delete(life, p.queue.path+"/"+c.entry.name+"/"+c.node, -1)
-	p.consumer.free(c.entry.name, false)
+// deleteLater deletes, in the background, a claim that was not handed over. The claim may still be
+// on its way to the server. Its deletion comes after it, as a session's writes are executed in
+// order.
+func (p *perSession) deleteLater(c *claim) {
+	p.session.Go(func(life context.Context) { p.deleteClaim(life, c, false) })
+}
+
+// deleteClaim deletes a claim, if it is there, and rings. If it does not count as an attempt, the
+// same transaction says so. A refusal, of a client without the permission to delete below the
+// entry, is logged. The deletion is repeated until it succeeds or the session is over.
+func (p *perSession) deleteClaim(life context.Context, c *claim, counts bool) {
+	defer p.release(c, false)
+	claimed := &zk.DeleteRequest{Path: p.session.Path(p.pathOf(c)), Version: -1}
+	rings := ring(p.session, p.queue.path, c.entry.node)
+	transactions := [][]any{{claimed, p.rewrite(c, c.version), rings}, {claimed, rings}}
+	if counts {
+		transactions = transactions[1:]
+	}
+
+	rung := false
+	p.session.DeleteWith(life, p.pathOf(c), func(conn *zk.Conn) (err error) {
+		for _, ops := range transactions {
+			var answers []zk.MultiResponse
+			answers, err = protocol.Multi(conn, ops...)
+			rung = rung || err == nil
+			if failed := (result{answers: answers}).failed(err); failed > 0 {
+				err = fmt.Errorf("operation %d: %v", failed, err) // the claim itself is not missing
+			} else if !errors.Is(err, protocol.ErrTooLarge) {
+				return err
+			}
+		}
+		return err
+	})
+	if !rung {
+		p.session.Set(life, p.queue.path+recordsNode, []byte(c.entry.node), -1)
+	}
+}
+
+// release ends what a claim takes of the budget, once. gone reports whether the entry went with it.
+func (p *perSession) release(c *claim, gone bool) {
+	c.released.Do(func() {
+		c.gone.Store(gone)
+		p.budget.give(p.bytes(c))
+		p.claims.Add(-1)
+	})
 }
 
 // An Item is an entry that is reserved: no other consumer gets it until it is given back with
@@ -55,12 +122,13 @@ func (p *perSession) deleteClaim(life context.Context, c *claim) {
 // deleted by another client. It is safe for concurrent use.
 type Item struct {
 	grant *protocol.Grant
+	queue *Queue
 	under *perSession
 	claim *claim
-	data  []byte
 
-	mu       sync.Mutex // protects decision
+	mu       sync.Mutex // protects what follows
 	decision decision
+	nack     nack // how it was refused
 }
 
 // A decision says what becomes of an item.
@@ -70,6 +138,7 @@ const (
 	undecided decision = iota
 	acknowledged
 	refused
+	unused // it was not handed over
 )
 
 // Done returns a channel that is closed when the item is lost, acknowledged or given back.
@@ -100,13 +169,25 @@ func (it *Item) Token() int64 { return it.grant.Token() }
 func (it *Item) Check() *zk.CheckVersionRequest { return it.grant.Check() }
 
 // ID returns the name of the item's entry below the queue's path, as [Queue.Offer] has returned it.
-func (it *Item) ID() string { return it.claim.entry.name }
+// An entry gets another one when it is moved by [After], [AtTail] or [WithDeadLetter].
+func (it *Item) ID() string { return it.claim.entry.node }
 
 // Data returns what was offered.
-func (it *Item) Data() []byte { return it.data }
+func (it *Item) Data() []byte { return it.claim.data }
 
-// Attempt returns how often the entry was reserved, by any consumer, this time included.
+// Since returns when the item was offered first, by the server's clock, to the millisecond. Moves
+// by [After], [AtTail] and [WithDeadLetter] do not change it.
+func (it *Item) Since() time.Time { return time.UnixMilli(it.claim.since) }
+
+// Attempt returns how often the item was reserved, this time included: 1 for the first time. It
+// goes on counting across [After] and [AtTail], and begins anew with the dead letters. Claims count
+// that were handed over, or ended with their session. A client of another library that writes to
+// the entry meanwhile lowers the count by one.
 func (it *Item) Attempt() int { return it.claim.attempt }
+
+// Origin returns where a dead letter is from and why: the path of its queue, its ID there, its
+// attempts and the reason, as one line of text. It is empty for other items.
+func (it *Item) Origin() string { return it.claim.entry.origin }
 
 // Ack removes the item from the queue, in one transaction with the check that it is still reserved
 // by this very claim. The item is over at once. Ack blocks until the server has answered, ctx ends
@@ -122,28 +203,43 @@ func (it *Item) Attempt() int { return it.claim.attempt }
 // delivered again. If that error wraps [protocol.ErrUncertain], it may have been removed instead.
 //
 // Ack may be called again and then returns the same. Concurrent calls are safe.
-func (it *Item) Ack(ctx context.Context) error { return it.decide(ctx, acknowledged) }
+func (it *Item) Ack(ctx context.Context) error { return it.decide(ctx, acknowledged, nack{}) }
 
-// Nack gives the item back. It returns to its place in the queue, or goes to the dead letters if it
-// was the last attempt that [WithDeadLetter] grants. Nack blocks, and returns errors, as [Item.Ack]
-// does, and Ack is refused afterwards.
+// Nack gives the item back. Without options it returns to its place in the queue and keeps its ID.
+// [After] and [AtTail] move it. If it was the last attempt that [WithDeadLetter] grants, it goes to
+// the dead letters instead. Nack blocks, and returns errors, as [Item.Ack] does, and Ack is refused
+// afterwards. Of several Nacks the first one counts.
 //
-// An item that cannot go to the dead letters returns to its place, and Nack returns why. The error
-// wraps [protocol.ErrSequenceExhausted] if they have no numbers left, and [protocol.ErrTooLarge] if
-// the item does not fit into a request together with both paths.
-func (it *Item) Nack(ctx context.Context) error { return it.decide(ctx, refused) }
+// A bad option is returned before anything is sent, and the item is held on.
+//
+// An item that cannot be moved returns to its place, and Nack returns why. The error wraps
+// [protocol.ErrSequenceExhausted] if there are no numbers left where it was to go. It wraps
+// [protocol.ErrTooLarge] if the item does not fit into a request together with its paths, and
+// [zk.ErrBadVersion] if another client has changed the entry's data meanwhile.
+func (it *Item) Nack(ctx context.Context, opts ...NackOption) error {
+	n := nack{reason: "given back"}
+	for _, option := range opts {
+		if option == nil {
+			continue
+		}
+		if err := option(&n); err != nil {
+			return it.queue.recipe.Wrap(err)
+		}
+	}
+	return it.decide(ctx, refused, n)
+}
 
 // decide ends the item as d says, unless it has ended in another way.
-func (it *Item) decide(ctx context.Context, d decision) error {
+func (it *Item) decide(ctx context.Context, d decision, n nack) error {
 	it.mu.Lock()
 	if it.decision == undecided {
-		it.decision = d
+		it.decision, it.nack = d, n
 	}
 	final := it.decision
 	it.mu.Unlock()
 
 	if final != d {
-		return it.under.queue.recipe.Wrap(fmt.Errorf("%w: %s", protocol.ErrReleased, it.ID()))
+		return it.queue.recipe.Wrap(fmt.Errorf("%w: %s", protocol.ErrReleased, it.ID()))
 	}
 	return it.grant.Release(ctx)
 }
@@ -151,26 +247,32 @@ func (it *Item) decide(ctx context.Context, d decision) error {
 // carryOut does what was decided. The grant is released with it.
 func (it *Item) carryOut(life context.Context) error {
 	it.mu.Lock()
-	d := it.decision
+	d, n := it.decision, it.nack
 	it.mu.Unlock()
 
-	p, q := it.under, it.under.queue
-	var failed int
+	p, c := it.under, it.claim
 	var err error
-	switch {
+	gone := true
+	switch last := it.queue.deadLetters != nil && it.Attempt() >= it.queue.attempts; {
 	case d == acknowledged:
-		failed, err = p.endClaim(life, it.claim, p.deleteEntry(it.claim))
-	case q.deadLetters != nil && it.Attempt() >= q.attempts:
-		failed, err = p.moveToDeadLetters(life, it.claim, it.data)
+		err = p.settler.settle(life, c, p.deleteEntry(c, -1))
+	case d == unused:
+		p.deleteClaim(life, c, false)
+	case last:
+		err = it.queue.moveToDeadLetters(life, p, c, it.queue.origin(c, c.attempt, n.reason))
+	case n.moves:
+		err = p.move(life, c, n.due)
 	default:
-		failed, err = p.endClaim(life, it.claim)
+		err = p.settler.settle(life, c, ring(p.session, p.queue.path, c.entry.node))
+		gone = false
 	}
 
 	switch {
 	case err == nil:
-		p.consumer.free(it.ID(), d == acknowledged)
+		p.release(c, gone)
 		return nil
 	case p.session.Err() != nil:
+		p.release(c, false)
 		if !errors.Is(err, protocol.ErrLost) {
 			err = fmt.Errorf("%w: %w", protocol.ErrLost, err)
 		}
@@ -178,88 +280,60 @@ func (it *Item) carryOut(life context.Context) error {
 	}
 
 	// Whatever the reason, an item that is over must not stay reserved.
-	p.deleteClaim(life, it.claim)
-	if failed == 0 && errors.Is(err, zk.ErrNoNode) {
+	p.deleteClaim(life, c, true)
+	if claimGone(err) {
 		err = fmt.Errorf("%w: %s is not reserved by this item any more", protocol.ErrLost, it.ID())
 	}
 	return err
 }
 
+// claimGone reports whether a settlement has failed because its claim was deleted.
+func claimGone(err error) bool { return refusedAt(err) == 0 && errors.Is(err, zk.ErrNoNode) }
+
 // deleteEntry is the operation that removes the entry of a claim, after the claim itself.
-func (p *perSession) deleteEntry(c *claim) any {
-	return &zk.DeleteRequest{Path: p.dir + "/" + c.entry.name, Version: -1}
+func (p *perSession) deleteEntry(c *claim, version int32) any {
+	return &zk.DeleteRequest{Path: p.dir + "/" + c.entry.node, Version: version}
 }
 
-// endClaim deletes a claim, and then does more, in one transaction. If that fails, failed is the
-// operation that it died of, or negative. The deletion of the claim is operation 0.
-func (p *perSession) endClaim(life context.Context, c *claim, more ...any) (failed int, err error) {
-	done, err := p.receipts.transact(life, forItems, transaction{
-		prepare: func() []any {
-			node := p.dir + "/" + c.entry.name + "/" + c.node
-			return append([]any{&zk.DeleteRequest{Path: node, Version: -1}}, more...)
-		},
-		unsent: func(bool) {},
-	})
-	return failedAt(done.answers, err), err
-}
-
-// moveToDeadLetters moves an entry that is claimed here to the dead letters. It returns what
-// endClaim does.
-func (p *perSession) moveToDeadLetters(life context.Context, c *claim, data []byte) (failed int, err error) {
-	const last = 2 // the operation that creates the letter
-	letters := p.queue.deadLetters
-	for {
-		letter := &zk.CreateRequest{
-			Path: p.session.Path(letters.path) + "/" + prefix, Data: data,
-			Acl: letters.recipe.ACL(), Flags: zk.FlagSequence,
-		}
-		failed, err = p.endClaim(life, c, p.deleteEntry(c), letter)
-
-		switch {
-		case failed != last:
-			return failed, err
-		case errors.Is(err, zk.ErrNodeExists): // the server repeats the last number
-			return failed, fmt.Errorf("%w: of the dead letters at %s", protocol.ErrSequenceExhausted, letters.path)
-		case !errors.Is(err, zk.ErrNoNode):
-			return failed, err
-		}
-
-		if err := letters.create(life, p.session); err != nil {
-			return failed, err
-		}
+// move puts an entry that is claimed here at the tail of its queue, with its notes. An entry whose
+// own number is near the last one stays, so that moves do not use up the numbers that are left.
+func (p *perSession) move(life context.Context, c *claim, due int64) error {
+	if c.entry.sequence > lastSequence || c.entry.sequence < 0 {
+		return fmt.Errorf("%w: %s stays in its place", protocol.ErrSequenceExhausted, c.entry.node)
 	}
+	moved := notes{due: due, since: c.since, attempts: c.attempt, origin: c.entry.origin}
+	return p.settler.settle(life, c, p.deleteEntry(c, c.version),
+		&zk.CreateRequest{
+			Path: p.dir + "/" + moved.prefix(c.entry.priority), Data: c.data,
+			Acl: p.queue.recipe.ACL(), Flags: zk.FlagSequence,
+		},
+		ring(p.session, p.queue.path, ""))
 }
 
 // itemFor makes an item of what was reserved for r. If that had all its attempts it becomes a dead
 // letter, and there is no item.
-func (p *perSession) itemFor(ctx context.Context, r *removal) (*Item, error) {
-	if q := p.queue; q.deadLetters != nil && r.claim.attempt > q.attempts {
+func (q *Queue) itemFor(ctx context.Context, p *perSession, r *removal) (*Item, error) {
+	if q.deadLetters != nil && r.claim.attempt > q.attempts {
 		return protocol.Detach(ctx, p.session, func(life context.Context) (*Item, error) {
-			_, err := p.moveToDeadLetters(life, r.claim, r.data[0])
-			if err != nil {
-				p.deleteLater(r.claim)
-			}
-			return nil, err
+			return nil, q.toDeadLetters(life, p, r.claim)
 		}, nil)
 	}
-	return p.newItem(ctx, r.claim, r.data[0])
-}
 
-func (p *perSession) newItem(ctx context.Context, c *claim, data []byte) (*Item, error) {
-	it := &Item{under: p, claim: c, data: data}
-	path := p.queue.path
-	node := path + "/" + it.ID() + "/" + c.node
+	if r.claim.attempt > 1 {
+		q.recipe.Report(protocol.EventRedelivered, p.session, 1, nil)
+	}
+	it := &Item{queue: q, under: p, claim: r.claim}
 	var err error
-	it.grant, err = p.queue.recipe.NewGrant(ctx, p.session, node, c.token, it.carryOut)
+	it.grant, err = q.recipe.NewGrant(ctx, p.session, p.pathOf(r.claim), r.claim.token, it.carryOut)
 	if err != nil {
-		p.deleteLater(c)
+		p.deleteLater(r.claim)
 		return nil, err
 	}
 
-	held, _ := it.Context(context.Background())
-	context.AfterFunc(held, func() {
+	it.grant.AfterFunc(func() {
 		if errors.Is(it.Err(), protocol.ErrLost) {
-			p.deleteLater(c) // its node was deleted; if it was the session, this does nothing
+			// Its node was deleted, by a client that has told no consumer.
+			p.session.Go(func(life context.Context) { p.deleteClaim(life, r.claim, true) })
 		}
 	})
 	return it, nil

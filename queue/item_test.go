@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"path"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,19 @@ func reserve(t *testing.T, q *queue.Queue) *queue.Item {
 	t.Helper()
 	it, err := q.Reserve(patient(t))
 	require.NoError(t, err)
+	giveBack(t, it)
 	return it
+}
+
+// giveBack gives items back when the test ends, unless they have ended before.
+func giveBack(t *testing.T, items ...*queue.Item) {
+	t.Cleanup(func() {
+		var wait sync.WaitGroup
+		for _, it := range items {
+			wait.Go(func() { it.Nack(context.Background()) })
+		}
+		wait.Wait()
+	})
 }
 
 func TestCrashedConsumersItemComesBack(t *testing.T) {

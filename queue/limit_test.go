@@ -79,10 +79,10 @@ func TestSequenceExhausted(t *testing.T) {
 	}
 	// The way out: drain it, and delete its node.
 	require.Equal(t, []string{"a", "b"}, drain(t, patient(t), q))
-	require.NoError(t, suite.Session(t, c).Conn().Delete(path, -1))
+	wipe(t, c, path)
 	id, err := q.Offer(t.Context(), []byte("c"))
 	require.NoError(t, err)
-	require.Equal(t, "qn-0000000000", id)
+	require.Equal(t, "qn-0000000001", id)
 	require.Equal(t, []string{"c"}, drain(t, patient(t), q))
 }
 
@@ -121,7 +121,7 @@ func TestDeepQueue(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprintf("%06d", i), string(data))
 	}
-	require.Equal(t, 1, link.Count(recipestest.OpGetChildren)-lists)
+	require.Equal(t, 2, link.Count(recipestest.OpGetChildren)-lists, "of the queue, and of its consumers")
 	t.Logf("%d takes of %d: %v", takes, depth, time.Since(began))
 	rest := drain(t, t.Context(), q)
 	require.Len(t, rest, depth-takes)

@@ -30,10 +30,10 @@ func TestFirstInFirstOut(t *testing.T) {
 
 		id, err := q.Offer(ctx, []byte("a"))
 		require.NoError(t, err)
-		require.Equal(t, "qn-0000000000", id)
+		require.Equal(t, "qn-0000000001", id) // the records came first
 		ids, err := other.OfferAll(ctx, [][]byte{[]byte("b"), nil, []byte("d")})
 		require.NoError(t, err)
-		require.Equal(t, []string{"qn-0000000001", "qn-0000000002", "qn-0000000003"}, ids)
+		require.Equal(t, []string{"qn-0000000002", "qn-0000000003", "qn-0000000004"}, ids)
 
 		n, err := q.Len(ctx)
 		require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestReserve(t *testing.T) {
 		a, err := q.Reserve(ctx)
 		require.NoError(t, err)
 		require.Equal(t, "a", string(a.Data()))
-		require.Equal(t, "qn-0000000000", a.ID())
+		require.Equal(t, "qn-0000000001", a.ID())
 		require.Equal(t, 1, a.Attempt())
 		require.NoError(t, a.Err())
 		b, err := other.TryReserve(ctx)
@@ -111,7 +111,7 @@ func TestReserve(t *testing.T) {
 		require.NoError(t, again.Ack(ctx))
 		_, err = q.TryReserve(ctx)
 		require.ErrorIs(t, err, queue.ErrEmpty)
-		require.Empty(t, children(t, srv.Client(t), path))
+		require.Equal(t, []string{"zkrecipes"}, children(t, srv.Client(t), path))
 	})
 }
 
@@ -173,6 +173,8 @@ func TestBadInput(t *testing.T) {
 		"no letters":   queue.New(c, root+"/q", queue.WithDeadLetter(nil, 1)),
 		"own letters":  queue.New(c, root+"/q", queue.WithDeadLetter(good, 1)),
 		"no attempts":  queue.New(c, root+"/q", queue.WithDeadLetter(queue.New(c, root+"/d"), 0)),
+		"dead of nil":  queue.New(c, root+"/q", queue.WithDeadLetter(queue.New(nil, root+"/d"), 1)),
+		"dead nowhere": queue.New(c, root+"/q", queue.WithDeadLetter(queue.New(c, "d/"), 1)),
 		"bad in a bad": queue.New(c, root+"/q", queue.WithDeadLetter(queue.New(c, root+"/d", queue.WithMaxLength(-1)), 1)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,6 +208,9 @@ func verbs(q *queue.Queue) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Offer":      func(ctx context.Context) error { _, err := q.Offer(ctx, nil); return err },
 		"OfferAll":   func(ctx context.Context) error { _, err := q.OfferAll(ctx, numbered(0, 2)); return err },
+		"OfferAfter": func(ctx context.Context) error { _, err := q.OfferAfter(ctx, 0, nil); return err },
+		"OfferKey":   func(ctx context.Context) error { _, err := q.OfferKey(ctx, "k", nil); return err },
+		"OfferWait":  func(ctx context.Context) error { _, err := q.OfferWait(ctx, nil); return err },
 		"Take":       func(ctx context.Context) error { _, err := q.Take(ctx); return err },
 		"Poll":       func(ctx context.Context) error { _, err := q.Poll(ctx); return err },
 		"PollN":      func(ctx context.Context) error { _, err := q.PollN(ctx, 2); return err },
@@ -219,6 +224,15 @@ func verbs(q *queue.Queue) map[string]func(context.Context) error {
 			}
 			return nil
 		},
+		"List": func(ctx context.Context) error {
+			for _, err := range q.List(ctx) {
+				return err
+			}
+			return nil
+		},
+		"Remove":  func(ctx context.Context) error { return q.Remove(ctx, "qn-0000000000") },
+		"Free":    func(ctx context.Context) error { return q.Free(ctx, "qn-0000000000") },
+		"Drained": q.Drained,
 	}
 }
 
@@ -310,7 +324,7 @@ func TestOtherNodesAreLeftAlone(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		require.Equal(t, []string{"a"}, drain(t, ctx, q))
-		require.Len(t, children(t, c, path), len(names))
+		require.Len(t, children(t, c, path), len(names)+1) // and the records
 	})
 }
 
@@ -324,9 +338,9 @@ func TestForeignEntries(t *testing.T) {
 		require.NoError(t, err)
 		q := queue.New(c, path)
 		offer(t, q, "ours")
-		require.Equal(t, []string{"qn-0000000000", "qn-0000000001"}, children(t, c, path))
+		require.Equal(t, []string{"qn-0000000000", "qn-0000000002", "zkrecipes"}, children(t, c, path))
 		require.NoError(t, conn.Delete(path+"/qn-0000000000", -1))
-		_, err = conn.Set(path+"/qn-0000000001", []byte("changed"), -1)
+		_, err = conn.Set(path+"/qn-0000000002", []byte("changed"), -1)
 		require.NoError(t, err)
 		require.Equal(t, []string{"changed"}, drain(t, patient(t), q))
 	})
@@ -358,6 +372,6 @@ func TestReapedQueueIsCreatedAgain(t *testing.T) {
 		}
 		offer(t, q, "created again")
 		require.Equal(t, []string{"created again"}, drain(t, ctx, q))
-		require.NoError(t, session.Conn().Delete(path, -1))
+		wipe(t, client, path)
 	}
 }

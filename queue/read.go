@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -13,8 +15,10 @@ const (
 	aheadEntries = 32      // are read ahead, at most
 	aheadBytes   = 1 << 20 // of data are read ahead, by the size of the last entry
 
-	parallelMost = 128     // entries are read at the same time
-	takeBytes    = 8 << 20 // of data are read for one transaction, more or less
+	parallelMost = 128 // entries are read at the same time
+
+	listAgainAfter = 100 * time.Millisecond // of a queue with priorities
+	takeBytes      = 8 << 20                // of data are read for one transaction, more or less
 )
 
 // A reading is what an entry was when it was read.
@@ -23,67 +27,102 @@ type reading struct {
 	data []byte   // valid once done is closed
 	stat *zk.Stat // likewise
 	err  error    // likewise
+
+	review int // the last one before the reading
 }
 
-// ready returns up to n available entries with their data. It returns none only if there were none
-// at some moment since the call began.
-func (c *consumer) ready(life context.Context, n int) ([]*entry, error) {
-	listed, synced := false, false
-	for {
-		if err := c.recheck(life); err != nil {
+// next returns up to n available entries with their data, to be reserved if claims is set. It
+// returns none only if there were none at some moment since the call began, or if none is needed at
+// once: there are watches then.
+func (c *consumer) next(life context.Context, n int, claims, atOnce bool) ([]*entry, error) {
+	looks := []func(context.Context) error{c.reviewIfChanged, c.list, c.lookCloser}
+	if !atOnce {
+		looks = looks[:2]
+	}
+	for i, look := range looks {
+		if err := look(life); err != nil {
 			return nil, err
 		}
-
-		// Which entries are next, by ticket or else by the window?
-		next, err := c.byTicket(life, n)
-		if err != nil {
-			return nil, err
-		}
-		if next == nil {
-			ahead := c.window.pick(n + max(c.window.ranking.rank, c.readAhead()))
-			if len(ahead) < n && !listed {
-				listed = true
-				if err := c.list(life); err != nil {
-					return nil, err
-				}
-				continue
-			}
-			next = ahead[:min(n+c.window.ranking.rank, len(ahead))]
-			c.readSome(next, ahead)
-		}
-
-		// There are some. Are they still there, in the same directory?
-		if len(next) > 0 {
-			available, err := c.awaitData(next)
+		for width := n; ; width = min(2*width, parallelMost+n) { // as many in a row may be reserved
+			chosen, known, err := c.choose(life, width, claims)
 			if err != nil {
 				return nil, err
 			}
-			if same, err := c.directory.Same(life); err != nil {
-				return nil, err
-			} else if !same {
-				c.reset()
-				listed = false
-				continue
+			if len(chosen) == 0 || i == 0 && known < n {
+				break // and look again
 			}
-			if available = c.window.choose(available, n); len(available) > 0 {
-				return available, nil
+			available, err := c.awaitData(chosen, claims)
+			if err != nil || len(available) > 0 {
+				return available[:min(n, len(available))], err
 			}
-			listed = false
-			continue
 		}
-
-		// There are none, if the server that says so does not lag behind.
-		if synced && listed {
-			return nil, nil
-		}
-		if !synced {
-			if err := c.session.Sync(life, c.queue.path); err != nil {
-				return nil, err
-			}
-			synced = true
-		}
-		listed = false
 	}
+	return nil, nil
+}
+
+// choose returns up to n entries to be read, of which the available ones are to be taken. It also
+// returns how many may be available at the least.
+func (c *consumer) choose(life context.Context, n int, claims bool) (chosen []*entry, known int, err error) {
+	chosen, err = c.byTicket(life, n, claims)
+	if err != nil || len(chosen) > 0 {
+		return chosen, n, err
+	}
+
+	// Without tickets, consumers that race begin at different entries.
+	ahead := c.window.pick(n+max(c.crowd.rank*n, c.readAhead()), claims)
+	if c.crowd.size > 1 {
+		if c.window.stale {
+			return ahead, 0, nil
+		}
+		first := c.beginAt(ahead, n)
+		return ahead[first:min(first+n, len(ahead))], len(ahead), nil
+	}
+	chosen = ahead[:min(n, len(ahead))]
+	if c.priorities && c.window.outdated && time.Since(c.window.listed) >= listAgainAfter {
+		return chosen, 0, nil
+	}
+	c.readSome(chosen, ahead)
+	return chosen, len(ahead), nil
+}
+
+// beginAt returns where this consumer begins among the entries ahead. That is at its rank, but not
+// behind an entry that was passed over for long, as the consumer for it asks no more.
+func (c *consumer) beginAt(ahead []*entry, n int) int {
+	first := c.crowd.rank * n % max(1, len(ahead)-n+1)
+	for i, e := range ahead[:first] {
+		if e.passed.IsZero() {
+			e.passed = time.Now()
+		}
+		if time.Since(e.passed) >= c.session.Timeout()/3 {
+			return i
+		}
+	}
+	return first
+}
+
+// list lists the queue.
+func (c *consumer) list(life context.Context) error {
+	children, _, err := c.session.Children(life, c.path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return errNoReceipt // which was below it
+	} else if err != nil {
+		return err
+	}
+	c.window.replace(c.names(children), c.tickets.behind)
+	c.checkTickets()
+	return nil
+}
+
+// lookCloser lists the queue as it is now, by the leader's word, and makes entries available that
+// were released since they were found reserved.
+func (c *consumer) lookCloser(life context.Context) error {
+	if err := c.session.Sync(life, c.path); err != nil {
+		return err
+	}
+	if err := c.review(life); err != nil {
+		return err
+	}
+	return c.list(life)
 }
 
 // readSome begins to read the entries that are next, and those ahead if it is time. Many are read
@@ -97,7 +136,7 @@ func (c *consumer) readSome(next, ahead []*entry) {
 
 // readAhead is how many entries are read before a caller asks for them.
 func (c *consumer) readAhead() int {
-	if c.window.ranking.consumers > 1 {
+	if c.crowd.size > 1 {
 		return 0 // they would be gone by then
 	}
 	return min(aheadEntries, aheadBytes/(c.window.size+1))
@@ -113,15 +152,11 @@ func (c *consumer) read(entries []*entry) {
 			continue
 		}
 
-		r := &reading{done: make(chan struct{})}
+		r := &reading{done: make(chan struct{}), review: c.window.reviews}
 		e.reading = r
-		node := c.dir + "/" + e.name
 		started := c.session.Go(func(life context.Context) {
 			defer close(r.done)
-			_, r.err = protocol.Do(life, c.session, func(conn *zk.Conn) (_ struct{}, err error) {
-				r.data, r.stat, err = conn.Get(node)
-				return struct{}{}, err
-			})
+			r.data, r.stat, r.err = c.session.Get(life, c.path+"/"+e.node)
 		})
 		if !started {
 			r.err = protocol.ErrClosed
@@ -132,7 +167,7 @@ func (c *consumer) read(entries []*entry) {
 
 // awaitData waits until entries were read, and returns those that are available. It reads no more
 // once it has takeBytes of data.
-func (c *consumer) awaitData(entries []*entry) (available []*entry, err error) {
+func (c *consumer) awaitData(entries []*entry, claims bool) (available []*entry, err error) {
 	for i, bytes := 0, 0; i < len(entries) && bytes < takeBytes; i++ {
 		c.read(entries[i:min(i+c.parallelReads(), len(entries))])
 		e := entries[i]
@@ -140,18 +175,72 @@ func (c *consumer) awaitData(entries []*entry) (available []*entry, err error) {
 
 		switch {
 		case errors.Is(e.err, zk.ErrNoNode):
-			e.gone = true
+			c.isGone(e)
+		case errors.Is(e.err, zk.ErrNoAuth):
+			c.refuse(e, e.err)
 		case e.err != nil:
 			err := e.err
-			forgetData(entries)
+			for _, e := range entries {
+				e.reading = nil
+			}
 			return nil, err
+		case e.stat.NumChildren > 0 && e.review != c.window.reviews: // it may have been released since
+			e.reading = nil
+			i--
 		case e.stat.NumChildren > 0:
-			c.foundReserved(e)
+			c.window.hold(e, time.Time{}, nil)
 		default:
+			if e.held {
+				c.window.unhold(e)
+			}
+			if !e.suits(claims) {
+				c.place.unfit = true
+				continue
+			}
 			c.window.size = len(e.data)
 			bytes += len(e.data)
 			available = append(available, e)
 		}
 	}
 	return available, nil
+}
+
+// isGone notes that an entry has gone which this consumer was about to take.
+func (c *consumer) isGone(e *entry) {
+	e.gone = true
+	if c.crowd.size <= 1 || slices.Contains(c.tickets.numbers, e.sequence) {
+		c.foreign.sign = time.Now() // it was no consumer of ours
+	}
+}
+
+// Foreign is what a consumer knows of those of other libraries. Each lists, reads and deletes, and
+// all its entries would be gone by then. So a consumer of ours pauses now and then, and often while
+// there is a sign of a foreign one.
+type foreign struct {
+	sign   time.Time // when an entry was last gone that no consumer of ours should have taken
+	rounds int
+}
+
+const (
+	pauseEach  = 256 // transactions
+	pauseFirst = 32
+	pauseOften = 4
+	pauseFor   = 6                     // times a transaction's time: enough for a foreign consumer to catch up
+	pauseMost  = 50 * time.Millisecond // at a time
+	signLasts  = 5 * time.Second
+)
+
+// makeWay pauses if it is time to, given what the last transaction has taken.
+func (f *foreign) makeWay(life context.Context, took time.Duration) {
+	f.rounds++
+	often := time.Since(f.sign) < signLasts && f.rounds%pauseOften == 0
+	if !often && f.rounds%pauseEach != pauseFirst {
+		return
+	}
+	pause := time.NewTimer(min(pauseFor*took, pauseMost))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-life.Done():
+	}
 }

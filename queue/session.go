@@ -3,38 +3,73 @@ package queue
 import (
 	"context"
 	"errors"
+	"sync/atomic"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/batch"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A perSession is what a queue has under one session: a producer that serves all offers, a consumer
-// that serves all removals and reservations, and the receipts of both.
+// A perSession is what the queues of one client at a path have under one session: a consumer that
+// serves all removals and reservations, and a settler of what was reserved. Queues that offer in
+// the same way also share a [producer].
 type perSession struct {
-	queue    *Queue
-	session  *protocol.Session
-	dir      string // absolute path of the queue
-	receipts *receipts
-	producer *producer
+	queue   *Queue // one of them
+	recipe  *protocol.Recipe
+	session *protocol.Session
+	path    string // of the queue
+	records string // of its register
+	dir     string // the queue's path, absolute
+
+	priorities bool
+
 	consumer *consumer
+	settler  *settler
+	budget   *budget
+	claims   atomic.Int64
+}
+
+func (p *perSession) holdsItems() bool { return p.claims.Load() > 0 }
+
+func (p *perSession) names(children []string) []name { return p.queue.names(children) }
+
+// A sharing says which queues of a client share what they have under a session.
+type sharing struct {
+	path       string
+	priorities bool
+}
+
+// An offering says which of these share a producer.
+type offering struct {
+	sharing
+	maxLength int
+	retention time.Duration
 }
 
 // under returns what q has under s, the current session.
-func (q *Queue) under(s *protocol.Session) *perSession {
+func (q *Queue) under(s *protocol.Session) *producer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.current == nil || q.current.session != s {
-		p := &perSession{queue: q, session: s, dir: s.Path(q.path)}
-		p.receipts = &receipts{session: s, path: q.path + receiptsSuffix, acl: q.recipe.ACL()}
-		p.producer, p.consumer = newProducer(p), newConsumer(p)
-		q.current = p
+		budget, shared := budgetOf(s), sharing{q.path, q.priorities}
+		under := protocol.Shared(s, shared, func() *perSession {
+			p := &perSession{
+				queue: q, session: s, recipe: q.recipe, priorities: q.priorities, budget: budget,
+				path: q.path, records: q.path + recordsNode, dir: s.Path(q.path),
+			}
+			p.consumer, p.settler = newConsumer(p), newSettler(p)
+			return p
+		})
+		q.current = protocol.Shared(s, offering{shared, q.maxLength, q.retention}, func() *producer {
+			return newProducer(under, q)
+		})
 	}
 	return q.current
 }
 
 // across calls ask under the current session. If the session is lost with nothing done, ask is
 // called again under the next one.
-func across[R any](ctx context.Context, q *Queue, ask func(*perSession) (R, error)) (R, error) {
+func across[R any](ctx context.Context, q *Queue, ask func(*producer) (R, error)) (R, error) {
 	var final error // which another session would not mend
 	r, err := protocol.AcrossSessions(ctx, q.recipe, func(s *protocol.Session) (R, error) {
 		r, err := ask(q.under(s))

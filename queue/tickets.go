@@ -3,9 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,300 +15,254 @@ import (
 
 // Consumers of several sessions that race for the entries of a long queue draw tickets. A ticket is
 // the number of the entry that a consumer takes next. Tickets come from a node that the consumers
-// share: each write raises its version, and the version stands for a number. A consumer writes in
-// the transaction that removes the entry of its last ticket. So consumers do not collide, and need
-// not know what the others have taken. As each holds one ticket at a time, fewer entries are left
-// before the one that it takes than there are consumers.
+// share: each write raises its version, and each version stands for a number. A consumer draws in
+// the transaction that takes the entries of its last tickets, as many as it has requests. So
+// consumers do not collide, and need not know what the others have taken.
 //
-// A ticket whose entry is gone is exchanged for another one. An entry stays behind if the consumer
-// with its ticket is slow, dead or does not ask any more. So a consumer that draws a ticket first
-// looks at the entry lag numbers back, and takes that if it is still there. The lag is twice the
-// number of consumers.
+// A ticket whose entry is gone is dropped. An entry stays behind if the consumer with its ticket
+// has died, or asks no more. Consumers list the queue now and then, and take first what was behind
+// all tickets at the listing before.
 //
-// Tickets only say which consumer should try which entry. The transaction is what removes it. So a
+// Tickets only say which consumer should try which entry. The transaction is what takes it. So a
 // wrong ticket can cost order or a round trip, and never an entry.
 type tickets struct {
-	node string // absolute; empty if this consumer draws no tickets
-	base int32  // the number that version 0 of the node stands for
-	lag  int32  // how far back the entries are that this consumer looks after
-
-	held      bool  // a ticket was drawn, and not used
-	number    int32 // of the latest ticket
-	unopposed int   // how many tickets this consumer has drawn without another one in between
-	gone      bool  // the node is, and there may be another one
-	forbidden bool  // the ACL does not let this consumer draw
+	node      string // without the chroot; empty if this consumer draws no tickets
+	base      int32  // the number that version 0 of the node stands for
+	numbers   []int32
+	forbidden bool // the ACL does not let this consumer draw
 }
 
 const (
-	ticketPrefix = "turn-" // of the node's name, which continues with directory, lag and base
+	ticketPrefix = "tickets-" // of the node's name, which ends with the base
 
-	unopposedMost = 32 // after so many tickets this consumer seems to be the only one
-	farLags       = 4  // entries more than so many lags behind a ticket's number are of no use to it
+	mostTickets = 64 // are drawn at once
+	mostTries   = 3  // to find a node
+	enoughEach  = 2  // entries for each ticket make a queue long enough for tickets
+	farBehind   = 8  // times as many entries behind a ticket show that it is of no use
 )
 
-// name returns the name of the node for the directory that was created by the transaction czxid.
-func (t *tickets) name(czxid int64) string {
-	return fmt.Sprintf("%s%016x-%d-%d", ticketPrefix, uint64(czxid), t.lag, t.base)
-}
-
-// parseTickets is the reverse of name. It reports whether the node belongs to that directory.
-func parseTickets(name string, czxid int64) (t tickets, ok bool) {
-	var of uint64
-	_, err := fmt.Sscanf(name, ticketPrefix+"%016x-%d-%d", &of, &t.lag, &t.base)
-	return t, err == nil && of == uint64(czxid) && t.lag > 0
-}
-
-// uses reports whether taking e uses up a ticket, so that another one is to be drawn.
-func (t *tickets) uses(e *entry) bool { return t.node != "" && t.held && t.number == e.sequence }
-
-// byTicket returns entries to be read, of which the first that is available is to be taken. It
-// returns none if tickets do not say which one is next.
-func (c *consumer) byTicket(life context.Context, n int) ([]*entry, error) {
+// byTicket returns entries to be read, of which the available ones are to be taken. It returns none
+// if tickets do not say which are next.
+func (c *consumer) byTicket(life context.Context, n int, claims bool) ([]*entry, error) {
 	t := &c.tickets
-	if n > 1 { // several are always taken from the front
-		t.held = false
+	if c.crowd.size < 2 || c.priorities {
+		return nil, nil
 	}
 
-	// Without the node, or if it is time, look what there is.
-	if t.gone && !t.held {
-		if err := c.avoidOthers(life); err != nil {
-			return nil, err
-		}
-	}
-	ended := t.node == "" && !t.held
-	if c.window.partial && (ended || time.Since(c.listed) >= c.recheckAfter()) {
+	// What others have left is found now and then.
+	if t.node != "" && time.Since(c.window.listed) >= c.session.Timeout()/3 {
 		if err := c.list(life); err != nil {
 			return nil, err
 		}
 	}
-	if n > 1 {
-		return nil, nil
-	}
 
-	e, err := c.ticketEntry(life)
-	if e == nil || err != nil {
-		return nil, err
-	}
-
-	next := append(c.window.availableSkipped(), e)
-	c.read(next)
-	return next, nil
-}
-
-// ticketEntry returns the entry whose ticket this consumer holds, and draws tickets until there is
-// one. It returns nil if there are no tickets, or they lead to no entries any more.
-func (c *consumer) ticketEntry(life context.Context) (*entry, error) {
-	t := &c.tickets
-	for listed := false; t.held || t.node != ""; {
-		if !t.held {
-			if err := c.drawTicket(life); err != nil {
-				return nil, err
-			}
-			continue
+	n = min(n, mostTickets)
+	for drawn := false; ; {
+		if joined, err := c.joinTickets(life, n); err != nil || !joined {
+			return nil, err
 		}
-
-		i, found := c.window.index(t.number)
-		if found && c.window.entries[i].available() {
-			return c.window.entries[i], nil
-		}
-		if i == len(c.window.entries) && !listed {
-			listed = true
+		chosen, beyond := c.window.match(t, n, claims)
+		switch {
+		case beyond && !c.window.stale:
+			return nil, nil // the queue has become too short
+		case beyond:
 			if err := c.list(life); err != nil {
 				return nil, err
 			}
+		case len(chosen) == n || drawn && len(chosen) > 0:
+			return chosen, nil
+		default:
+			drawn = true
+			if err := c.draw(life, n-len(chosen)); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// match returns the entries of up to n tickets, after those that others have left. It drops the
+// tickets whose entries are not available. If beyond is true, there are tickets that the listing
+// does not reach to.
+func (w *window) match(t *tickets, n int, claims bool) (chosen []*entry, beyond bool) {
+	for _, e := range w.entries[w.first:] {
+		if len(chosen) == n || !t.behind(e.sequence) {
+			break
+		}
+		if e.left && e.available() && e.suits(claims) {
+			chosen = append(chosen, e)
+		}
+	}
+
+	slices.Sort(t.numbers)
+	t.numbers = slices.DeleteFunc(t.numbers, func(number int32) bool {
+		i, found := w.index(number)
+		if i == len(w.entries) {
+			beyond = true
+			return false
+		}
+		if !found || !w.entries[i].available() {
+			return true
+		}
+		if e := w.entries[i]; len(chosen) < n && e.suits(claims) {
+			chosen = append(chosen, e)
+		}
+		return false
+	})
+	return chosen, beyond
+}
+
+// joinTickets makes sure that there is a node to draw tickets from, and that some were drawn. It
+// creates the node if the queue is long enough, and reports whether there is one.
+func (c *consumer) joinTickets(life context.Context, n int) (joined bool, err error) {
+	t := &c.tickets
+	for tries := 0; t.node == ""; tries++ {
+		if tries == mostTries { // another client deletes them
+			return false, nil
+		}
+		best, base, found := bestTickets(c.crowd.tickets)
+		switch {
+		case t.forbidden, c.crowd.size < 2:
+			return false, nil
+		case found:
+			t.node, t.base, t.numbers = c.records+"/"+best, base, nil
+			if err := c.draw(life, n); err != nil {
+				return false, err
+			}
 			continue
 		}
 
-		// The entry is gone. If none is near, others will not find any either.
-		t.held = false
-		near := func(e *entry) bool { return e.available() && e.sequence-t.number <= farLags*t.lag }
-		if t.node != "" && !slices.ContainsFunc(c.window.entries[i:], near) {
-			c.endTickets()
+		enough := enoughEach * c.crowd.size * n
+		waiting := c.window.pick(enough, false)
+		if len(waiting) < enough {
+			return false, nil
+		}
+		node := ticketPrefix + strconv.Itoa(int(waiting[0].sequence)-1)
+		err := c.session.Create(life, c.records+"/"+node, nil, zk.FlagEphemeral)
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNodeExists): // perhaps by an attempt whose answer was lost
+			c.receipt.also(c.records + "/" + node)
+		case errors.Is(err, zk.ErrNoAuth):
+			c.forbid(err)
+		case errors.Is(err, zk.ErrNoNode):
+			return false, errNoReceipt
+		default:
+			return false, err
+		}
+		// Others may have created one at the same time: all join the best one.
+		if err := c.session.Sync(life, c.records); err != nil {
+			return false, err
+		}
+		if err := c.count(life); err != nil {
+			return false, err
 		}
 	}
-	return nil, nil
+	return true, nil
 }
 
-// drawTicket draws a ticket. If an answer is lost it may draw two. The entry of the first one then
-// stays behind, and is found as that of a dead consumer is.
-func (c *consumer) drawTicket(life context.Context) error {
-	node := c.tickets.node
-	stat, err := protocol.Do(life, c.session, func(conn *zk.Conn) (*zk.Stat, error) {
-		return protocol.Set(conn, node, nil, -1)
+// bestTickets returns the node whose tickets begin last.
+func bestTickets(nodes []string) (best string, base int32, found bool) {
+	for _, node := range nodes {
+		n, err := strconv.ParseInt(strings.TrimPrefix(node, ticketPrefix), 10, 32)
+		if err == nil && (!found || int32(n)-base > 0) {
+			best, base, found = node, int32(n), true
+		}
+	}
+	return best, base, found
+}
+
+// draw draws n tickets. If an answer is lost it may draw twice as many. The entries of the first
+// ones then stay behind, and are found as those of a dead consumer are.
+func (c *consumer) draw(life context.Context, n int) error {
+	answers, err := protocol.Do(life, c.session, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
+		return protocol.Multi(conn, c.tickets.drawing(c, n)...)
 	})
 	if c.ticketsGone(err) {
 		return nil
 	}
-	if err == nil {
-		c.gotTicket(stat)
+	for _, a := range answers {
+		if err == nil {
+			c.tickets.drawn(a.Stat)
+		}
 	}
 	return err
 }
 
-// ticketsGone reports whether err means that the ticket node is gone or forbidden. A ticket that
-// was drawn before stays valid.
+func (t *tickets) drawing(c *consumer, n int) (ops []any) {
+	for range n {
+		ops = append(ops, &zk.SetDataRequest{Path: c.session.Path(t.node), Version: -1})
+	}
+	return ops
+}
+
+// draws returns the operations that draw the next tickets, in a transaction that takes so many
+// entries, for as many requests as there are.
+func (t *tickets) draws(c *consumer, taken, wanted int) []any {
+	if t.node == "" {
+		return nil
+	}
+	return t.drawing(c, min(wanted, mostTickets)-max(0, len(t.numbers)-taken))
+}
+
+// drawn notes a ticket, by the Stat of the node.
+func (t *tickets) drawn(stat *zk.Stat) { t.numbers = append(t.numbers, t.base+stat.Version) }
+
+// use notes that the entry with that number was taken.
+func (t *tickets) use(number int32) {
+	t.numbers = slices.DeleteFunc(t.numbers, func(n int32) bool { return n == number })
+}
+
+// behind reports whether an entry with that number should have been taken by another consumer.
+func (t *tickets) behind(number int32) bool {
+	return len(t.numbers) > 0 && number-slices.Min(t.numbers) < 0
+}
+
+// ticketsGone reports whether err means that the node is gone or forbidden. Tickets that were drawn
+// before stay valid.
 func (c *consumer) ticketsGone(err error) bool {
-	forbidden := errors.Is(err, zk.ErrNoAuth)
-	if !forbidden && !errors.Is(err, zk.ErrNoNode) {
+	switch {
+	case errors.Is(err, zk.ErrNoAuth):
+		c.forbid(err)
+	case !errors.Is(err, zk.ErrNoNode):
 		return false
 	}
-	c.tickets.node, c.tickets.gone, c.tickets.forbidden = "", true, forbidden
+	c.crowd.tickets = slices.DeleteFunc(c.crowd.tickets, func(node string) bool { return c.records+"/"+node == c.tickets.node })
+	c.tickets.node = ""
 	return true
 }
 
-// gotTicket notes a ticket that was drawn, by the Stat of the node. It leaves the entries behind it
-// to others, but for the one that this consumer looks after.
-func (c *consumer) gotTicket(stat *zk.Stat) {
+func (c *consumer) forbid(err error) {
+	c.tickets.forbidden = true
+	c.warn("draws no tickets: order is approximate, and requests are wasted", err)
+}
+
+// checkTickets ends the tickets if they are far ahead of what there is.
+func (c *consumer) checkTickets() {
 	t := &c.tickets
-	number := t.base + stat.Version
-	if t.unopposed++; number != t.number+1 {
-		t.unopposed = 0
+	if t.node == "" || len(t.numbers) == 0 {
+		return
 	}
-	t.number, t.held = number, true
-
-	i, found := c.window.index(number - t.lag)
-	c.window.skipTo(number - t.lag + 1)
-	if found {
-		e := c.window.entries[i]
-		e.reading = nil // which may be old
-		c.window.addSkipped(e)
+	end, _ := c.window.index(slices.Min(t.numbers))
+	behind := 0
+	for _, e := range c.window.entries[c.window.first:end] {
+		if e.available() {
+			behind++
+		}
 	}
-
-	c.receipts.touch(t.node)
-	if t.unopposed >= unopposedMost {
+	if behind > farBehind*c.crowd.size*max(len(t.numbers), 1) {
 		c.endTickets()
 	}
 }
 
-// skipBehindTicket leaves what is far behind the ticket in a new listing to others. What they have
-// left there is added to the skipped entries.
-func (c *consumer) skipBehindTicket() {
-	t := &c.tickets
-	if !t.held {
-		return
-	}
-
-	end, _ := c.window.index(t.number - t.lag + 1) // there need not be one with just that number
-	behind := c.window.entries[:end]
-	if len(behind) > farLags*int(t.lag) {
+func (c *consumer) endTicketsIfAlone() {
+	if c.crowd.size <= 1 && c.tickets.node != "" {
 		c.endTickets()
-		return
-	}
-
-	c.window.skipTo(t.number - t.lag + 1)
-	for _, e := range behind {
-		c.window.addSkipped(e)
 	}
 }
 
-// endTickets deletes the node, so that no consumer draws tickets until one creates another node.
+// endTickets deletes the node, so that consumers begin again with the entries that are there.
 func (c *consumer) endTickets() {
 	node := c.tickets.node
-	c.tickets.node = ""
-	c.session.Go(func(life context.Context) { remove(life, c.session, node) })
-}
-
-const unordered = "draws no tickets: order is approximate, and requests are wasted"
-
-// avoidOthers keeps this consumer from colliding with others again. It draws a ticket, from a node
-// that it creates if there is none. If the queue is too short for tickets, it keeps to the entry of
-// its rank. If the consumers cannot be counted, or the node cannot be created, that concerns order
-// only: it is logged, and fails no call.
-func (c *consumer) avoidOthers(life context.Context) error {
-	c.tickets.gone = false
-	for range 3 { // another consumer may end the tickets, or begin at the same time
-		names, err := c.countConsumers(life)
-		if err != nil {
-			c.warn(unordered, err)
-			return nil
-		}
-
-		best, joined := c.bestTickets(names)
-		if best == "" {
-			if created, err := c.createTickets(life); err != nil {
-				c.warn(unordered, err)
-				return nil
-			} else if !created {
-				return nil
-			}
-			continue // all consumers join the best one of those that were created at the same time
-		}
-
-		dir := c.session.Path(c.receipts.path) + "/"
-		for _, name := range names {
-			if name != best {
-				c.session.Go(func(life context.Context) { remove(life, c.session, path.Join(dir, name)) })
-			}
-		}
-		joined.node = dir + best
-		c.tickets, c.window.ranking = joined, ranking{}
-		if err := c.drawTicket(life); err != nil {
-			return err
-		}
-		if c.tickets.node != "" {
-			return c.list(life)
-		}
-	}
-	return nil
-}
-
-// bestTickets returns the node, among those with these names, whose tickets begin last, and that
-// has a lag for as many consumers as there are. It returns no name if there is none.
-func (c *consumer) bestTickets(names []string) (best string, t tickets) {
-	for _, name := range names {
-		candidate, ok := parseTickets(name, c.czxid)
-		if !ok || int(candidate.lag) < c.window.ranking.consumers {
-			continue
-		}
-
-		if best == "" || candidate.base-t.base > 0 {
-			best, t = name, candidate
-		}
-	}
-	return best, t
-}
-
-// createTickets creates a ticket node, if there are several consumers and the queue is long enough
-// for them. It reports whether it did.
-func (c *consumer) createTickets(life context.Context) (created bool, err error) {
-	consumers := c.window.ranking.consumers
-	enough := 2 * farLags * consumers
-	waiting := c.window.pick(enough)
-	if c.tickets.forbidden || consumers < 2 || len(waiting) < enough {
-		return false, nil
-	}
-
-	// With a smaller lag a consumer that is about to take its entry would be thought slow.
-	t := tickets{lag: int32(2 * consumers), base: waiting[0].sequence - 1}
-	return true, c.receipts.keep(life, t.name(c.czxid))
-}
-
-// countConsumers counts the consumers and ranks this one. It returns the names of the ticket nodes.
-func (c *consumer) countConsumers(life context.Context) (names []string, err error) {
-	children, err := protocol.Do(life, c.session, func(conn *zk.Conn) ([]string, error) {
-		children, _, err := conn.Children(c.session.Path(c.receipts.path))
-		if errors.Is(err, zk.ErrNoNode) {
-			err = nil
-		}
-		return children, err
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	self := fmt.Sprintf("%s%016x", forRemovals, uint64(c.session.ID()))
-	r := ranking{consumers: 1}
-	for _, name := range children {
-		switch {
-		case strings.HasPrefix(name, ticketPrefix):
-			names = append(names, name)
-		case strings.HasPrefix(name, forRemovals) && !strings.HasPrefix(name, self):
-			r.consumers++
-			if name < self {
-				r.rank++
-			}
-		}
-	}
-	c.window.ranking = r
-	return names, nil
+	c.ticketsGone(zk.ErrNoNode)
+	c.tickets.numbers = nil
+	c.session.Go(func(life context.Context) { c.session.Delete(life, node, -1) })
 }

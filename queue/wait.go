@@ -1,239 +1,370 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
-// Consumers that wait at an empty queue enter a line, one for each session. The first of them watch
-// the queue, and leave the line when their callers have got what they wanted. Then the next in line
-// look at the queue. So an offer wakes a few consumers, and each that finds an entry makes room for
-// another one.
+// Consumers that wait at an empty queue stand in a line, one for each session. The first two are
+// its lookouts. A consumer that has found an entry leaves the line, and goes to its end when it
+// waits again. So an offer wakes two consumers, and all get their turn.
+//
+// A lookout watches for the next number that an entry can have, and the register for entries that
+// were released, and waits for entries with a delay. The first one also watches the other
+// consumers, whose claims end with them.
 const (
-	watchers    = 2
+	lookouts    = 2
 	waitingKind = "wait-"
-
-	watchedClaims = 4 // how many of the entries that are reserved are watched
 )
 
-// beforeWatcher returns the contender that must leave before names[self] may watch the queue. While
-// that one is in line, so is a session that watches.
-func beforeWatcher(names []line.Name, self int) []line.Name {
-	if self < watchers {
-		return nil
-	}
-	return names[self-watchers : self-watchers+1]
+// A place is a consumer's place in that line. The zero place has not been taken.
+type place struct {
+	cancel context.CancelFunc
+	events chan event
+	looked chan struct{} // to be closed when there was nothing; nil if it was told of nothing
+
+	lookout *atomic.Bool
+	unfit   bool // this consumer has met an entry that it cannot take, and others perhaps can
 }
 
-// A slot is a consumer's place in that line. The zero slot has not been asked for yet.
-type slot struct {
-	cancel  context.CancelFunc
-	entries chan struct{} // receives when there may be entries
-	again   chan struct{} // is sent to when there were no more
-	woken   bool          // entries has been received from, and again was not sent to since
-	failed  chan struct{} // closed when the slot could not be had, or kept
+// An event is what a consumer in line is told of.
+type event struct {
+	kind   eventKind
+	looked chan struct{} // closed when the consumer has looked in vain
 }
 
-// enter enters the line, and then watches the queue until leave is called. If that fails the logger
-// and the observer are told, and the consumer looks for entries from time to time only. The next
-// call of enter tries again.
-func (s *slot) enter(c *consumer) {
-	if s.cancel != nil {
-		select {
-		case <-s.failed:
-			s.cancel()
-		default:
-			return
-		}
+type eventKind int
+
+const (
+	changed  eventKind = iota // there may be something to take
+	arrived                   // an entry
+	released                  // an entry that was reserved, or one was put back
+	departed                  // a consumer may have left
+	outdated                  // what was found reserved is to be read again
+	expelled                  // another client has deleted the place
+	failed                    // there is no place
+)
+
+// recheckAfter is how often the first lookout reads entries again that were found reserved. Claims
+// that end are noticed at once, unless foreign clients delete them.
+const recheckAfter = time.Minute
+
+// leave leaves the line.
+func (p *place) leave() {
+	if p.cancel != nil {
+		p.cancel()
 	}
-
-	entries, again, failed := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
-	ctx, cancel := context.WithCancel(context.Background())
-	*s = slot{cancel: cancel, entries: entries, again: again, failed: failed}
-	c.session.Go(func(life context.Context) {
-		defer context.AfterFunc(life, cancel)()
-		began := time.Now()
-		if err := c.watch(ctx, entries, again); err != nil && ctx.Err() == nil {
-			c.warn("waits without a place in line, and looks for entries from time to time only", err)
-			err = fmt.Errorf("wait in line: %w", err)
-			c.queue.recipe.Waited(began, c.queue.recipe.Wrap(err))
-			close(failed)
-		}
-	})
-}
-
-func (s *slot) leave() {
-	if s.cancel != nil {
-		s.cancel()
-	}
-}
-
-// watch enters the line, and sends to entries whenever there may be some, until ctx ends.
-func (c *consumer) watch(ctx context.Context, entries chan<- struct{}, again <-chan struct{}) error {
-	g, err := c.queue.line.Enter(ctx, line.Request{Kind: waitingKind, Blockers: beforeWatcher})
-	if err != nil {
-		return err
-	}
-	defer c.session.Go(func(life context.Context) { g.Release(life) })
-
-	for {
-		if err := c.session.WaitChildren(ctx, c.queue.path, c.anyAvailable); err != nil {
-			return err
-		}
-
-		entries <- struct{}{} // it has room for the one that is not answered yet
-		select {
-		case <-again:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// anyAvailable reports whether there are entries that are not known to be reserved.
-func (c *consumer) anyAvailable(children []string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, name := range children {
-		if _, ok := parse(name); ok {
-			if _, reserved := c.reserved[name]; !reserved {
-				return true
-			}
-		}
-	}
-	return false
+	*p = place{}
 }
 
 // waitForEntries waits until there may be something for the pending requests.
-func (c *consumer) waitForEntries(life context.Context, s *slot) {
-	s.enter(c)
-	if s.woken {
-		s.woken = false
-		s.again <- struct{}{}
+func (c *consumer) waitForEntries(life context.Context) {
+	if c.place.unfit { // once for each such entry
+		c.place.leave()
+	}
+	if c.place.cancel == nil {
+		c.enter()
+	}
+	if c.place.looked != nil {
+		close(c.place.looked)
+		c.place.looked = nil
 	}
 
-	ctx, cancel := context.WithCancel(life)
-	defer cancel()
-	c.wakeOnRelease(ctx)
+	for {
+		var due <-chan time.Time
+		if at := c.window.nextDue(); !at.IsZero() && c.place.lookout.Load() {
+			timer := time.NewTimer(time.Until(at))
+			defer timer.Stop()
+			due = timer.C
+		}
 
-	timer := time.NewTimer(c.recheckAfter())
+		select {
+		case e := <-c.place.events:
+			c.place.looked = e.looked
+			switch e.kind {
+			case departed:
+				if err := c.count(life); err == nil && !c.crowd.left { // they only came
+					close(e.looked)
+					c.place.looked = nil
+					continue
+				}
+			case outdated:
+				c.crowd.left = true // as far as we know
+			case expelled:
+				c.place.leave()
+			case failed:
+				c.place.leave()
+				c.pause(life)
+			}
+		case <-due:
+		case <-c.removals.Woken():
+		case <-life.Done():
+		}
+		return
+	}
+}
+
+// pause keeps a consumer that cannot stand in line from asking all the time.
+func (c *consumer) pause(life context.Context) {
+	timer := time.NewTimer(c.session.Timeout() / 3)
 	defer timer.Stop()
 	select {
-	case <-s.entries:
-		s.woken = true
-	case <-c.removals.Woken():
 	case <-timer.C:
+	case <-c.removals.Woken():
 	case <-life.Done():
 	}
 }
 
-// A claimWatch watches the claim on an entry, which is free once that is gone.
-type claimWatch struct {
-	set  chan struct{} // closed once there is a watch, or an error
-	node *protocol.Watch
-	err  error
+const looksNowAndThen = "waits without a place in line, and looks for entries from time to time only"
+
+// enter takes a place at the end of the line.
+func (c *consumer) enter() {
+	events := make(chan event, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	lookout := new(atomic.Bool)
+	c.place = place{cancel: cancel, events: events, lookout: lookout}
+	c.session.Go(func(life context.Context) {
+		defer context.AfterFunc(life, cancel)()
+		began := time.Now()
+		err := c.stand(ctx, lookout, events)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		c.warn(looksNowAndThen, err)
+		c.recipe.Waited(began, c.recipe.Wrap(fmt.Errorf("wait in line: %w", err)))
+		tell(ctx, events, failed)
+	})
 }
 
-// setClaimWatches watches the claims on the first of the reserved entries.
-func (c *consumer) setClaimWatches() {
-	for _, e := range c.firstReserved() {
-		if e.watch != nil {
+// tell sends an event, and blocks until the consumer has looked in vain, or ctx ends. Until then
+// nothing need be watched.
+func tell(ctx context.Context, events chan<- event, kind eventKind) {
+	e := event{kind, make(chan struct{})}
+	select {
+	case events <- e:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-e.looked:
+	case <-ctx.Done():
+	}
+}
+
+// stand stands in line until ctx ends, and sends events once it is a lookout.
+func (c *consumer) stand(ctx context.Context, lookout *atomic.Bool, events chan<- event) error {
+	dir := c.path + waitingNode
+	prefix := c.session.NewOwner().String() + "-" + waitingKind
+	own, err := c.session.CreateOwn(ctx, protocol.OwnNode{Dir: dir, Prefix: prefix})
+	if err != nil {
+		return err
+	}
+	defer c.session.Go(func(life context.Context) { own.Withdraw(life) })
+
+	for {
+		children, _, err := c.session.Children(ctx, dir)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		if !own.Among(children) {
+			tell(ctx, events, expelled)
+			return nil
+		}
+		waiting := inLine(children)
+		self := slices.Index(waiting, own.Name())
+
+		mine := c.session.Watch(dir + "/" + own.Name())
+		watches := []*protocol.Watch{mine}
+		for _, node := range waiting[max(0, self-lookouts):self] {
+			watches = append(watches, c.session.Watch(dir+"/"+node))
+		}
+		gone := false
+		for _, w := range watches {
+			if _, err := w.Ready(ctx); errors.Is(err, zk.ErrNoNode) {
+				gone = true
+			} else if err != nil {
+				return err
+			}
+		}
+		if gone {
 			continue
 		}
 
-		w := &claimWatch{set: make(chan struct{})}
-		e.watch = w
-		name, claim := e.name, e.claim
-		c.session.Go(func(life context.Context) {
-			defer close(w.set)
-			w.node, w.err = c.watchClaim(life, name, claim)
-		})
-	}
-}
-
-// watchClaim watches the node that reserves an entry. If its name is not known it is looked up. If
-// the entry is not reserved any more, watchClaim returns [zk.ErrNoNode].
-func (c *consumer) watchClaim(life context.Context, entry, claim string) (*protocol.Watch, error) {
-	if claim == "" {
-		children, err := protocol.Do(life, c.session, func(conn *zk.Conn) ([]string, error) {
-			children, _, err := conn.Children(c.dir + "/" + entry)
-			return children, err
-		})
+		turn, cancel := context.WithCancel(ctx)
+		if self < lookouts {
+			lookout.Store(true) // of which the consumer learns with the first event
+			c.session.Go(func(context.Context) { c.look(turn, self == 0, events) })
+		}
+		err = c.session.WaitAny(ctx, watches...)
+		cancel()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if len(children) == 0 {
-			return nil, zk.ErrNoNode
+	}
+}
+
+// inLine returns the nodes of consumers that wait, in order. Other children are no consumers.
+func inLine(children []string) []string {
+	sequence := func(node string) (n int32, ok bool) {
+		_, number, _ := strings.Cut(node, "-"+waitingKind)
+		return protocol.ParseSequence(number)
+	}
+	waiting := slices.DeleteFunc(children, func(node string) bool { _, ok := sequence(node); return !ok })
+	slices.SortFunc(waiting, func(a, b string) int {
+		m, _ := sequence(a)
+		n, _ := sequence(b)
+		return cmp.Compare(m, n)
+	})
+	return waiting
+}
+
+// look looks out until ctx ends.
+func (c *consumer) look(ctx context.Context, first bool, events chan<- event) {
+	err := c.lookOut(ctx, first, events)
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, zk.ErrNoNode): // the queue was deleted
+		tell(ctx, events, changed)
+	default:
+		c.warn(looksNowAndThen, err)
+		tell(ctx, events, failed)
+	}
+}
+
+// An outlook is what a lookout watches, and what it has seen there.
+type outlook struct {
+	register  *protocol.Watch // where releases are told of
+	next      *protocol.Watch // the next entry, or all if their names are not known beforehand
+	consumers *protocol.Watch // nil unless this is the first lookout
+
+	version int32 // of the register
+	number  int32 // of the next entry
+}
+
+// lookOut sends an event whenever there may be something to take, until ctx ends. Each time it
+// watches for the next one before it says so, or makes sure afterwards that it has missed nothing.
+func (c *consumer) lookOut(ctx context.Context, first bool, events chan<- event) error {
+	var recheck <-chan time.Time
+	if first {
+		ticker := time.NewTicker(recheckAfter)
+		defer ticker.Stop()
+		recheck = ticker.C
+	}
+
+	var seen outlook
+	for kind := changed; ctx.Err() == nil; { // or else a watch would stay
+		now, err := c.watchAll(ctx, seen.number, first)
+		if err != nil {
+			return err
 		}
-		claim = children[0]
+		switch {
+		case now.version != seen.version, now.number != seen.number:
+			tell(ctx, events, changed)
+		case kind == departed:
+			tell(ctx, events, departed)
+		}
+
+		seen = now
+		waiting, cancel := context.WithCancel(ctx)
+		select {
+		case kind = <-now.change(waiting, c.session):
+		case <-recheck:
+			kind = outdated
+		case <-ctx.Done():
+		}
+		cancel()
+		if ctx.Err() != nil {
+			break
+		}
+		switch kind {
+		case arrived:
+			tell(ctx, events, changed)
+			seen.number++
+		case released:
+			tell(ctx, events, changed)
+			seen.version++
+		case outdated:
+			tell(ctx, events, outdated)
+		}
+		if kind != departed {
+			kind = changed
+		}
 	}
-	w := c.session.Watch(c.queue.path + "/" + entry + "/" + claim)
-	_, err := w.Ready(life)
-	return w, err
+	return ctx.Err()
 }
 
-// firstReserved returns the reserved entries whose claims are watched.
-func (c *consumer) firstReserved() []*entry {
-	slices.SortFunc(c.window.reserved, compare)
-	return c.window.reserved[:min(watchedClaims, len(c.window.reserved))]
-}
-
-// released reports whether the claim on an entry is known to be gone. Claims that cannot be watched
-// are read from time to time.
-func (e *entry) released() bool {
-	w := e.watch
-	if w == nil {
-		return false
+// watchAll watches all that a lookout does. number is that of the next entry, if it is known.
+func (c *consumer) watchAll(ctx context.Context, number int32, first bool) (o outlook, err error) {
+	o.register = c.session.Watch(c.records)
+	if first {
+		o.consumers = c.session.WatchChildren(c.records)
+		if _, err := o.consumers.Ready(ctx); err != nil {
+			return o, err
+		}
 	}
-
-	select {
-	case <-w.set:
-	default:
-		return false
+	stat, err := o.register.Ready(ctx)
+	if err != nil {
+		return o, err
 	}
-	if w.err != nil {
-		return errors.Is(w.err, zk.ErrNoNode)
-	}
+	o.version = stat.Version
 
-	select {
-	case <-w.node.Changed():
-		return true
-	default:
-		return false
-	}
-}
-
-// wakeOnRelease wakes the consumer when one of the first reserved entries becomes free, until ctx
-// ends.
-func (c *consumer) wakeOnRelease(ctx context.Context) {
-	c.setClaimWatches()
-	for _, e := range c.firstReserved() {
-		w := e.watch
-		c.session.Go(func(context.Context) {
-			select {
-			case <-w.set:
-			case <-ctx.Done():
-				return
+	for ; ; o.number = number {
+		if number > 0 {
+			o.next = c.session.WatchChildren(c.nextEntry(number))
+			if _, err := o.next.Ready(ctx); err != nil {
+				return o, err
 			}
+		}
+		queue, err := c.session.Exists(ctx, c.path)
+		if err == nil && queue == nil {
+			err = zk.ErrNoNode
+		}
+		if err != nil {
+			return o, err
+		}
+		if n := nextNumber(queue); n != number { // it was not the next one any more
+			number = n
+			continue
+		}
+		o.number = number
+		return o, nil
+	}
+}
 
-			if w.err == nil {
-				select {
-				case <-w.node.Changed():
-				case <-ctx.Done():
-					return
+// nextEntry returns the node of the entry with that number, or the queue's if entries may be called
+// something else.
+func (c *consumer) nextEntry(number int32) string {
+	if c.priorities {
+		return c.path
+	}
+	return fmt.Sprintf("%s/%s-"+protocol.SequenceFormat, c.path, plainPrefix, number)
+}
+
+// change returns a channel that receives what has changed first.
+func (o *outlook) change(ctx context.Context, s *protocol.Session) <-chan eventKind {
+	changes := make(chan eventKind, 3)
+	for kind, w := range map[eventKind]*protocol.Watch{released: o.register, arrived: o.next, departed: o.consumers} {
+		if w != nil {
+			s.Go(func(context.Context) {
+				if w.Wait(ctx) == nil {
+					changes <- kind
 				}
-			} else if !errors.Is(w.err, zk.ErrNoNode) {
-				return
-			}
-			c.removals.Wake()
-		})
+			})
+		}
 	}
+	return changes
 }
+
+// nextNumber returns the number of the next entry. The server's counter has 2 for each child that
+// was created, less the children that are there.
+func nextNumber(queue *zk.Stat) int32 { return (queue.Cversion + queue.NumChildren) / 2 }

@@ -2,96 +2,105 @@ package queue
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"slices"
 	"time"
-
-	"github.com/go-zookeeper/zk"
-
-	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 // An entry is one element of the queue, as a consumer knows it.
 type entry struct {
-	name     string
-	sequence int32
-	gone     bool // it was removed
-	reserved bool // or was, when this consumer looked
-	skips    int  // how often it was left to another consumer
+	name
+	gone bool // it was removed
+	left bool // another consumer has not taken it for long
 
-	*reading             // nil unless it was read or is being read
-	claim    string      // the name of the node that reserves it, if that is ours
-	watch    *claimWatch // of the claim on an entry that is reserved
+	passed time.Time // when this consumer first began behind it; zero if it never did
+
+	*reading           // nil unless it was read or is being read
+	held     bool      // it was reserved when it was read, or is not to be delivered yet
+	until    time.Time // when it is to be looked at again, if that is known
+	refused  error     // why it could not be delivered
+	claim    *claim    // by which this session has reserved it; nil if it has not
 }
 
 // available reports whether the entry may be taken, as far as this consumer knows.
-func (e *entry) available() bool { return !e.gone && !e.reserved }
+func (e *entry) available() bool {
+	return !e.gone && (!e.held || !e.until.IsZero() && !time.Now().Before(e.until))
+}
 
-// A window is what a consumer knows of the queue's entries, in order, from its last listing. It
-// begins with the first entry that is not known to be taken.
+// suits reports whether the entry may be reserved, or else removed. An ephemeral one, which a
+// foreign client has made, can have no claim.
+func (e *entry) suits(reserve bool) bool {
+	if !reserve || e.reading == nil {
+		return true
+	}
+	select {
+	case <-e.done:
+		return e.err != nil || e.stat.EphemeralOwner == 0
+	default:
+		return true
+	}
+}
+
+// A window is what a consumer knows of the queue's entries, in order, from its last listing.
 type window struct {
-	entries  []*entry
-	first    int      // those before are gone, or left to other consumers
-	partial  bool     // some of them are left to others
-	skipped  []*entry // those of them that no other consumer has taken, in order
-	reserved []*entry // in no order
-	size     int      // of the data that was read last
-	ranking  ranking
+	entries []*entry
+	first   int       // those before are gone
+	held    []*entry  // in no order
+	size    int       // of the data that was read last
+	listed  time.Time // when the queue was listed
+	reviews int       // so many were made
+	stale   bool      // since then, others may have taken what this consumer is about to take
+
+	outdated bool // since then, entries of another priority may have been offered
 }
 
-// replace takes over a new listing of the same directory. What is known of entries that are still
-// there is kept.
-func (w *window) replace(entries []*entry) {
+// replace takes over a new listing. What is known of entries that are still there is kept. Those
+// that are behind the others' tickets, and were so before, are left.
+func (w *window) replace(names []name, behind func(sequence int32) bool) {
 	known := make(map[string]*entry)
-	for _, e := range slices.Concat(w.reserved, w.skipped, w.entries[w.first:]) {
-		if !e.gone && (e.reserved || e.reading != nil) {
-			known[e.name] = e
+	for _, e := range w.entries[w.first:] {
+		if !e.gone && (e.held || e.reading != nil || !e.passed.IsZero() || behind(e.sequence)) {
+			known[e.node] = e
 		}
 	}
 
-	w.reserved, w.skipped = nil, nil
-	for i, e := range entries {
-		old := known[e.name]
-		if old == nil {
-			continue
+	w.entries, w.first, w.held = make([]*entry, len(names)), 0, nil
+	for i, n := range names {
+		e := known[n.node]
+		if e == nil {
+			e = &entry{name: n}
+		} else if !e.held && behind(e.sequence) {
+			e.left = true
 		}
-		entries[i] = old
-		if old.reserved {
-			w.reserved = append(w.reserved, old)
+		w.entries[i] = e
+		if due := time.UnixMilli(n.due); n.due > 0 && !e.held && time.Now().Before(due) {
+			e.held, e.until = true, due
+		}
+		if e.held {
+			w.held = append(w.held, e)
 		}
 	}
-	w.entries, w.first, w.partial = entries, 0, false
+	w.listed, w.stale, w.outdated = time.Now(), false, false
 }
 
-// pick returns the first n available entries.
-func (w *window) pick(n int) (next []*entry) {
-	skipped := w.availableSkipped()
-	next = append(next, skipped[:min(n, len(skipped))]...)
-
+// pick returns the first n available entries that suit.
+func (w *window) pick(n int, claims bool) (next []*entry) {
 	for w.first < len(w.entries) && w.entries[w.first].gone {
 		w.entries[w.first] = nil
 		w.first++
 	}
-
 	for _, e := range w.entries[w.first:] {
 		if len(next) == n {
 			break
 		}
-		if e.available() {
+		if e.available() && e.suits(claims) {
 			next = append(next, e)
 		}
 	}
 	return next
 }
 
-// availableSkipped returns the skipped entries that are available.
-func (w *window) availableSkipped() []*entry {
-	w.skipped = slices.DeleteFunc(w.skipped, func(e *entry) bool { return !e.available() })
-	return slices.Clone(w.skipped)
-}
-
-// index returns where the entry with that number is, or would be.
+// index returns where the entry with that number is, or would be. It is for windows in the order of
+// the numbers.
 func (w *window) index(sequence int32) (i int, found bool) {
 	i, found = slices.BinarySearchFunc(w.entries[w.first:], sequence, func(e *entry, sequence int32) int {
 		return cmp.Compare(e.sequence-sequence, 0)
@@ -99,168 +108,35 @@ func (w *window) index(sequence int32) (i int, found bool) {
 	return w.first + i, found
 }
 
-// skipTo leaves the entries before that number to others.
-func (w *window) skipTo(sequence int32) {
-	w.first, _ = w.index(sequence) // there need not be one with just that number
-	w.partial = true
-}
-
-// addSkipped adds an entry that was left to others but is still there.
-func (w *window) addSkipped(e *entry) {
-	if _, found := w.index(e.sequence); !found && e.available() && !slices.Contains(w.skipped, e) {
-		w.skipped = append(w.skipped, e)
-		slices.SortFunc(w.skipped, compare)
+// hold notes that an entry is not to be delivered, until it is released, or until then.
+func (w *window) hold(e *entry, until time.Time, refused error) {
+	if !e.held {
+		w.held = append(w.held, e)
 	}
+	e.held, e.until, e.refused, e.reading, e.claim = true, until, refused, nil, nil
 }
 
-// forgetData makes sure that entries are read again: other consumers were faster than expected.
-func forgetData(entries []*entry) {
-	for _, e := range entries {
-		e.reading = nil
-	}
-}
-
-// A ranking keeps consumers that race from all trying to remove the same entry, where they draw no
-// tickets. Of the first entries, as many as there are consumers, each takes the one of its own
-// rank. So fewer entries are left before that one than there are consumers.
-type ranking struct {
-	rank      int
-	consumers int // 0 or 1 if there are no others
-	alone     int // entries taken since the last collision
-}
-
-// maxSkips is how often an entry is left to another consumer.
-const maxSkips = 4
-
-// choose returns up to n of the entries, which were read a moment ago.
-func (w *window) choose(entries []*entry, n int) []*entry {
-	skip := max(0, min(w.ranking.rank, len(entries)-n))
-	for _, e := range entries[:skip] {
-		if e.skips++; e.skips > maxSkips {
-			skip = 0
-			break
-		}
-	}
-
-	forgetData(entries[:skip])
-	return entries[skip:min(skip+n, len(entries))]
-}
-
-// took ends the ranking when there was no collision for a while.
-func (r *ranking) took(n int) {
-	if r.alone += n; r.alone >= 16*r.consumers {
-		*r = ranking{}
-	}
-}
-
-// list lists the directory into the window.
-func (c *consumer) list(life context.Context) error {
-	if c.directory == nil {
-		directory := c.session.Watch(c.queue.path)
-		stat, err := directory.Ready(life)
-		if errors.Is(err, zk.ErrNoNode) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		c.directory, c.czxid = directory, stat.Czxid
-	}
-
-	children, err := protocol.Do(life, c.session, func(conn *zk.Conn) ([]string, error) {
-		children, _, err := conn.Children(c.dir)
-		if errors.Is(err, zk.ErrNoNode) {
-			err = nil
-		}
-		return children, err
+// dropGone forgets the entries that are held no more as they have gone, also by this session's own
+// acknowledgements.
+func (w *window) dropGone() {
+	w.held = slices.DeleteFunc(w.held, func(e *entry) bool {
+		e.gone = e.gone || e.claim != nil && e.claim.gone.Load()
+		return e.gone
 	})
-	if err != nil {
-		return err
-	}
-
-	c.window.replace(parseAll(children))
-	c.listed = time.Now()
-	c.skipBehindTicket()
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	clear(c.reserved)
-	for _, e := range c.window.reserved {
-		c.reserved[e.name] = true
-	}
-	return nil
 }
 
-// reset forgets all that is known of the directory.
-func (c *consumer) reset() {
-	c.window = window{size: c.window.size, ranking: c.window.ranking}
-	c.tickets, c.directory = tickets{}, nil
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	clear(c.reserved)
-	clear(c.freed)
+// unhold takes an entry from those that are held.
+func (w *window) unhold(e *entry) {
+	e.held, e.until, e.refused = false, time.Time{}, nil
+	w.held = slices.DeleteFunc(w.held, func(h *entry) bool { return h == e })
 }
 
-// recheck resets the consumer if the directory is not the same any more. It returns reserved
-// entries to their places that are known to be free, and, if it is time, all of them, to be read
-// again.
-func (c *consumer) recheck(life context.Context) error {
-	if c.directory != nil {
-		if same, err := c.directory.Same(life); err != nil {
-			return err
-		} else if !same {
-			c.reset()
+// nextDue returns when the first entry is due of those for which a time is known.
+func (w *window) nextDue() (due time.Time) {
+	for _, e := range w.held {
+		if !e.until.IsZero() && (due.IsZero() || e.until.Before(due)) {
+			due = e.until
 		}
 	}
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := time.Since(c.checked) >= c.recheckAfter()
-	if all {
-		c.checked = time.Now()
-	}
-
-	c.window.reserved = slices.DeleteFunc(c.window.reserved, func(e *entry) bool {
-		acknowledged, freed := c.freed[e.name]
-		if !all && !freed && !e.released() {
-			return false
-		}
-
-		e.gone = acknowledged
-		e.reserved, e.claim, e.watch, e.reading = false, "", nil, nil
-		delete(c.reserved, e.name)
-		c.window.addSkipped(e)
-		return true
-	})
-	clear(c.freed)
-	c.setClaimWatches()
-	return nil
-}
-
-// recheckAfter is how long the consumer relies on watches, and on what others should have done.
-func (c *consumer) recheckAfter() time.Duration { return c.session.Timeout() / 3 }
-
-// foundReserved notes that an entry is reserved.
-func (c *consumer) foundReserved(e *entry) {
-	if len(c.window.reserved) == 0 {
-		c.checked = time.Now()
-	}
-	if e.reserved {
-		return
-	}
-
-	e.reserved, e.reading = true, nil
-	c.window.reserved = append(c.window.reserved, e)
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reserved[e.name] = true
-}
-
-// free notes that an entry that was reserved in this process is not so any more.
-func (c *consumer) free(name string, acknowledged bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.freed[name] = acknowledged
-	c.removals.Wake()
+	return due
 }

@@ -44,31 +44,24 @@ func work(servers, path string) error {
 // drain does tasks until none is left, neither in the queue nor reserved by other workers, which
 // may die.
 func drain(ctx context.Context, tasks *queue.Queue) error {
-	for {
-		task, err := tasks.TryReserve(ctx)
-		switch {
-		case err == nil:
-			if err := do(ctx, task); err != nil {
-				return err
-			}
-			continue
-		case !errors.Is(err, queue.ErrEmpty):
-			return err
-		}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	drained := make(chan error, 1)
+	go func() {
+		drained <- tasks.Drained(working)
+		stop()
+	}()
 
-		n, err := tasks.Len(ctx)
-		if n == 0 || err != nil {
-			return err
-		}
-
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
-			return err
-		}
+	err := tasks.Consume(working, 1, do)
+	stop()
+	if failed := <-drained; failed != nil {
+		return errors.Join(err, failed)
 	}
+	return nil
 }
 
-// do does one task and acknowledges it. If this process dies before that, the task goes to another
-// worker.
+// do does one task, which is acknowledged once do returns nil. If this process dies before that,
+// the task goes to another worker.
 func do(ctx context.Context, task *queue.Item) error {
 	fmt.Printf("begins %s attempt %d\n", task.Data(), task.Attempt())
 	takes := 30 * time.Millisecond
@@ -77,9 +70,6 @@ func do(ctx context.Context, task *queue.Item) error {
 	}
 
 	if err := sleep(ctx, takes); err != nil {
-		return err
-	}
-	if err := task.Ack(ctx); err != nil {
 		return err
 	}
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -69,10 +68,6 @@ func runReplica(o options) error {
 	cancel()
 	server.Close()
 	background.Wait()
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-
 	return err
 }
 

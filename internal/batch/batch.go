@@ -67,6 +67,7 @@ type Batcher[R Requester] struct {
 	serve   func(life context.Context)
 	abandon func(r R, cause error) error
 	woken   chan struct{}
+	running chan struct{} // held by the function that serves
 
 	mu      sync.Mutex // protects what follows
 	pending []R        // those without an answer, in order of arrival
@@ -84,8 +85,8 @@ func New[R Requester](
 ) *Batcher[R] {
 	return &Batcher[R]{
 		host: host, serve: serve, abandon: abandon,
-		woken: make(chan struct{}, 1),
-		size:  size{limits: limits},
+		woken: make(chan struct{}, 1), running: make(chan struct{}, 1),
+		size: size{limits: limits},
 	}
 }
 
@@ -131,9 +132,16 @@ func (b *Batcher[R]) add(r R) {
 
 	if !start {
 		b.Wake()
-	} else if err := b.host.Start(b.serve); err != nil {
+	} else if err := b.host.Start(b.run); err != nil {
 		b.handBack(err)
 	}
+}
+
+// run calls serve. The call before may still have something to do after its last round.
+func (b *Batcher[R]) run(life context.Context) {
+	b.running <- struct{}{}
+	defer func() { <-b.running }()
+	b.serve(life)
 }
 
 // withdraw answers a request that is in no batch. It reports whether the request has an answer.
@@ -147,7 +155,7 @@ func (b *Batcher[R]) withdraw(r R) bool {
 	case request.sent:
 		return false
 	}
-	b.end(ended(request.ctx), r)
+	b.end(Ended(request.ctx), r)
 	b.Wake()
 	return true
 }
@@ -160,7 +168,7 @@ func (b *Batcher[R]) leave(r R) {
 	if request.answered {
 		return
 	}
-	err := ended(request.ctx)
+	err := Ended(request.ctx)
 	if request.sent {
 		err = b.abandon(r, err)
 	}
@@ -184,7 +192,7 @@ func (b *Batcher[R]) end(err error, requests ...R) {
 func (b *Batcher[R]) endExpired() {
 	for _, r := range slices.Clone(b.pending) {
 		if request := r.request(); !request.sent && request.ctx.Err() != nil {
-			b.end(ended(request.ctx), r)
+			b.end(Ended(request.ctx), r)
 		}
 	}
 }
@@ -235,8 +243,9 @@ func (b *Batcher[R]) Pending() []R {
 }
 
 // Collect returns the next batch: the pending requests, in order of arrival, up to the first that
-// does not fit. fits takes what a request needs from the room, and reports whether it got that. It
-// is called with the batcher locked.
+// does not fit. fits takes what a request needs from the room, and reports whether it got that. A
+// request that needs something else than room may be passed over with [Room.Skip]. fits is called
+// with the batcher locked.
 func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -244,7 +253,10 @@ func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
 
 	room := b.size.room()
 	for _, r := range b.pending {
-		if !fits(r, room) {
+		if room.skipped = false; !fits(r, room) {
+			if room.skipped {
+				continue
+			}
 			break
 		}
 		r.request().sent = true
@@ -298,8 +310,8 @@ func (b *Batcher[R]) Wake() {
 // pending requests yet. It is ready after a request has come or gone, and after a call of Wake.
 func (b *Batcher[R]) Woken() <-chan struct{} { return b.woken }
 
-// ended returns why ctx has ended, as an error that wraps ctx's.
-func ended(ctx context.Context) error {
+// Ended returns why ctx has ended, as an error that wraps ctx's.
+func Ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
 		return fmt.Errorf("%w: %v", ctx.Err(), cause)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -620,4 +621,23 @@ func play(t *testing.T, limits batch.Limits, plans []plan, outcomes []int, lasts
 		}
 	}
 	return nil
+}
+
+// A call of serve that has something to do after its last round is over before the next one begins.
+func TestOneCallAtATime(t *testing.T) {
+	t.Parallel()
+	var b *batch.Batcher[*job]
+	var serving, most atomic.Int32
+	b = batch.New(&host{}, batch.Limits{Count: 1, Bytes: 1, Alone: 1}, func(context.Context) {
+		most.Store(max(most.Load(), serving.Add(1)))
+		defer serving.Add(-1)
+		for pending := range b.Rounds() {
+			b.Answer(nil, pending...)
+		}
+		time.Sleep(time.Millisecond)
+	}, func(*job, error) error { return errUnknown })
+	for range 10 {
+		require.NoError(t, b.Do(t.Context(), &job{}))
+	}
+	require.EqualValues(t, 1, most.Load())
 }

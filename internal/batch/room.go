@@ -16,6 +16,7 @@ type Room struct {
 	bytes       int
 	taken, full bool
 	shared      bool // by more than one request
+	skipped     bool // the request in question
 }
 
 // Take takes some of the room, and reports whether there was as much. The first call for a batch
@@ -35,6 +36,12 @@ func (r *Room) Take(count, bytes int) bool {
 
 	r.count, r.bytes, r.taken = r.count+count, r.bytes+bytes, true
 	return true
+}
+
+// Skip leaves a request to a later batch, and lets those behind it overtake it. It returns false.
+func (r *Room) Skip() bool {
+	r.skipped = true
+	return false
 }
 
 // Reserve takes bytes that the batch needs besides its requests.

@@ -1,0 +1,50 @@
+package queue_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// counter counts entries by the kind of event.
+type counter map[protocol.EventKind]int
+
+func (c counter) Observe(e protocol.Event) { c[e.Kind] += e.Count }
+
+// An observer hears of offers, takes, redeliveries, collisions and dead letters.
+func TestEventsOfAQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		root, events := srv.Root(t), counter{}
+		client := srv.Client(t).With(protocol.WithObserver(events))
+		dead := queue.New(srv.Client(t), root+"/dead")
+		q := queue.New(client, root+"/q", queue.WithDeadLetter(dead, 2))
+		operator := srv.Client(t)
+
+		ids, err := q.OfferAll(t.Context(), numbered(0, 5))
+		require.NoError(t, err)
+		_, err = q.PollN(t.Context(), 2)
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, reserve(t, q).Nack(t.Context()))
+		}
+		conn := suite.Session(t, operator).Conn()
+		require.NoError(t, conn.Delete(root+"/q/"+ids[3], -1)) // which q has read ahead
+		_, err = q.Take(t.Context())
+		require.NoError(t, err)
+
+		synctest.Wait()
+		require.Equal(t, 5, events[protocol.EventOffered])
+		require.Equal(t, 3, events[protocol.EventTaken])
+		require.Equal(t, 1, events[protocol.EventRedelivered])
+		require.Equal(t, 1, events[protocol.EventDeadLettered])
+		require.Equal(t, 1, events[protocol.EventCollided])
+	})
+}

@@ -1,0 +1,285 @@
+package queue_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// emptied fills a queue with n entries, and has pools of these sizes empty it.
+func emptied(t *testing.T, n int, take verb, sizes ...int) (r result) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		fill(t, queue.New(srv.Client(t), path), n)
+		r = consumeAll(t, newPools(t, srv, path, sizes...), take)
+		t.Log(r)
+		require.Equal(t, n, r.total(), "entries were left")
+	})
+	return r
+}
+
+var takers = []struct {
+	name string
+	take verb
+}{{"Poll", pollOne}, {"TryReserve and Ack", reserveAndAck}}
+
+// Each session gets its share, however many goroutines share it, and more goroutines make nothing
+// slower.
+func TestEachSessionGetsItsShare(t *testing.T) {
+	for _, c := range takers {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			rates := make(map[string]float64)
+			for _, size := range []struct{ sessions, goroutines int }{{4, 1}, {4, 4}, {8, 1}, {8, 8}, {2, 10}} {
+				name := fmt.Sprintf("%dx%d", size.sessions, size.goroutines)
+				t.Run(name, func(t *testing.T) {
+					each := 100 + 40*size.goroutines // entries; enough for some tens of transactions
+					r := emptied(t, each*size.sessions, c.take, slices.Repeat([]int{size.goroutines}, size.sessions)...)
+					rates[name] = r.rate()
+					requireShares(t, r.shares)
+				})
+			}
+			for one, many := range map[string]string{"4x1": "4x4", "8x1": "8x8"} {
+				t.Run(many+" beside "+one, func(t *testing.T) {
+					require.GreaterOrEqual(t, rates[many], rates[one])
+				})
+			}
+		})
+	}
+}
+
+// A session with one goroutine and one with a hundred both get on. A fair queue may count sessions
+// or goroutines. So each gets at least half of the smaller of these two shares. Neither waits for
+// long.
+func TestOneGoroutineBesideAHundred(t *testing.T) {
+	const few, many = 1, 100
+	for _, c := range takers {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			const n = 3000
+			r := emptied(t, n, c.take, few, many)
+			require.GreaterOrEqual(t, r.shares[0], n*few/(few+many)/2)
+			require.GreaterOrEqual(t, r.shares[1], n/2/2)
+			for _, pause := range r.pauses {
+				require.Less(t, pause, 50*roundTrip)
+			}
+		})
+	}
+}
+
+// Where entries are fewer than workers, they go to all sessions alike.
+func TestScarceEntriesGoToAllSessions(t *testing.T) {
+	const (
+		sessions, workers = 6, 10
+		entries           = 600
+		interval          = 20 * time.Millisecond
+		work              = 50 * time.Millisecond
+	)
+	for name, take := range map[string]verb{
+		"Take": func(ctx context.Context, q *queue.Queue) (string, error) {
+			data, err := q.Take(ctx)
+			time.Sleep(work)
+			return string(data), err
+		},
+		"Reserve": func(ctx context.Context, q *queue.Queue) (string, error) {
+			it, err := q.Reserve(ctx)
+			if err != nil {
+				return "", err
+			}
+			time.Sleep(work)
+			return string(it.Data()), it.Ack(ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				srv := recipestest.Start(t, recipestest.WithInMemory())
+				path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+				pools := newPools(t, srv, path, slices.Repeat([]int{workers}, sessions)...)
+				for i, p := range pools {
+					defer withJitter(t, p.link, uint64(i))()
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				var wait suite.Group
+				for _, p := range pools {
+					for _, q := range p.queues {
+						wait.Go(func() error { return p.work(ctx, q, take) })
+					}
+				}
+				time.Sleep(time.Second) // all of them wait
+
+				producer := queue.New(srv.Client(t), path)
+				for _, data := range numbered(0, entries) {
+					offer(t, producer, string(data))
+					time.Sleep(interval)
+				}
+				time.Sleep(time.Second)
+				stop()
+				require.NoError(t, wait.Wait())
+				var shares []int
+				total := 0
+				for _, p := range pools {
+					shares = append(shares, len(p.takes))
+					total += len(p.takes)
+				}
+				t.Log(shares)
+				require.Equal(t, entries, total)
+				requireShares(t, shares)
+			})
+		})
+	}
+}
+
+// A queue.New for each goroutine is not much worse than one Queue for all.
+func TestQueueForEachGoroutine(t *testing.T) {
+	const goroutines, n = 10, 600
+	for _, c := range takers {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			shared := emptied(t, n, c.take, goroutines)
+			var own result
+			synctest.Test(t, func(t *testing.T) {
+				srv := recipestest.Start(t, recipestest.WithInMemory())
+				path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+				fill(t, queue.New(srv.Client(t), path), n)
+				pools := newPools(t, srv, path, goroutines)
+				for i := range pools[0].queues {
+					pools[0].queues[i] = queue.New(pools[0].client, path)
+				}
+				own = consumeAll(t, pools, c.take)
+				t.Log(own)
+			})
+			require.GreaterOrEqual(t, own.rate(), shared.rate()/2)
+		})
+	}
+}
+
+// A foreign consumer does not starve beside ours. It lists the queue for each entry, reads and
+// deletes the first one, and goes on to the next of its list if another consumer was faster.
+func TestForeignConsumerGetsItsShare(t *testing.T) {
+	const n = 450
+	for _, c := range takers {
+		for _, sessions := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s %d", c.name, sessions), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					srv := recipestest.Start(t, recipestest.WithInMemory())
+					path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+					fill(t, queue.New(srv.Client(t), path), n)
+					pools := newPools(t, srv, path, slices.Repeat([]int{1}, sessions)...)
+					link := srv.Link(t)
+					conn := suite.Session(t, link.Client(t)).Conn()
+					defer withJitter(t, link, 100)()
+
+					foreign := 0
+					var failed error
+					var wait sync.WaitGroup
+					wait.Go(func() {
+						for failed == nil {
+							var found bool
+							if found, failed = foreignPoll(conn, path); !found {
+								return
+							}
+							foreign++
+						}
+					})
+					r := consumeAll(t, pools, c.take)
+					wait.Wait()
+					t.Log(r, "the foreign one:", foreign)
+					require.NoError(t, failed)
+					require.Equal(t, n, foreign+r.total())
+					require.GreaterOrEqual(t, foreign, n/(sessions+1)/4)
+				})
+			})
+		}
+	}
+}
+
+// foreignPoll removes the first entry that it can, as Curator's SimpleDistributedQueue does. It
+// reports whether there was one.
+func foreignPoll(conn *zk.Conn, path string) (found bool, err error) {
+	names, _, err := conn.Children(path)
+	if err != nil {
+		return false, err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if !strings.HasPrefix(name, "qn-") {
+			continue
+		}
+		_, _, err := conn.Get(path + "/" + name)
+		if err == nil {
+			err = conn.Delete(path+"/"+name, -1)
+		}
+		switch {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNotEmpty): // it is gone, or reserved
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// The goroutines of a single consuming session take entries exactly in order.
+func TestOneSessionKeepsOrder(t *testing.T) {
+	for _, c := range takers {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := emptied(t, 400, c.take, 8)
+			requireOrder(t, r.takes, 1)
+		})
+	}
+}
+
+// Each transaction of a single consuming session reserves the entries right behind those of the one
+// before it.
+func TestOneSessionReservesInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n, goroutines = 400, 8
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		fill(t, queue.New(srv.Client(t), path), n)
+		type reservation struct {
+			token int64
+			id    string
+		}
+		var mu sync.Mutex
+		var all []reservation
+		pools := newPools(t, srv, path, goroutines)
+		consumeAll(t, pools, func(ctx context.Context, q *queue.Queue) (string, error) {
+			it, err := q.TryReserve(ctx)
+			if err != nil {
+				return "", err
+			}
+			mu.Lock()
+			all = append(all, reservation{it.Token(), it.ID()})
+			mu.Unlock()
+			return it.ID(), it.Ack(ctx)
+		})
+		require.Len(t, all, n)
+		slices.SortFunc(all, func(a, b reservation) int {
+			return cmp.Or(cmp.Compare(a.token, b.token), strings.Compare(a.id, b.id))
+		})
+		for i := range all[1:] {
+			require.Less(t, all[i].id, all[i+1].id)
+		}
+	})
+}
