@@ -9,11 +9,17 @@ import (
 
 // Exclusive is the history of something that has one holder at a time and increasing tokens: a
 // lock, or leadership.
-type Exclusive struct{ turns }
+type Exclusive struct {
+	turns
+	ended []forcedEnd
+}
+
+// A forcedEnd is a time during which what was held may have been ended by force.
+type forcedEnd struct{ from, to time.Time }
 
 // Exclusive begins a history, which is checked in the end.
 func (w *World) Exclusive(what string) *Exclusive {
-	e := &Exclusive{turns{world: w, what: what}}
+	e := &Exclusive{turns: turns{world: w, what: what}}
 	w.Check(e.check)
 	return e
 }
@@ -24,12 +30,37 @@ func (e *Exclusive) Begin(c *Client, called time.Time, g Grant) *Turn {
 	return e.begin(c, called, g, true)
 }
 
+// Ended notes that what was held may have been ended by force, at some time of a call from then to
+// then. A turn that was not over before counts until the call at most.
+func (e *Exclusive) Ended(from, to time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ended = append(e.ended, forcedEnd{from, to})
+}
+
+// shorten shortens the turns that were ended by force.
+func (e *Exclusive) shorten(t *Turn) {
+	for _, end := range e.ended {
+		if t.called.After(end.to) || t.held.Before(end.from) {
+			continue
+		}
+		t.held = end.from
+		if end.from.Before(t.begun) {
+			t.held = time.Time{}
+		}
+	}
+}
+
 // check looks for an order of all grants and their ends, each within its time, in which there is
 // one holder at a time and tokens increase.
 func (e *Exclusive) check() error {
 	all, err := e.final()
 	if err != nil {
 		return err
+	}
+
+	for _, t := range all {
+		e.shorten(t)
 	}
 
 	var ops []porcupine.Operation

@@ -1,100 +1,287 @@
 package sim_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
+// Several queues of several goroutines of several clients do everything there is.
 func TestSimQueue(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
-		bag := w.Bag("the queue")
-		clients := w.Clients(2 + w.Rand.IntN(3))
-		w.Watches = 2 * len(clients) // consumers go on watching the queue
-		for _, c := range clients {
-			u := &queueUser{Client: c, queue: queue.New(c.Client, w.Path), bag: bag}
-			c.Go(func(ctx context.Context) error {
-				for range 2 + c.Rand.IntN(8) {
-					c.Sleep(ctx, c.Upto(w.Timeout/2))
-					bound, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
-					defer cancel()
-					steps := []func(context.Context) error{u.offer, u.offer, u.offerAll, u.take, u.poll, u.pollN, u.reserve}
-					if err := steps[c.Rand.IntN(len(steps))](bound); err != nil {
-						return err
-					}
-				}
-
-				return nil
-			})
+		s := newQueueSim(w, queue.WithRetryDelay(func(int) time.Duration { return w.Timeout / 8 }))
+		if w.Rand.IntN(2) == 0 {
+			s.priorities = true
+			s.opts = append(s.opts, queue.WithPriorities())
 		}
+		if w.Rand.IntN(2) == 0 {
+			s.dead = queue.New(w.Operator(), w.Path+"-dead")
+			s.attempts = 1 + w.Rand.IntN(3)
+		}
+		s.work(2+w.Rand.IntN(2), func(u *queueUser) []verb {
+			return []verb{
+				u.offer, u.offer, u.offerAll, u.offerAfter, u.offerKey, u.offerWait, u.take, u.poll, u.pollN,
+				u.reserve, u.reserve, u.tryReserve, u.consume, u.list, u.remove, u.free, u.drained,
+			}
+		})
+	})
+}
 
-		w.Finally("the queue is emptied", func(ctx context.Context) error { return drain(ctx, w, queue.New(clients[0].Client, w.Path), bag) })
+// An operator deletes receipts, or all records, while clients use the queue.
+func TestSimQueueWiped(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		s := newQueueSim(w)
+		s.work(2, func(u *queueUser) []verb {
+			return []verb{u.offer, u.offer, u.offerAll, u.offerAfter, u.take, u.poll, u.pollN, u.reserve, u.tryReserve, u.consume}
+		})
+		s.wipe()
+	})
+}
+
+// There is a maximum length.
+func TestSimQueueBounded(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		s := newQueueSim(w)
+		s.most = 1 + w.Rand.IntN(5)
+		s.opts = append(s.opts, queue.WithMaxLength(s.most))
+		s.work(2+w.Rand.IntN(3), func(u *queueUser) []verb {
+			return []verb{u.offer, u.offer, u.offerAll, u.offerWait, u.offerWait, u.offerKey, u.offerAfter, u.poll, u.take, u.pollN, u.reserve}
+		})
+		s.measure()
+	})
+}
+
+// Nothing is reserved, so what is there at any time is known well.
+func TestSimQueueEmpty(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		s := newQueueSim(w)
+		s.work(2+w.Rand.IntN(3), func(u *queueUser) []verb {
+			return []verb{u.offer, u.offer, u.offerAll, u.poll, u.poll, u.pollN, u.take, u.list, u.drained}
+		})
+	})
+}
+
+// A single session consumes, with several goroutines, what others offer.
+func TestSimQueueOrder(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		s := newQueueSim(w)
+		s.work(2+w.Rand.IntN(2), func(u *queueUser) []verb {
+			if u.Client == s.clients[0] {
+				return []verb{u.poll, u.poll, u.pollN, u.take, u.take, u.take}
+			}
+			return []verb{u.offer, u.offer, u.offerAll}
+		})
+		w.Check(func() error {
+			if s.changed() { // a session that was lost counts as a consumer until the server has ended it
+				return nil
+			}
+			return s.history.inOrder()
+		})
 	})
 }
 
 // Consumers race for a queue that is long enough for tickets.
 func TestSimQueueRace(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
-		bag := w.Bag("the queue")
-		producer := queue.New(w.Operator(), w.Path)
-		var items [][]byte
-		for i := range 40 + w.Rand.IntN(80) {
-			item := fmt.Sprintf("entry %d", i)
-			bag.Put(nil, item)
-			items = append(items, []byte(item))
-		}
+		s := newQueueSim(w)
+		s.fill(40 + w.Rand.IntN(80))
+		s.rounds = 30
+		s.work(2+w.Rand.IntN(3), func(u *queueUser) []verb {
+			return []verb{u.poll, u.poll, u.poll, u.poll, u.poll, u.poll, u.poll, u.pollN, u.reserve}
+		})
+	})
+}
 
-		if _, err := producer.OfferAll(context.Background(), items); err != nil {
-			w.Fatal(err)
-		}
+// A call that waits does not wait beside an entry.
+func TestSimQueueWakes(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		s := newQueueSim(w, queue.WithRetryDelay(func(int) time.Duration { return w.Timeout / 16 }))
+		s.wakes, s.history.grace = true, w.Timeout/16
+		s.work(2+w.Rand.IntN(3), func(u *queueUser) []verb {
+			return []verb{u.offer, u.offerAll, u.offerAfter, u.offerKey, u.take, u.take, u.reserve, u.reserve, u.free, u.remove}
+		})
+	}, sim.WithFaults())
+}
 
-		clients := w.Clients(2 + w.Rand.IntN(3))
-		w.Watches = 2 * (1 + len(clients))
-		for _, c := range clients {
-			u := &queueUser{Client: c, queue: queue.New(c.Client, w.Path), bag: bag}
+// Attempts count claims that were handed over, and not those that were given up, if no session is
+// lost and no claim is ended by force.
+func TestSimQueueAttempts(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		s := newQueueSim(w, queue.WithRetryDelay(func(int) time.Duration { return w.Timeout / 16 }))
+		s.fill(1 + w.Rand.IntN(4))
+		s.work(2+w.Rand.IntN(2), func(u *queueUser) []verb {
+			return []verb{u.offer, u.reserve, u.reserve, u.reserve, u.tryReserve, u.consume, u.consume}
+		})
+		w.Check(func() error {
+			if s.changed() {
+				return nil
+			}
+			return s.history.exactAttempts()
+		})
+	}, sim.WithFaults(sim.Slow, sim.Lag, sim.LoseReply, sim.LoseReply, sim.Drop, sim.CutTwice))
+}
+
+// Consumers that ask all the time do not leave an entry for long while they take later ones.
+func TestSimQueueOvertaking(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		s := newQueueSim(w)
+		s.fill(20 + w.Rand.IntN(100))
+		s.pause, s.rounds = w.Timeout/16, 100
+		s.work(2+w.Rand.IntN(3), func(u *queueUser) []verb {
+			if u.Client == s.clients[0] && u.first {
+				return []verb{u.offer, u.offer, u.offerAll}
+			}
+			return []verb{u.poll, u.poll, u.poll, u.poll, u.poll, u.poll, u.pollN}
+		})
+		w.Check(func() error {
+			longest, what := s.history.overtaken()
+			if longest > w.Timeout/3+w.Timeout/8 {
+				return fmt.Errorf("for %v of %v: %s", longest, w.Timeout, what)
+			}
+			return nil
+		})
+	}, sim.WithFaults())
+}
+
+// A queueSim is a simulation of a queue.
+type queueSim struct {
+	*sim.World
+	history    *deliveries
+	opts       []queue.Option
+	priorities bool
+	dead       *queue.Queue  // of the operator; nil if there is none
+	attempts   int           // before an entry goes there
+	wakes      bool          // calls that wait are woken soon
+	most       int           // entries; 0 if there is no bound
+	rounds     int           // of each goroutine, at most
+	pause      time.Duration // between them, at most; 0: up to a session timeout
+	clients    []*sim.Client
+	sessions   []int64      // their first ones
+	moved      atomic.Int64 // entries that got a name which no consumer has watched
+}
+
+func newQueueSim(w *sim.World, opts ...queue.Option) *queueSim {
+	return &queueSim{World: w, history: newDeliveries(w), opts: opts, rounds: 8}
+}
+
+// changed reports whether a client has lost a session.
+func (s *queueSim) changed() bool {
+	for i, c := range s.clients {
+		session, err := c.Session(context.Background())
+		if err != nil || session.ID() != s.sessions[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// watchesEach are the watches that a session keeps: on the register, twice, and on the number of
+// the next entry. Numbers that went to entries of another name stay watched, too.
+const watchesEach = 3
+
+// A verb is a step of a simulation.
+type verb = func(context.Context) error
+
+// A queueUser is a goroutine of a client. Some share a Queue.
+type queueUser struct {
+	*queueSim
+	*sim.Client
+	name  string
+	first bool // goroutine of its client
+	rand  *rand.Rand
+	queue *queue.Queue
+	dead  *queue.Queue
+	made  int
+}
+
+// work makes n clients, with some goroutines each that draw from their verbs.
+func (s *queueSim) work(n int, verbs func(*queueUser) []verb) {
+	s.Operator()
+	s.clients = s.Clients(n)
+	for _, c := range s.clients {
+		session, err := c.Session(context.Background())
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.sessions = append(s.sessions, session.ID())
+		var shared *queueUser
+		for i := range 1 + c.Rand.IntN(3) {
+			u := &queueUser{queueSim: s, Client: c, first: i == 0, name: fmt.Sprintf("%s.%d", c.Name, i), rand: rand.New(rand.NewPCG(c.Rand.Uint64(), 0))}
+			if shared == nil || c.Rand.IntN(2) == 0 {
+				opts := s.opts
+				if s.dead != nil {
+					u.dead = queue.New(c.Client, s.Path+"-dead")
+					opts = append(slices.Clone(opts), queue.WithDeadLetter(u.dead, s.attempts))
+				}
+				u.queue = queue.New(c.Client, s.Path, opts...)
+				shared = u
+			} else {
+				u.queue, u.dead = shared.queue, shared.dead
+			}
+
+			steps := verbs(u)
 			c.Go(func(ctx context.Context) error {
-				for range 10 + c.Rand.IntN(len(items)/2) {
-					if c.Rand.IntN(3) == 0 {
-						c.Sleep(ctx, c.Upto(w.Timeout/8))
-					}
-					bound, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
-					steps := []func(context.Context) error{u.poll, u.poll, u.poll, u.poll, u.poll, u.poll, u.poll, u.pollN, u.reserve}
-					err := steps[c.Rand.IntN(len(steps))](bound)
+				for range 2 + u.rand.IntN(s.rounds) {
+					u.Sleep(ctx, u.upto(cmp.Or(s.pause, s.Timeout>>u.rand.IntN(8))))
+					bound, cancel := context.WithTimeout(ctx, u.upto(4*s.Timeout))
+					err := steps[u.rand.IntN(len(steps))](bound)
 					cancel()
 					if err != nil {
 						return err
 					}
 				}
-
 				return nil
 			})
 		}
+	}
 
-		w.Finally("the queue is emptied", func(ctx context.Context) error { return drain(ctx, w, producer, bag) })
+	s.Finally("the queue is emptied", func(ctx context.Context) error {
+		if err := s.drain(ctx, queue.New(s.Operator(), s.Path, s.opts...)); err != nil {
+			return err
+		}
+		if s.dead != nil {
+			if err := s.drain(ctx, s.dead); err != nil {
+				return err
+			}
+		}
+		time.Sleep(2*time.Second + 2*s.Timeout) // receipts go when they are idle
+		s.Watches = (1 + n) * (watchesEach + int(s.moved.Load()))
+		if err := s.clean(ctx, s.Path); err != nil {
+			return err
+		}
+		return s.clean(ctx, s.Path+"-dead")
 	})
 }
 
-type queueUser struct {
-	*sim.Client
-	queue *queue.Queue
-	bag   *sim.Bag
-	made  int
+func (u *queueUser) upto(most time.Duration) time.Duration {
+	return time.Duration(u.rand.Int64N(max(int64(most), 1)))
 }
 
 func (u *queueUser) item() string {
 	u.made++
-	return fmt.Sprintf("%s's %d", u.Name, u.made)
+	return fmt.Sprintf("%s's %d", u.name, u.made)
+}
+
+func uncertain(err error) bool {
+	return errors.Is(err, protocol.ErrUncertain) || errors.Is(err, protocol.ErrLost)
 }
 
 // harmless returns err, or nil for errors that any call may return.
 func harmless(err error) error {
-	for _, ok := range []error{queue.ErrEmpty, context.DeadlineExceeded, protocol.ErrUncertain, protocol.ErrLost} {
+	for _, ok := range []error{queue.ErrEmpty, queue.ErrFull, context.DeadlineExceeded, protocol.ErrUncertain, protocol.ErrLost} {
 		if errors.Is(err, ok) {
 			return nil
 		}
@@ -102,88 +289,415 @@ func harmless(err error) error {
 	return err
 }
 
-func (u *queueUser) offer(ctx context.Context) error {
-	item := u.item()
-	_, err := u.queue.Offer(ctx, []byte(item))
-	u.bag.Put(err, item)
-	u.Note("offers %s: %v", item, err)
+func (s *queueSim) fill(n int) {
+	called := time.Now()
+	var names []string
+	var data [][]byte
+	for i := range n {
+		names = append(names, fmt.Sprintf("entry %d", i))
+		data = append(data, []byte(names[i]))
+	}
+	ids, err := queue.New(s.Operator(), s.Path, s.opts...).OfferAll(context.Background(), data)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.history.put(called, err, time.Time{}, 100, ids, names...)
+}
+
+func (u *queueUser) put(called time.Time, err error, due time.Time, priority int, ids []string, names ...string) error {
+	u.history.put(called, err, due, priority, ids, names...)
+	u.Note("offers %s: %s %v", names, ids, err)
 	return harmless(err)
+}
+
+func (u *queueUser) offer(ctx context.Context) error {
+	called, name, priority := time.Now(), u.item(), 100
+	var id string
+	var err error
+	if u.priorities && u.rand.IntN(2) == 0 {
+		priority = u.rand.IntN(200)
+		id, err = u.queue.OfferPriority(ctx, priority, []byte(name))
+	} else {
+		id, err = u.queue.Offer(ctx, []byte(name))
+	}
+	return u.put(called, err, time.Time{}, priority, []string{id}, name)
+}
+
+func (u *queueUser) offerWait(ctx context.Context) error {
+	called, name := time.Now(), u.item()
+	id, err := u.queue.OfferWait(ctx, []byte(name))
+	return u.put(called, err, time.Time{}, 100, []string{id}, name)
 }
 
 func (u *queueUser) offerAll(ctx context.Context) error {
-	items := []string{u.item(), u.item()}
-	_, err := u.queue.OfferAll(ctx, [][]byte{[]byte(items[0]), []byte(items[1])})
-	u.bag.Put(err, items...)
-	u.Note("offers %s: %v", items, err)
-	return harmless(err)
+	called, names := time.Now(), []string{u.item(), u.item()}
+	ids, err := u.queue.OfferAll(ctx, [][]byte{[]byte(names[0]), []byte(names[1])})
+	return u.put(called, err, time.Time{}, 100, ids, names...)
 }
 
-func (u *queueUser) take(ctx context.Context) error { return u.outOne(u.queue.Take(ctx)) }
-func (u *queueUser) poll(ctx context.Context) error { return u.outOne(u.queue.Poll(ctx)) }
-func (u *queueUser) pollN(ctx context.Context) error {
-	return u.out(u.queue.PollN(ctx, 1+u.Rand.IntN(4)))
+func (u *queueUser) offerAfter(ctx context.Context) error {
+	called, name, delay := time.Now(), u.item(), u.upto(u.Timeout)
+	id, err := u.queue.OfferAfter(ctx, delay, []byte(name))
+	u.moved.Add(1)
+	return u.put(called, err, time.Now().Add(delay+time.Millisecond), 100, []string{id}, name)
 }
 
-func (u *queueUser) outOne(data []byte, err error) error {
-	if err != nil {
-		return u.out(nil, err)
+// offerKey offers with a key, again and again until that is settled, and perhaps once more.
+func (u *queueUser) offerKey(ctx context.Context) error {
+	called, name := time.Now(), u.item()
+	id, err := u.queue.OfferKey(ctx, name, []byte(name))
+	for range u.rand.IntN(4) {
+		before := err
+		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), u.upto(2*u.Timeout))
+		again, err2 := u.queue.OfferKey(bound, name, []byte(name))
+		cancel()
+		switch {
+		case err2 == nil:
+			id, err = max(id, again), nil
+		case uncertain(err2) && before != nil:
+			err = err2
+		}
 	}
-	return u.out([][]byte{data}, nil)
+	return u.put(called, err, time.Time{}, 100, []string{id}, name)
 }
 
-func (u *queueUser) out(data [][]byte, err error) error {
+func (u *queueUser) take(ctx context.Context) error {
+	called := time.Now()
+	data, err := u.queue.Take(ctx)
+	return u.outOne("Take", called, data, err)
+}
+
+func (u *queueUser) poll(ctx context.Context) error {
+	called := time.Now()
+	data, err := u.queue.Poll(ctx)
+	return u.outOne("Poll", called, data, err)
+}
+
+func (u *queueUser) pollN(ctx context.Context) error {
+	called := time.Now()
+	data, err := u.queue.PollN(ctx, 1+u.rand.IntN(4))
+	return u.out("PollN", called, data, err)
+}
+
+func (u *queueUser) outOne(what string, called time.Time, data []byte, err error) error {
+	if err != nil {
+		return u.out(what, called, nil, err)
+	}
+	return u.out(what, called, [][]byte{data}, nil)
+}
+
+func (u *queueUser) out(what string, called time.Time, data [][]byte, err error) error {
+	u.history.ask()
 	var unsure *queue.UncertainError
 	if errors.As(err, &unsure) {
 		data = unsure.Data
 	}
-
-	if err == nil || unsure != nil {
-		for _, d := range data {
-			u.bag.Out(err, string(d))
-		}
+	var names []string
+	for _, d := range data {
+		names = append(names, string(d))
 	}
-
-	u.Note("takes %s: %v", data, err)
+	if err == nil || unsure != nil {
+		u.history.took(called, err, names...)
+	}
+	if errors.Is(err, queue.ErrEmpty) {
+		u.history.empty(what, called)
+	}
+	if u.wakes && what == "Take" && errors.Is(err, context.DeadlineExceeded) {
+		u.history.waited(what, called)
+	}
+	u.Note("%s: %q %v", what, names, err)
 	return harmless(err)
 }
 
-func (u *queueUser) reserve(ctx context.Context) error {
-	it, err := u.queue.Reserve(ctx)
+func (u *queueUser) reserve(ctx context.Context) error { return u.reserveWith(ctx, u.queue.Reserve) }
+func (u *queueUser) tryReserve(ctx context.Context) error {
+	return u.reserveWith(ctx, u.queue.TryReserve)
+}
+
+func (u *queueUser) reserveWith(ctx context.Context, reserve func(context.Context) (*queue.Item, error)) error {
+	called := time.Now()
+	it, err := reserve(ctx)
+	if errors.Is(err, queue.ErrEmpty) {
+		u.history.empty("TryReserve", called)
+		return nil
+	}
 	if err != nil {
+		u.history.reservedUnknown(called)
+		return harmless(err)
+	}
+	return u.hold(ctx, called, it)
+}
+
+// hold keeps an item for a while and settles it.
+func (u *queueUser) hold(ctx context.Context, called time.Time, it *queue.Item) error {
+	name := string(it.Data())
+	turn := u.holder(name).Begin(u.Client, called, it)
+	over := u.history.reserved(called, name, it.Token(), it.Attempt())
+	if u.rand.IntN(2) == 0 {
+		turn.Keep(u.upto(u.Timeout))
+	} else {
+		turn.Keep(u.upto(u.Timeout / 20))
+	}
+
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*u.Timeout)
+	defer cancel()
+	if u.rand.IntN(3) > 0 {
+		at := time.Now()
+		err := it.Ack(bound)
+		u.Note("Ack %s: %v", name, err)
+		turn.End(err)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", protocol.ErrUncertain, err)
+		}
+		if errors.Is(err, protocol.ErrLost) && !errors.Is(err, protocol.ErrUncertain) {
+			return nil
+		}
+		u.history.took(at, err, name)
 		return harmless(err)
 	}
 
-	item := string(it.Data())
-	u.bag.Seen(item)
-	u.Sleep(ctx, u.Spell())
-	if u.Rand.IntN(3) == 0 {
-		return harmless(it.Nack(context.WithoutCancel(ctx)))
+	var opts []queue.NackOption
+	var due time.Time
+	switch u.rand.IntN(3) {
+	case 0:
+		delay := u.upto(u.Timeout)
+		opts, due = append(opts, queue.After(delay)), time.Now().Add(delay+time.Millisecond)
+	case 1:
+		opts = append(opts, queue.AtTail())
 	}
-
-	err = it.Ack(context.WithoutCancel(ctx))
-	u.bag.Out(err, item)
-	u.Note("acknowledges %s: %v", item, err)
+	u.moved.Add(int64(len(opts)))
+	err := it.Nack(bound, opts...)
+	u.Note("Nack %s: %v", name, err)
+	turn.End(err)
+	over(err == nil && u.dead == nil && u.most == 0, due)
 	return harmless(err)
 }
 
+func (u *queueUser) holder(name string) *sim.Exclusive {
+	u.history.mu.Lock()
+	defer u.history.mu.Unlock()
+	return u.history.entry(name).held
+}
+
+// consume lets some workers work for a while.
+func (u *queueUser) consume(ctx context.Context) error {
+	called := time.Now()
+	type done struct {
+		it     *queue.Item
+		acked  bool
+		called time.Time
+	}
+	items := make(chan done, 1000)
+	seed := u.rand.Uint64()
+	err := u.queue.Consume(ctx, 1+u.rand.IntN(3), func(ctx context.Context, it *queue.Item) error {
+		r := rand.New(rand.NewPCG(seed, uint64(it.Token())))
+		name := string(it.Data())
+		turn := u.holder(name).Begin(u.Client, called, it)
+		u.history.reserved(called, name, it.Token(), it.Attempt())
+		turn.Keep(time.Duration(r.Int64N(int64(u.Timeout / 8))))
+		turn.End(nil)
+		fails := r.IntN(4) == 0
+		items <- done{it, !fails, time.Now()}
+		if fails {
+			u.moved.Add(1)
+			return errors.New("fails")
+		}
+		return nil
+	})
+	u.history.reservedUnknown(called)
+	close(items)
+	for d := range items {
+		if !d.acked {
+			continue
+		}
+		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*u.Timeout)
+		err := d.it.Ack(bound)
+		cancel()
+		u.Note("acked %s: %v", d.it.Data(), err)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = protocol.ErrUncertain
+		}
+		if err == nil || errors.Is(err, protocol.ErrUncertain) {
+			u.history.took(d.called, err, string(d.it.Data()))
+		} else if err := harmless(err); err != nil {
+			return fmt.Errorf("acknowledged again: %w", err)
+		}
+	}
+	return harmless(err)
+}
+
+func (u *queueUser) list(ctx context.Context) error {
+	called := time.Now()
+	var ids []string
+	for i, err := range u.queue.List(ctx) {
+		if err != nil {
+			return harmless(err)
+		}
+		if slices.Contains(ids, i.ID) {
+			return fmt.Errorf("List has %s twice", i.ID)
+		}
+		ids = append(ids, i.ID)
+	}
+	u.history.listed(called, ids)
+	return nil
+}
+
+// known returns an entry, and its ID if it has not moved. It is empty if there is none.
+func (u *queueUser) known() (name, id string) {
+	u.history.mu.Lock()
+	defer u.history.mu.Unlock()
+	for _, e := range u.history.sorted() {
+		if len(e.ids) == 1 && len(e.taken) == 0 && u.rand.IntN(3) == 0 {
+			return e.name, e.ids[0]
+		}
+	}
+	return "", ""
+}
+
+func (u *queueUser) remove(ctx context.Context) error {
+	name, id := u.known()
+	if id == "" {
+		return nil
+	}
+	called := time.Now()
+	err := u.queue.Remove(ctx, id)
+	u.Note("Remove %s %s: %v", name, id, err)
+	u.ended(name, called, err)
+	if err != nil && errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	u.history.took(called, protocol.ErrUncertain, name) // it may have been taken before the second attempt
+	return harmless(err)
+}
+
+func (u *queueUser) free(ctx context.Context) error {
+	name, id := u.known()
+	if id == "" {
+		return nil
+	}
+	called := time.Now()
+	err := u.queue.Free(ctx, id)
+	u.Note("Free %s %s: %v", name, id, err)
+	u.ended(name, called, err)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return harmless(err)
+}
+
+// ended notes that a claim was ended by force, or may be.
+func (u *queueUser) ended(name string, called time.Time, err error) {
+	to := time.Now()
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		to = forever
+	}
+	u.holder(name).Ended(called, to)
+}
+
+func (u *queueUser) drained(ctx context.Context) error {
+	called := time.Now()
+	bound, cancel := context.WithTimeout(ctx, u.upto(u.Timeout))
+	defer cancel()
+	err := u.queue.Drained(bound)
+	if err == nil {
+		u.history.empty("Drained", called)
+	}
+	return harmless(err)
+}
+
+// measure looks at the length of the queue again and again.
+func (s *queueSim) measure() {
+	s.clients[0].Go(func(ctx context.Context) error {
+		session, err := s.Operator().Session(ctx)
+		if err != nil {
+			return err
+		}
+		for range 200 {
+			_, stat, err := session.Conn().Get(s.Path)
+			if err == nil && int(stat.NumChildren)-1 > s.most {
+				return fmt.Errorf("the queue has %d entries, and may have %d", stat.NumChildren-1, s.most)
+			}
+			time.Sleep(s.Timeout / 16)
+		}
+		return nil
+	})
+}
+
+// wipe deletes records now and then, as an operator does.
+func (s *queueSim) wipe() {
+	r := rand.New(rand.NewPCG(s.Rand.Uint64(), 0))
+	s.clients[0].Go(func(ctx context.Context) error {
+		session, err := s.Operator().Session(ctx)
+		if err != nil {
+			return err
+		}
+		for range 1 + r.IntN(4) {
+			time.Sleep(time.Duration(r.Int64N(int64(2 * s.Timeout))))
+			below := []string{"/zkrecipes", "/zkrecipes/receipts", "/zkrecipes/waiting"}[r.IntN(3)]
+			s.deleteAll(session.Conn(), s.Path+below, r.IntN(2) == 0)
+			s.clients[0].Note("wipes %s", below)
+		}
+		return nil
+	})
+}
+
+// deleteAll deletes what is below a node, and perhaps the node. It tries each once.
+func (s *queueSim) deleteAll(c *zk.Conn, node string, whole bool) {
+	children, _, _ := c.Children(node)
+	for _, child := range children {
+		s.deleteAll(c, node+"/"+child, true)
+	}
+	if whole {
+		c.Delete(node, -1)
+	}
+}
+
 // drain takes what is left when all other consumers have stopped.
-func drain(ctx context.Context, w *sim.World, q *queue.Queue, bag *sim.Bag) error {
+func (s *queueSim) drain(ctx context.Context, q *queue.Queue) error {
 	for {
+		called := time.Now()
 		data, err := q.Poll(ctx)
 		switch {
 		case err == nil:
-			bag.Out(nil, string(data))
+			s.history.took(called, nil, string(data))
 			continue
 		case !errors.Is(err, queue.ErrEmpty):
 			return err
 		}
+		s.history.empty("the last Poll", called)
 		if n, err := q.Len(ctx); err != nil || n == 0 {
 			return err
 		}
-		select { // a reservation is being released
-		case <-time.After(w.Timeout / 8):
+		select { // a reservation is being released, or an entry is not due yet
+		case <-time.After(s.Timeout / 8):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// clean returns an error if something is left below a node other than keys and empty directories.
+func (s *queueSim) clean(ctx context.Context, node string) error {
+	session, err := s.Operator().Session(ctx)
+	if err != nil {
+		return err
+	}
+	children, stat, err := session.Conn().Children(node)
+	switch {
+	case errors.Is(err, zk.ErrNoNode) || err == nil && strings.HasSuffix(node, "/keys"):
+		return nil
+	case err != nil:
+		return err
+	case stat.EphemeralOwner != 0:
+		return fmt.Errorf("%s is left", node)
+	}
+	for _, child := range children {
+		if child != "zkrecipes" && (node == s.Path || node == s.Path+"-dead") {
+			return fmt.Errorf("%s/%s is left", node, child)
+		}
+		if err := s.clean(ctx, node+"/"+child); err != nil {
+			return err
+		}
+	}
+	return nil
 }

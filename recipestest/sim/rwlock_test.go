@@ -17,15 +17,8 @@ func TestSimRWMutex(t *testing.T) {
 		clients := w.Clients(2 + w.Rand.IntN(4))
 		for _, c := range clients {
 			m := rwlock.New(c.Client, w.Path)
-			c.Go(func(ctx context.Context) error {
-				for range 1 + c.Rand.IntN(4) {
-					c.Sleep(ctx, c.Upto(w.Timeout/2))
-					if err := readOrWrite(ctx, w, c, m, held); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			plan := lockVisits(w, c)
+			c.Go(func(ctx context.Context) error { return readAndWrite(ctx, c, m, held, plan) })
 		}
 
 		w.Finally("the lock is free", func(ctx context.Context) error {
@@ -38,13 +31,67 @@ func TestSimRWMutex(t *testing.T) {
 	})
 }
 
-func readOrWrite(ctx context.Context, w *sim.World, c *sim.Client, m *rwlock.RWMutex, held *sim.Shared) error {
+// Goroutines of one client share the node that they read with.
+func TestSimRWMutexShared(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		held := w.Shared("the lock")
+		clients := w.Clients(2 + w.Rand.IntN(2))
+		for _, c := range clients {
+			m := rwlock.New(c.Client, w.Path, rwlock.WithLocalSharing())
+			for range 3 {
+				plan := lockVisits(w, c)
+				c.Go(func(ctx context.Context) error { return readAndWrite(ctx, c, m, held, plan) })
+			}
+		}
+
+		w.Finally("the lock is free", func(ctx context.Context) error {
+			l, err := rwlock.New(clients[0].Client, w.Path).Lock(ctx)
+			if err != nil {
+				return err
+			}
+			return l.Unlock(ctx)
+		})
+	})
+}
+
+// A lockVisit is one use of the lock. It is drawn before goroutines that share a client begin.
+type lockVisit struct {
+	pause, wait  time.Duration // before it, and for the lock
+	verb         int
+	spell, after time.Duration // how long the lock is held, and held on to read
+	downgrade    bool
+}
+
+func lockVisits(w *sim.World, c *sim.Client) []lockVisit {
+	all := make([]lockVisit, 1+c.Rand.IntN(4))
+	for i := range all {
+		all[i] = lockVisit{
+			pause: c.Upto(w.Timeout / 2), wait: c.Upto(4 * w.Timeout),
+			verb:  c.Rand.IntN(5),
+			spell: c.Spell(), after: c.Spell(),
+			downgrade: c.Rand.IntN(2) == 0,
+		}
+	}
+	return all
+}
+
+func readAndWrite(ctx context.Context, c *sim.Client, m *rwlock.RWMutex, held *sim.Shared, plan []lockVisit) error {
+	for _, v := range plan {
+		c.Sleep(ctx, v.pause)
+		if err := readOrWrite(ctx, c, m, held, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readOrWrite(ctx context.Context, c *sim.Client, m *rwlock.RWMutex, held *sim.Shared, v lockVisit) error {
 	verbs := []func(context.Context) (*rwlock.Lease, error){m.RLock, m.RLock, m.Lock, m.TryRLock, m.TryLock}
-	wait, cancel := context.WithTimeout(ctx, c.Upto(4*w.Timeout))
+	wait, cancel := context.WithTimeout(ctx, v.wait)
 	defer cancel()
 
 	called := time.Now()
-	l, err := verbs[c.Rand.IntN(len(verbs))](wait)
+	l, err := verbs[v.verb](wait)
 	if errors.Is(err, rwlock.ErrLocked) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
@@ -54,8 +101,8 @@ func readOrWrite(ctx context.Context, w *sim.World, c *sim.Client, m *rwlock.RWM
 	}
 
 	turn := held.Begin(c, called, l, l.Exclusive())
-	turn.Keep(c.Spell())
-	if !l.Exclusive() || c.Rand.IntN(2) == 0 {
+	turn.Keep(v.spell)
+	if !l.Exclusive() || !v.downgrade {
 		return turn.End(l.Unlock(ctx))
 	}
 
@@ -66,6 +113,6 @@ func readOrWrite(ctx context.Context, w *sim.World, c *sim.Client, m *rwlock.RWM
 	}
 
 	turn = held.Begin(c, called, reading, false)
-	turn.Keep(c.Spell())
+	turn.Keep(v.after)
 	return turn.End(reading.Unlock(ctx))
 }
