@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeSet;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutorService;
@@ -19,6 +20,8 @@ import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.Revoker;
+import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
 import org.apache.curator.retry.RetryNTimes;
 
@@ -32,7 +35,9 @@ public final class CuratorPeer {
     /** One contender: a thread, for Curator's locks belong to threads, and what it holds. */
     static final class Handle {
         final ExecutorService thread = Executors.newSingleThreadExecutor();
+        final CountDownLatch revoked = new CountDownLatch(1);
         InterProcessMutex mutex;
+        GroupMember member;
         Line line;
     }
 
@@ -47,6 +52,20 @@ public final class CuratorPeer {
         commands.put("lock", (h, args) -> {
             h.mutex = new InterProcessMutex(client(0), args[0]);
             h.mutex.acquire();
+            return "";
+        });
+        commands.put("lockrevocable", (h, args) -> {
+            h.mutex = new InterProcessMutex(client(0), args[0]);
+            h.mutex.makeRevocable(lock -> h.revoked.countDown());
+            h.mutex.acquire();
+            return "";
+        });
+        commands.put("awaitrevoked", (h, args) -> {
+            h.revoked.await();
+            return "";
+        });
+        commands.put("revoke", (h, args) -> {
+            Revoker.attemptRevoke(client(0), args[0] + "/" + args[1]);
             return "";
         });
         commands.put("trylock", (h, args) -> {
@@ -72,6 +91,21 @@ public final class CuratorPeer {
         commands.put("poll", (h, args) -> {
             byte[] data = new SimpleDistributedQueue(client(0), args[0]).poll();
             return data == null ? "" : new String(data, StandardCharsets.UTF_8);
+        });
+        commands.put("join", (h, args) -> {
+            h.member = new GroupMember(client(0), args[0], args[1], args[2].getBytes(StandardCharsets.UTF_8));
+            h.member.start();
+            return "";
+        });
+        commands.put("leave", (h, args) -> {
+            h.member.close();
+            return "";
+        });
+        commands.put("members", (h, args) -> {
+            TreeSet<String> all = new TreeSet<>();
+            h.member.getCurrentMembers().forEach((name, data) ->
+                all.add(name + "=" + new String(data, StandardCharsets.UTF_8)));
+            return String.join(" ", all);
         });
     }
 

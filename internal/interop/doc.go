@@ -16,11 +16,18 @@
 //
 //	lock HANDLE PATH        acquires an exclusive lock
 //	trylock HANDLE PATH     the same without waiting: true or false
+//	lockrevocable HANDLE PATH    the same as lock, for a lock that hears of revocations (Curator only)
+//	awaitrevoked HANDLE          waits until it has (Curator only)
+//	revoke HANDLE PATH NODE      asks for it (Curator only)
 //	rlock HANDLE PATH       acquires a shared lock to read
 //	wlock HANDLE PATH       acquires a shared lock to write
 //	unlock HANDLE           releases what HANDLE acquired
-//	offer HANDLE PATH DATA  puts data into a queue (Curator only)
-//	poll HANDLE PATH        takes the data at the head of a queue, or nothing
+//	offer HANDLE PATH DATA  puts data into a queue; for kazoo, a priority may follow
+//	poll HANDLE PATH        takes the data at the head of a queue, or nothing; a handle of kazoo's
+//	                        keeps its Queue object, which has a listing of its own
+//	join HANDLE PATH NAME DATA  joins a group; for kazoo, which has no data, DATA makes it a ShallowParty
+//	leave HANDLE            leaves it
+//	members HANDLE          the members that HANDLE sees: NAME=DATA of Curator, names of kazoo
 //
 // The benchmark has commands that repeat something for MS milliseconds, and measure it. Their
 // result is the number of operations and the nanoseconds that these took, separated by a space:

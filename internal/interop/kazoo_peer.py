@@ -23,6 +23,8 @@ class Handle:
     def __init__(self):
         self.thread = concurrent.futures.ThreadPoolExecutor(max_workers=1)
         self.lock = None
+        self.queue = None
+        self.party = None
         self.line = None
 
 
@@ -66,8 +68,35 @@ def unlock(handle):
 
 
 @command
+def offer(handle, path, data, priority="100"):
+    client(0).Queue(path).put(data.encode(), int(priority))
+    return ""
+
+
+@command
 def poll(handle, path):
-    return (client(0).Queue(path).get() or b"").decode()
+    if handle.queue is None or handle.queue.path != path:
+        handle.queue = client(0).Queue(path)
+    return (handle.queue.get() or b"").decode()
+
+
+@command
+def join(handle, path, name, shallow=""):
+    party = client(0).ShallowParty if shallow else client(0).Party
+    handle.party = party(path, name)
+    handle.party.join()
+    return ""
+
+
+@command
+def leave(handle):
+    handle.party.leave()
+    return ""
+
+
+@command
+def members(handle):
+    return " ".join(sorted(handle.party))
 
 
 def new_lock(path):
