@@ -34,9 +34,16 @@ func init() {
 		{
 			Name: "barrier: a wait goes on at a later barrier",
 			File: "barrier/barrier.go",
-			Old:  "return stat.Czxid != first // another",
-			New:  "return false // another",
+			Old:  "if stat.Czxid != first { // another",
+			New:  "if false { // another",
 			Test: "TestWaiterNoticesThatTheBarrierIsAnotherOne",
+		},
+		{
+			Name: "barrier: a waiter asks the server every minute",
+			File: "barrier/barrier.go",
+			Old:  "s.WaitAny(ctx, w)",
+			New:  "w.Wait(ctx)",
+			Test: "TestWaiterSendsNothing",
 		},
 		{
 			Name: "barrier: a removal believes a server that lags",

@@ -32,6 +32,27 @@ func init() {
 			Test: "TestRunsWithoutRealServers",
 		},
 		{
+			Name: "link: a request that is to fail is executed",
+			File: "recipestest/link.go",
+			Old:  "p.data = inPlaceOf(p.xid) // the answer comes in its turn",
+			New:  "p.data = slices.Clone(p.data)",
+			Test: "TestFailAnswersWithoutExecuting",
+		},
+		{
+			Name: "link: a transaction fails for its first operation alone",
+			File: "recipestest/packet.go",
+			Old:  "if p.op == OpMulti {",
+			New:  "if false {",
+			Test: "TestFailMeetsAnyOperationOfATransaction",
+		},
+		{
+			Name: "link: a trace shows the oldest packets",
+			File: "recipestest/trace.go",
+			Old:  "t.packets[t.next] = p",
+			New:  "",
+			Test: "TestTraceEndsWithTheLatestPackets",
+		},
+		{
 			Name: "link: what a handshake claims is not looked at",
 			File: "recipestest/zxid.go",
 			Old:  "if err == nil && r.session != 0 && r.claimed < r.delivered {",

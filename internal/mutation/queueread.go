@@ -1,0 +1,56 @@
+package main
+
+// What queues of one session share, and what they do not.
+func init() {
+	mutations = append(mutations, []mutation{
+		{
+			Name: "queue: dead letters without a client are taken for good",
+			File: "queue/option.go",
+			Old:  "dead.recipe.Validate(nil)",
+			New:  "dead.recipe.Refused()",
+			Test: "TestBadInput",
+		},
+		{
+			Name: "queue: queues that offer differently compete for entries",
+			File: "queue/session.go",
+			Old:  "protocol.Shared(s, shared, func",
+			New:  "protocol.Shared(s, offering{shared, q.maxLength, q.retention}, func",
+			Test: "TestQueuesThatOfferDifferentlyConsumeTogether",
+		},
+		{
+			Name: "queue: a queue without a maximum length undoes that of another one",
+			File: "queue/session.go",
+			Old:  "offering{shared, q.maxLength, q.retention}",
+			New:  "offering{shared, 0, 0}",
+			Test: "TestQueuesThatOfferDifferentlyConsumeTogether",
+		},
+		{
+			Name: "queue: a receipt that may not be written is looked for among the settlements",
+			File: "queue/settle.go",
+			Old:  "if i < 0 {",
+			New:  "if false {",
+			Test: "TestReceiptThatMayNotBeWritten",
+		},
+		{
+			Name: "queue: a claim that was not sent counts for ever",
+			File: "queue/take.go",
+			Old:  "			if r.reserve {\n				c.release(r.claim, false)\n			}\n		}\n		returned",
+			New:  "			_ = r\n		}\n		returned",
+			Test: "TestReceiptGoesWithTheLastItem",
+		},
+		{
+			Name: "queue: a claim that found no room in a transaction counts for ever",
+			File: "queue/take.go",
+			Old:  "				if r.reserve {\n					c.release(r.claim, false)\n				}\n				break",
+			New:  "				break",
+			Test: "TestReceiptGoesWithTheLastItem",
+		},
+		{
+			Name: "queue: a lookout goes on to wait for a number that was used up",
+			File: "queue/wait.go",
+			Old:  "if n := nextNumber(queue); n != number {",
+			New:  "if n := nextNumber(queue); n != number && number == 0 {",
+			Test: "TestOfferAfterADelayedOneWakesAWaiter",
+		},
+	}...)
+}
