@@ -15,8 +15,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/barrier"
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -76,6 +78,15 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 			return term.Resign, nil
 		})
 	},
+	"group": func(t *testing.T, c *protocol.Client, path string, _ *recipestest.Link) {
+		g := group.New(c, path)
+		m, err := g.Join(t.Context(), "a", nil)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		err = group.Share(ctx, g, m, []string{"x"}, func(context.Context, string) error { cancel(); return nil })
+		require.ErrorIs(t, err, context.Canceled)
+		require.NoError(t, m.Leave(t.Context()))
+	},
 	"semaphore": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {
 		s := semaphore.New(c, path, 2)
 		for range 2 {
@@ -87,6 +98,14 @@ var uses = map[string]func(t *testing.T, c *protocol.Client, path string, link *
 				return p.Release, nil
 			})
 			require.NoError(t, s.Resize(t.Context(), 1))
+		}
+	},
+	"once": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {
+		o := once.New(c, path)
+		for _, key := range []string{"a", "b"} {
+			link.LoseReply(recipestest.OpMulti, 1)
+			_, err := o.Do(t.Context(), key, func(context.Context, int64) error { return nil })
+			require.NoError(t, err)
 		}
 	},
 	"barrier": func(t *testing.T, c *protocol.Client, path string, link *recipestest.Link) {

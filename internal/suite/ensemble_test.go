@@ -20,6 +20,7 @@ var suites = map[string]string{
 	"rwlock":    "TestReadingAndWritingAreFairLocks",
 	"semaphore": "TestSemaphoreOfOneIsAFairLock",
 	"election":  "TestElectionIsAFairLock",
+	"once":      "TestOneCallOfManyRuns|TestCallThatWaitedLearnsThatTheKeyIsDone|TestConcurrentCallsForgetNoYoungerKeys",
 }
 
 func TestSuiteOnAnEnsemble(t *testing.T) {
@@ -34,7 +35,7 @@ func TestRecipesOnAnEnsemble(t *testing.T) {
 		t.Skip("takes minutes: run it with -ensemble")
 	}
 	servers := ensemble.Start(t, 3).ConnectString()
-	for _, recipe := range []string{"lock", "rwlock", "semaphore", "election", "barrier", "doublebarrier", "queue"} {
+	for _, recipe := range []string{"lock", "rwlock", "semaphore", "election", "group", "once", "barrier", "doublebarrier", "queue"} {
 		runOn(t, servers, recipe, "/^real$")
 	}
 }

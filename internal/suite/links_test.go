@@ -20,6 +20,8 @@ func TestRecipesLinkNoTestDependencies(t *testing.T) {
 		"rwlock":        {"protocol/line"},
 		"election":      {"protocol/line"},
 		"semaphore":     {"protocol/line"},
+		"group":         {"protocol/line"},
+		"once":          {"protocol/line"},
 		"queue":         {"protocol/line", "internal/batch"},
 		"barrier":       nil,
 		"doublebarrier": {"protocol/line"},
