@@ -31,6 +31,7 @@ type env struct {
 	budget  time.Duration // for each contestant
 	latency time.Duration // added to each round trip
 	short   bool
+	leases  int      // in one session, for part scale
 	admin   *zk.Conn // for what is not measured
 	root    string
 	paths   atomic.Int64
@@ -43,15 +44,9 @@ type env struct {
 // shortBudget is the largest budget that makes the program do less as well as run for less time.
 const shortBudget = 100 * time.Millisecond
 
-func newEnv(ctx context.Context, o options) (_ *env, err error) {
-	if o.time <= 0 {
-		return nil, fmt.Errorf("time %v", o.time)
-	}
-
-	e := &env{budget: o.time, latency: o.latency, short: o.time <= shortBudget}
-	if e.server, err = findServer(ctx, o); err != nil {
-		return nil, err
-	}
+// newEnv prepares measurements on a server, which it stops if it fails.
+func newEnv(ctx context.Context, o options, s *server) (_ *env, err error) {
+	e := &env{server: s, budget: o.time, latency: o.latency, short: o.time <= shortBudget, leases: o.leases}
 
 	defer func() {
 		if err != nil {
@@ -117,7 +112,7 @@ func (e *env) heading() string {
 time is per operation, median of the rounds; quiet is the time that one round in ten undercuts, when
 other load on the machine is low. Ratios compare times within a round, and are medians: ± is half the distance between quartiles.
 requests, and kB of both directions, are counted at the connection (at the server, and no bytes, for other languages).
-CPU time, in µs, is that of the whole client process, garbage collection included, and that of the server's.
+CPU time, in µs, is that of the whole client process, garbage collection included, and that of all servers.
 `)
 
 	return b.String()
@@ -150,9 +145,15 @@ func (e *env) newPath() (string, error) {
 	return e.admin.Create(fmt.Sprintf("%s/%d", e.root, e.paths.Add(1)), nil, 0, acl)
 }
 
+// member returns the server for the next session of a contestant. The sessions of each contestant
+// are spread in the same way: the first one is at a follower.
+func (e *env) member(t *traffic) string {
+	return e.members[int(t.sessions.Add(1)-1)%len(e.members)].address
+}
+
 // raw opens a connection that lasts as long as the present work.
 func (e *env) raw(ctx context.Context, t *traffic) (*zk.Conn, error) {
-	c, err := connect(ctx, e.address, e.dialer(t))
+	c, err := connect(ctx, e.member(t), e.dialer(t))
 	if err == nil {
 		e.closers = append(e.closers, c.Close)
 	}
@@ -164,11 +165,16 @@ func (e *env) raws(ctx context.Context, t *traffic, n int) ([]*zk.Conn, error) {
 }
 
 // client opens a client that lasts as long as the present work.
-func (e *env) client(ctx context.Context, t *traffic) (*protocol.Client, error) {
+func (e *env) client(ctx context.Context, t *traffic, opts ...protocol.ConnectOption) (*protocol.Client, error) {
+	return e.clientAt(ctx, e.member(t), t, opts...)
+}
+
+func (e *env) clientAt(ctx context.Context, address string, t *traffic, opts ...protocol.ConnectOption) (*protocol.Client, error) {
 	var c *protocol.Client
 	var err error
 	pprof.Do(ctx, pprof.Labels("contestant", ours), func(ctx context.Context) {
-		c, err = protocol.Connect(ctx, e.address, protocol.WithDialer(e.dialer(t)), protocol.WithSessionTimeout(sessionTimeout))
+		all := []protocol.ConnectOption{protocol.WithDialer(e.dialer(t)), protocol.WithSessionTimeout(sessionTimeout)}
+		c, err = protocol.Connect(ctx, address, append(all, opts...)...)
 	})
 	if err == nil {
 		e.closers = append(e.closers, func() { c.Close() })
@@ -176,8 +182,8 @@ func (e *env) client(ctx context.Context, t *traffic) (*protocol.Client, error) 
 	return c, err
 }
 
-func (e *env) clients(ctx context.Context, t *traffic, n int) ([]*protocol.Client, error) {
-	return several(n, func() (*protocol.Client, error) { return e.client(ctx, t) })
+func (e *env) clients(ctx context.Context, t *traffic, n int, opts ...protocol.ConnectOption) ([]*protocol.Client, error) {
+	return several(n, func() (*protocol.Client, error) { return e.client(ctx, t, opts...) })
 }
 
 func several[T any](n int, one func() (T, error)) ([]T, error) {
@@ -193,7 +199,11 @@ func several[T any](n int, one func() (T, error)) ([]T, error) {
 }
 
 func connect(ctx context.Context, servers string, dial zk.Dialer) (*zk.Conn, error) {
-	c, events, err := zk.Connect(strings.Split(servers, ","), sessionTimeout, zk.WithDialer(dial), zk.WithLogInfo(false))
+	return connectFor(ctx, servers, dial, sessionTimeout)
+}
+
+func connectFor(ctx context.Context, servers string, dial zk.Dialer, timeout time.Duration) (*zk.Conn, error) {
+	c, events, err := zk.Connect(strings.Split(servers, ","), timeout, zk.WithDialer(dial), zk.WithLogInfo(false))
 	if err != nil {
 		return nil, err
 	}

@@ -53,6 +53,11 @@ func lockLines(ctx context.Context, e *env, n, sessions int) ([]*contestant, err
 
 func ourLockLine(ctx context.Context, e *env, n, sessions int) (*contestant, error) {
 	t := new(traffic)
+	all, err := ourContenders(ctx, e, t, n, sessions)
+	return &contestant{name: ours, traffic: t, run: chain(e, all, sessions)}, err
+}
+
+func ourContenders(ctx context.Context, e *env, t *traffic, n, sessions int) ([]contender, error) {
 	clients, err := e.clients(ctx, t, sessions)
 	if err != nil {
 		return nil, err
@@ -71,11 +76,16 @@ func ourLockLine(ctx context.Context, e *env, n, sessions int) (*contestant, err
 		}
 	}
 
-	return &contestant{name: ours, traffic: t, run: chain(e, all, sessions)}, nil
+	return all, nil
 }
 
 func zkLockLine(ctx context.Context, e *env, n, sessions int) (*contestant, error) {
 	t := new(traffic)
+	all, err := zkContenders(ctx, e, t, n, sessions)
+	return &contestant{name: "zk.Lock", traffic: t, run: chain(e, all, sessions)}, err
+}
+
+func zkContenders(ctx context.Context, e *env, t *traffic, n, sessions int) ([]contender, error) {
 	conns, err := e.raws(ctx, t, sessions)
 	if err != nil {
 		return nil, err
@@ -91,7 +101,7 @@ func zkLockLine(ctx context.Context, e *env, n, sessions int) (*contestant, erro
 		}
 	}
 
-	return &contestant{name: "zk.Lock", traffic: t, run: chain(e, all, sessions)}, nil
+	return all, nil
 }
 
 // contended makes sessions compete for one lock.

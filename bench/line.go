@@ -18,7 +18,7 @@ type contender func(ctx context.Context, path string) (release func(context.Cont
 func chain(e *env, contenders []contender, sessions int) func(context.Context, *meter) error {
 	return func(ctx context.Context, m *meter) error {
 		for m.more() {
-			if err := chainOnce(ctx, e, m, contenders, sessions); err != nil {
+			if err := chainOnce(ctx, e, m, contenders, sessions, func() {}); err != nil {
 				return err
 			}
 		}
@@ -26,7 +26,8 @@ func chain(e *env, contenders []contender, sessions int) func(context.Context, *
 	}
 }
 
-func chainOnce(ctx context.Context, e *env, m *meter, contenders []contender, sessions int) error {
+// chainOnce calls lined when all contenders are in line.
+func chainOnce(ctx context.Context, e *env, m *meter, contenders []contender, sessions int, lined func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	path, err := e.newPath()
@@ -59,6 +60,7 @@ func chainOnce(ctx context.Context, e *env, m *meter, contenders []contender, se
 		return err
 	}
 
+	lined()
 	m.start()
 	if err := release(ctx); err != nil {
 		return err

@@ -23,15 +23,21 @@ import (
 // chapters are the tables, each in a file of its own.
 var chapters = []chapter{lockChapter, handoffChapter, drainChapter, rwlockChapter, queueChapter, doubleBarrierChapter, electionChapter}
 
+// studies are the tables of part scale.
+var studies = []study{pricesStudy, idleStudy, lineStudy, cycleStudy, leasesStudy, observersStudy, leaderChangeStudy}
+
 type options struct {
-	servers  string
-	embedded bool
-	alone    bool
-	run      *regexp.Regexp
-	time     time.Duration
-	latency  time.Duration
-	svg      string
-	profile  string
+	servers    string
+	embedded   bool
+	standalone bool
+	members    int
+	alone      bool
+	run        *regexp.Regexp
+	time       time.Duration
+	latency    time.Duration
+	leases     int
+	svg        string
+	profile    string
 }
 
 func main() {
@@ -39,10 +45,13 @@ func main() {
 	run := flag.String("run", "", "only work whose name matches this `regexp`, such as lock/ or queue/take")
 	flag.StringVar(&o.servers, "servers", os.Getenv("ZKRECIPES_SERVERS"), "`host:port,...` of a ZooKeeper (default: one that this program starts)")
 	flag.BoolVar(&o.embedded, "embedded", false, "do not look for a real ZooKeeper to start")
+	flag.BoolVar(&o.standalone, "standalone", false, "leave the ensemble out")
+	flag.IntVar(&o.members, "members", 3, "how many servers the ensemble has")
 	flag.BoolVar(&o.alone, "alone", false, "leave libraries of other languages out")
 	flag.DurationVar(&o.time, "time", 2*time.Second, "how long to measure each contestant, in all; 50ms is the short mode")
 	flag.DurationVar(&o.latency, "latency", 0, "make each round trip `that much` longer; leaves libraries of other languages out")
-	flag.StringVar(&o.svg, "svg", "", "write a plot of each table to this `directory`")
+	flag.IntVar(&o.leases, "leases", 10_000, "how many leases one session holds in scale/leases")
+	flag.StringVar(&o.svg, "svg", "", "write a plot of each table, of the first server, to this `directory`")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this `file`; its samples are labelled by contestant")
 	flag.Parse()
 	var err error
@@ -61,11 +70,9 @@ func main() {
 
 // bench measures everything that o asks for, and prints each table as soon as it is complete.
 func bench(ctx context.Context, out io.Writer, o options) (err error) {
-	e, err := newEnv(ctx, o)
-	if err != nil {
-		return err
+	if o.time <= 0 {
+		return fmt.Errorf("time %v", o.time)
 	}
-	defer e.close()
 	if o.profile != "" {
 		f, err := os.Create(o.profile)
 		if err != nil {
@@ -77,6 +84,27 @@ func bench(ctx context.Context, out io.Writer, o options) (err error) {
 		}
 		defer pprof.StopCPUProfile()
 	}
+
+	for _, start := range places(o) {
+		s, err := start(ctx)
+		if err != nil {
+			return err
+		}
+		if err := benchOn(ctx, out, o, s); err != nil {
+			return err
+		}
+		o.svg = ""
+	}
+	return nil
+}
+
+// benchOn measures on a server, and stops it.
+func benchOn(ctx context.Context, out io.Writer, o options, s *server) error {
+	e, err := newEnv(ctx, o, s)
+	if err != nil {
+		return err
+	}
+	defer e.close()
 
 	fmt.Fprint(out, e.heading())
 
@@ -105,5 +133,10 @@ func bench(ctx context.Context, out io.Writer, o options) (err error) {
 		}
 	}
 
+	for _, s := range studies {
+		if err := s.print(ctx, e, out, o.run); err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -45,6 +45,7 @@ type contestant struct {
 	run     func(context.Context, *meter) error
 	traffic *traffic // nil for peers: the server counts their packets
 	peer    *peer    // if it is one
+	shares  *shares  // of its sessions; nil if there is nothing to share
 }
 
 // A meter measures a contestant between start and stop, which the contestant may call several times
@@ -67,12 +68,12 @@ type figures struct {
 	elapsed                  time.Duration
 	requests, bytes, mallocs int64
 	kinds                    [len(kinds)]int64
-	client, server           time.Duration // CPU
+	client, server, leader   time.Duration // CPU; the leader is one of the servers
 }
 
 func (m *meter) now() (f figures) {
 	if t := m.of.traffic; t != nil {
-		f.requests, f.bytes = t.requests.Load(), t.bytes.Load()
+		f.requests, f.bytes = t.requests.Load(), t.sent.Load()+t.received.Load()
 		f.kinds = t.byKind()
 		var mem runtime.MemStats
 		runtime.ReadMemStats(&mem)
@@ -83,7 +84,7 @@ func (m *meter) now() (f figures) {
 		f.client = cpuTime(m.of.peer.PID())
 	}
 
-	f.server = cpuTime(m.env.pid)
+	f.server, f.leader = m.env.server.cpuTime(), cpuTime(m.env.members[len(m.env.members)-1].pid)
 	return f
 }
 
@@ -115,6 +116,7 @@ func (m *meter) stopAt(ops int, elapsed time.Duration) {
 	}
 	m.total.client += after.client - m.before.client
 	m.total.server += after.server - m.before.server
+	m.total.leader += after.leader - m.before.leader
 }
 
 // A row is the outcome of a contestant.
@@ -197,6 +199,7 @@ func (f *figures) add(g figures) {
 	}
 	f.client += g.client
 	f.server += g.server
+	f.leader += g.leader
 }
 
 func (r *row) median() float64 { return quantile(r.perOp, 0.5) }

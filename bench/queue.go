@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
@@ -57,8 +56,32 @@ var queueChapter = chapter{"queue", "A queue, entries of 100 bytes", func(*env) 
 		slice: 200 * time.Millisecond, // the sessions have to find each other in it
 		goals: []goal{timesThe(single, 1), timesBestPeer(3)},
 		enter: fourConsumers,
-	}}
+	},
+		pools("take", "Take", takeOne, 4, 4),
+		pools("take", "Take", takeOne, 8, 8),
+		pools("reserve", "Reserve and Ack", reserveOne, 4, 4),
+	}
 }}
+
+// pools is the work of several sessions with several goroutines each, beside as many sessions of
+// one goroutine.
+func pools(name, title string, take consume, sessions, goroutines int) work {
+	alone := fmt.Sprintf("%s, %dx1", ours, sessions)
+	return work{
+		name:  fmt.Sprintf("queue/%s-%dx%d", name, sessions, goroutines),
+		title: fmt.Sprintf("%s, %d sessions of %d goroutines", title, sessions, goroutines), unit: "entry",
+		slice: 200 * time.Millisecond, // the sessions have to find each other in it
+		goals: []goal{timesThe(alone, 1)},
+		enter: func(ctx context.Context, e *env) ([]*contestant, error) {
+			many, err := consumers(ctx, e, ours, sessions, goroutines, take)
+			if err != nil {
+				return nil, err
+			}
+			one, err := consumers(ctx, e, alone, sessions, 1, take)
+			return []*contestant{many, one}, err
+		},
+	}
+}
 
 // offers appends to a queue that is new in each round.
 func offers(ctx context.Context, e *env, workers int) ([]*contestant, error) {
@@ -167,7 +190,7 @@ func takes(ctx context.Context, e *env, deletes, sessions int, take consume, pee
 		})
 	}}}
 
-	mine, err := consumers(ctx, e, ours, sessions, take)
+	mine, err := consumers(ctx, e, ours, sessions, 1, take)
 	if err != nil {
 		return nil, err
 	}
@@ -260,12 +283,12 @@ func rawTake(m *meter, c *zk.Conn, receipt *zk.SetDataRequest, nodes []string, f
 }
 
 func fourConsumers(ctx context.Context, e *env) (all []*contestant, err error) {
-	one, err := consumers(ctx, e, single, 1, takeOne)
+	one, err := consumers(ctx, e, single, 1, 1, takeOne)
 	if err != nil {
 		return nil, err
 	}
 
-	four, err := consumers(ctx, e, ours, 4, takeOne)
+	four, err := consumers(ctx, e, ours, 4, 1, takeOne)
 	if err != nil {
 		return nil, err
 	}
@@ -294,33 +317,53 @@ func takeOne(ctx context.Context, q *queue.Queue) (int, error) {
 	return 1, err
 }
 
+func reserveOne(ctx context.Context, q *queue.Queue) (int, error) {
+	it, err := q.TryReserve(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return 1, it.Ack(ctx)
+}
+
 func pollMany(ctx context.Context, q *queue.Queue) (int, error) {
 	entries, err := q.PollN(ctx, batch)
 	return len(entries), err
 }
 
-func consumers(ctx context.Context, e *env, name string, sessions int, take consume) (*contestant, error) {
+// consumers are sessions that empty a queue, each with so many goroutines.
+func consumers(ctx context.Context, e *env, name string, sessions, goroutines int, take consume) (*contestant, error) {
 	t := new(traffic)
 	clients, err := e.clients(ctx, t, sessions)
 	if err != nil {
 		return nil, err
 	}
 
-	return &contestant{name: name, traffic: t, run: func(ctx context.Context, m *meter) error {
+	c := &contestant{name: name, traffic: t}
+	if sessions > 1 {
+		c.shares = new(shares)
+	}
+	c.run = func(ctx context.Context, m *meter) error {
 		return e.onNewPath(func(dir string) error {
 			if _, err := e.fill(m, dir+"/q", "qn-"); err != nil {
 				return err
 			}
+
+			taken := make([]int, sessions)
 			m.start()
-			n, err := inParallel(sessions, func(i int) (int, error) { return consumeAll(ctx, m, clients[i], dir+"/q", take) })
+			n, err := inParallel(sessions, func(i int) (n int, err error) {
+				q := queue.New(clients[i], dir+"/q")
+				taken[i], err = inParallel(goroutines, func(int) (int, error) { return consumeAll(ctx, m, q, take) })
+				return taken[i], err
+			})
 			m.stop(n)
+			c.shares.add(taken)
 			return err
 		})
-	}}, nil
+	}
+	return c, nil
 }
 
-func consumeAll(ctx context.Context, m *meter, c *protocol.Client, path string, take consume) (n int, err error) {
-	q := queue.New(c, path)
+func consumeAll(ctx context.Context, m *meter, q *queue.Queue, take consume) (n int, err error) {
 	for n == 0 || m.within() {
 		some, err := take(ctx, q)
 		if errors.Is(err, queue.ErrEmpty) {
@@ -332,6 +375,30 @@ func consumeAll(ctx context.Context, m *meter, c *protocol.Client, path string, 
 		n += some
 	}
 	return n, nil
+}
+
+// shares notes how evenly sessions share the entries of each round. A nil *shares notes nothing.
+type shares struct {
+	least, most []float64 // of a session, as multiples of the average, by round
+}
+
+func (s *shares) add(taken []int) {
+	total := 0
+	for _, n := range taken {
+		total += n
+	}
+	if s == nil || total == 0 {
+		return
+	}
+
+	average := float64(total) / float64(len(taken))
+	s.least = append(s.least, float64(slices.Min(taken))/average)
+	s.most = append(s.most, float64(slices.Max(taken))/average)
+}
+
+// String returns the medians.
+func (s *shares) String() string {
+	return fmt.Sprintf("shares %.2f to %.2f", quantile(s.least, 0.5), quantile(s.most, 0.5))
 }
 
 func (e *env) peerConsumers(sessions int) []*contestant {

@@ -10,36 +10,62 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// A server is the ZooKeeper on which all contestants are measured.
+// A server is the ZooKeeper on which all contestants are measured: one server or an ensemble.
 type server struct {
-	address string
-	where   string // for the heading
-	pid     int    // 0 if it is not a process of ours alone
+	address string    // of all members
+	members []*member // the leader is the last one
+	where   string    // for the heading
 	stop    func()
+
+	// fail ends the leader, and restore starts it again. It is nil if we cannot do that.
+	fail func() (restore func() error, err error)
+}
+
+// A member is one process of a server.
+type member struct {
+	address string
+	pid     int    // 0 if it is not a process of ours alone
+	id      int    // in the ensemble
+	dir     string // of its files
 }
 
 // debianJars is where Debian has zookeeper and its dependencies.
 const debianJars = "/usr/share/java"
 
-// findServer returns the servers that o names. Otherwise it starts Debian's ZooKeeper, or the
-// embedded server.
-func findServer(ctx context.Context, o options) (*server, error) {
-	if o.servers != "" {
-		return &server{address: o.servers, where: "ZooKeeper at " + o.servers, stop: func() {}}, nil
+// places returns how to start the servers that o asks for, one after the other. By default these
+// are Debian's ZooKeeper, standalone and as an ensemble, or else the embedded server.
+func places(o options) []func(context.Context) (*server, error) {
+	_, err := os.Stat(filepath.Join(debianJars, "zookeeper.jar"))
+	_, noJava := exec.LookPath("java")
+	switch {
+	case o.servers != "":
+		return []func(context.Context) (*server, error){func(context.Context) (*server, error) { return namedServers(o.servers), nil }}
+	case o.embedded || err != nil || noJava != nil:
+		return []func(context.Context) (*server, error){startEmbedded}
+	case o.standalone || o.members < 2:
+		return []func(context.Context) (*server, error){startStandalone}
+	default:
+		return []func(context.Context) (*server, error){startStandalone, func(ctx context.Context) (*server, error) {
+			return startEnsemble(ctx, o.members)
+		}}
 	}
+}
 
-	if !o.embedded {
-		s, err := startJava(ctx)
-		if err == nil || !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, os.ErrNotExist) {
-			return s, err
-		}
+func namedServers(addresses string) *server {
+	s := &server{address: addresses, where: "ZooKeeper at " + addresses, stop: func() {}}
+	for address := range strings.SplitSeq(addresses, ",") {
+		s.members = append(s.members, &member{address: address})
 	}
+	return s
+}
 
+func startEmbedded(context.Context) (*server, error) {
 	s, err := embedded.Start(embedded.Config{})
 	if err != nil {
 		return nil, err
@@ -47,73 +73,137 @@ func findServer(ctx context.Context, o options) (*server, error) {
 
 	return &server{
 		address: s.ConnectString(),
+		members: []*member{{address: s.ConnectString()}},
 		where:   "the embedded server, NOT a real ZooKeeper; it shares this process, and its allocations and CPU time count as the client's",
 		stop:    func() { s.Close() },
+		fail: func() (func() error, error) {
+			s.Stop()
+			return sync.OnceValue(s.Resume), nil
+		},
 	}, nil
 }
 
-// startJava starts Debian's ZooKeeper with its data in memory, because recipes are measured and not
+// startStandalone starts a server with its data in memory, because recipes are measured and not
 // disks.
-func startJava(ctx context.Context) (_ *server, err error) {
-	java, err := exec.LookPath("java")
-	if err != nil {
-		return nil, err
-	}
-
-	if _, err := os.Stat(filepath.Join(debianJars, "zookeeper.jar")); err != nil {
-		return nil, err
-	}
-
+func startStandalone(ctx context.Context) (*server, error) {
 	parent := "/dev/shm"
 	if _, err := os.Stat(parent); err != nil {
 		parent = ""
 	}
+	return startJava(ctx, 1, "standalone, with its data in memory", parent, "forceSync=no")
+}
 
-	dir, err := os.MkdirTemp(parent, "zkrecipes-bench-")
+// startEnsemble starts servers that write their logs to disk, as in production.
+func startEnsemble(ctx context.Context, members int) (*server, error) {
+	return startJava(ctx, members, fmt.Sprintf("an ensemble of %d, with its data on disk", members), "", "initLimit=10", "syncLimit=5")
+}
+
+// startJava starts members of Debian's ZooKeeper, with directories below parent, and waits until
+// they serve.
+func startJava(ctx context.Context, members int, how, parent string, config ...string) (_ *server, err error) {
+	var stops []func()
+	s := &server{stop: func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}}
+	defer func() {
+		if err != nil {
+			s.stop()
+		}
+	}()
+
+	addresses, err := freeAddresses(3 * members) // of clients, of the quorum and of elections
+	if err != nil {
+		return nil, err
+	}
+	s.address = strings.Join(addresses[:members], ",")
+	if members > 1 {
+		for i := range members {
+			_, election, _ := net.SplitHostPort(addresses[2*members+i])
+			config = append(config, fmt.Sprintf("server.%d=%s:%s", i, addresses[members+i], election))
+		}
+	}
+
+	start := func(m *member) error {
+		stop, err := m.start(config)
+		if err == nil {
+			stops = append(stops, stop)
+		}
+		return err
+	}
+
+	for i := range members {
+		m := &member{address: addresses[i], id: i}
+		if m.dir, err = os.MkdirTemp(parent, "zkrecipes-bench-"); err != nil {
+			return nil, err
+		}
+		if err := start(m); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(m.dir))
+		}
+		s.members = append(s.members, m)
+	}
+
+	if members > 1 {
+		s.fail = func() (func() error, error) {
+			leader := s.members[members-1]
+			process, err := os.FindProcess(leader.pid)
+			if err != nil {
+				return nil, err
+			}
+			return func() error { return errors.Join(start(leader), s.await(ctx, how)) }, process.Kill()
+		}
+	}
+	return s, s.await(ctx, how)
+}
+
+// await waits until all members serve, and finds out which of them leads.
+func (s *server) await(ctx context.Context, how string) error {
+	for began := time.Now(); ; {
+		leader := -1
+		var unready error
+		for i, m := range s.members {
+			answer, err := fourLetters(m.address, "srvr")
+			if err != nil {
+				text, _ := os.ReadFile(filepath.Join(m.dir, "log"))
+				unready = fmt.Errorf("ZooKeeper did not start: %w\n%s", err, text)
+			} else if !strings.Contains(answer, "Mode: follower") {
+				leader = i
+				s.where = "a real ZooKeeper " + version(answer) + " on this machine, " + how
+			}
+		}
+		if unready == nil && leader >= 0 {
+			last := len(s.members) - 1
+			s.members[leader], s.members[last] = s.members[last], s.members[leader]
+			return nil
+		}
+
+		if ctx.Err() != nil || time.Since(began) > time.Minute {
+			return errors.Join(unready, ctx.Err())
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// start starts a process for m. It keeps what an earlier one has written.
+func (m *member) start(config []string) (stop func(), err error) {
+	_, port, _ := net.SplitHostPort(m.address)
+	file := filepath.Join(m.dir, "zoo.cfg")
+	lines := append([]string{
+		"tickTime=2000", "dataDir=" + m.dir, "clientPort=" + port, "clientPortAddress=127.0.0.1", "maxClientCnxns=0",
+		"admin.enableServer=false", "preAllocSize=16384", "4lw.commands.whitelist=srvr",
+	}, config...)
+	err = errors.Join(
+		os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600),
+		os.WriteFile(filepath.Join(m.dir, "myid"), []byte(fmt.Sprint(m.id)), 0o600))
 	if err != nil {
 		return nil, err
 	}
 
-	address, err := freeAddress()
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-
-	_, port, _ := net.SplitHostPort(address)
-	config := filepath.Join(dir, "zoo.cfg")
-	err = os.WriteFile(config, []byte(strings.Join([]string{
-		"tickTime=2000", "dataDir=" + dir, "clientPort=" + port, "clientPortAddress=127.0.0.1", "maxClientCnxns=0",
-		"admin.enableServer=false", "forceSync=no", "preAllocSize=16384", "",
-	}, "\n")), 0o600)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-
-	stop, pid, err := supervise(dir, java, "-Xmx1g", "-XX:+UseSerialGC",
+	stop, m.pid, err = supervise(m.dir, "java", "-Xmx1g", "-XX:+UseSerialGC",
 		"-cp", debianJars+"/slf4j-nop.jar:"+debianJars+"/*",
-		"org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-
-	s := &server{
-		address: address,
-		pid:     pid,
-		stop:    stop,
-	}
-
-	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		answer, err := fourLetters(address, "srvr")
-		if err == nil {
-			s.where = "a real ZooKeeper " + version(answer) + " on this machine, standalone, with its data in memory"
-			return s, nil
-		}
-		if ctx.Err() != nil || time.Since(began) > time.Minute {
-			text, _ := os.ReadFile(filepath.Join(dir, "log"))
-			s.stop()
-			return nil, fmt.Errorf("ZooKeeper did not start: %w\n%s", err, text)
-		}
-	}
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+	return stop, err
 }
 
 // supervise runs a command until stop is called or this process dies in any way. It then removes
@@ -149,13 +239,16 @@ func supervise(dir string, command ...string) (stop func(), pid int, err error) 
 	return stop, pid, nil
 }
 
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
+// freeAddresses returns addresses of this machine on which nothing listens.
+func freeAddresses(n int) ([]string, error) {
+	return several(n, func() (string, error) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", err
+		}
+		defer l.Close()
+		return l.Addr().String(), nil
+	})
 }
 
 // fourLetters sends a four-letter word to a server, and returns the answer.
@@ -185,17 +278,41 @@ func version(answer string) string {
 	return line
 }
 
-// received returns how many packets the server has received since it started, or 0 if it does not
-// say.
+// received returns how many packets the servers have received since they started, or 0 if they do
+// not say.
 func (s *server) received() (n int64) {
-	answer, err := fourLetters(strings.Split(s.address, ",")[0], "srvr")
+	for _, m := range s.members {
+		n += report(m.address, "Received: %d")
+	}
+	return n
+}
+
+// zxid returns the number of the latest transaction that a server knows.
+func (s *server) zxid() (last int64) {
+	for _, m := range s.members {
+		last = max(last, report(m.address, "Zxid: 0x%x"))
+	}
+	return last
+}
+
+// report returns a number that a server reports about itself, or 0.
+func report(address, format string) (n int64) {
+	answer, err := fourLetters(address, "srvr")
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(answer) {
-		if _, err := fmt.Sscanf(line, "Received: %d", &n); err == nil {
+		if _, err := fmt.Sscanf(line, format, &n); err == nil {
 			return n
 		}
 	}
 	return 0
+}
+
+// cpuTime returns the processor time of all members so far.
+func (s *server) cpuTime() (sum time.Duration) {
+	for _, m := range s.members {
+		sum += cpuTime(m.pid)
+	}
+	return sum
 }

@@ -117,6 +117,9 @@ func (r *row) remarks() string {
 	if r.failed != nil {
 		return fmt.Sprintf("failed after %d rounds", len(r.perOp))
 	}
+	if r.shares != nil {
+		return fmt.Sprintf("%s; %s", r.shares, r.total.breakdown())
+	}
 	return r.total.breakdown()
 }
 

@@ -3,15 +3,21 @@ package main
 import (
 	"encoding/binary"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // A traffic counts what goes over the connections of a contestant. It counts requests, in all and
-// of each kind, without pings and handshakes, and the bytes of both directions.
+// of each kind, without pings and handshakes, and the bytes of each direction.
 type traffic struct {
-	requests, bytes atomic.Int64
-	kinds           [len(kinds)]atomic.Int64
+	requests, pings, packets atomic.Int64 // packets are answers and events
+	sent, received           atomic.Int64 // bytes
+	kinds                    [len(kinds)]atomic.Int64
+	sessions                 atomic.Int64 // that were opened
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // that are open
 }
 
 // kinds are the names of requests, by their number in the protocol.
@@ -20,7 +26,14 @@ var kinds = [...]string{
 	15: "create", 19: "create", 22: "multiread",
 }
 
+// logged are the kinds of requests that servers write to their logs.
+var logged = []int{1, 2, 5, 14, 15, 19}
+
 func (t *traffic) request(op uint32) {
+	if op == opPing {
+		t.pings.Add(1)
+		return
+	}
 	t.requests.Add(1)
 	if int(op) < len(t.kinds) {
 		t.kinds[op].Add(1)
@@ -34,62 +47,104 @@ func (t *traffic) byKind() (n [len(kinds)]int64) {
 	return n
 }
 
+func (t *traffic) written() (n int64) {
+	for _, op := range logged {
+		n += t.kinds[op].Load()
+	}
+	return n
+}
+
 // dial is a zk.Dialer.
 func (t *traffic) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	c, err := net.DialTimeout(network, address, timeout)
 	if err != nil {
 		return nil, err
 	}
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.conns == nil {
+		t.conns = make(map[net.Conn]struct{})
+	}
+	t.conns[c] = struct{}{}
 	return &countedConn{Conn: c, traffic: t}, nil
 }
 
+// cut breaks all connections.
+func (t *traffic) cut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for c := range t.conns {
+		c.Close()
+	}
+}
+
 const (
-	opPing      = 11
-	headerBytes = 12 // the head of a frame: length, xid, operation
+	opPing   = 11
+	xidPing  = 1<<32 - 2
+	fromHead = 12 // the head of a request: length, xid, operation
+	toHead   = 8  // the head of an answer: length, xid
 )
 
-// A countedConn follows the frames that are written, however they are cut into writes.
+// A countedConn follows the frames of both directions, however they are cut into reads and writes.
 type countedConn struct {
 	net.Conn
 	traffic *traffic
-	shaken  bool // the first frame, a connect request, is over
-	head    []byte
-	rest    int // bytes of the current frame that are still to come after its head
+	out, in frames
 }
 
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.traffic.bytes.Add(int64(n))
+	c.traffic.received.Add(int64(n))
+	c.in.follow(p[:n], toHead, func(head []byte) {
+		if binary.BigEndian.Uint32(head[4:]) != xidPing {
+			c.traffic.packets.Add(1)
+		}
+	})
 	return n, err
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
-	c.follow(p)
-	c.traffic.bytes.Add(int64(len(p)))
+	c.traffic.sent.Add(int64(len(p)))
+	c.out.follow(p, fromHead, func(head []byte) { c.traffic.request(binary.BigEndian.Uint32(head[8:])) })
 	return c.Conn.Write(p)
 }
 
-func (c *countedConn) follow(p []byte) {
+func (c *countedConn) Close() error {
+	c.traffic.mu.Lock()
+	delete(c.traffic.conns, c.Conn)
+	c.traffic.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// frames are those of one direction of a connection.
+type frames struct {
+	shaken bool // the first frame, of the handshake, is over
+	head   []byte
+	rest   int // bytes of the current frame that are still to come after its head
+}
+
+// follow calls seen with the head, of so many bytes, of each frame but the first.
+func (f *frames) follow(p []byte, headBytes int, seen func(head []byte)) {
 	for len(p) > 0 {
-		if c.rest > 0 {
-			n := min(c.rest, len(p))
-			c.rest -= n
+		if f.rest > 0 {
+			n := min(f.rest, len(p))
+			f.rest -= n
 			p = p[n:]
 			continue
 		}
 
-		n := min(headerBytes-len(c.head), len(p))
-		c.head = append(c.head, p[:n]...)
+		n := min(headBytes-len(f.head), len(p))
+		f.head = append(f.head, p[:n]...)
 		p = p[n:]
-		if len(c.head) < headerBytes {
+		if len(f.head) < headBytes {
 			return
 		}
 
-		c.rest = int(binary.BigEndian.Uint32(c.head)) + 4 - headerBytes
-		if op := binary.BigEndian.Uint32(c.head[8:]); c.shaken && op != opPing {
-			c.traffic.request(op)
+		f.rest = int(binary.BigEndian.Uint32(f.head)) + 4 - headBytes
+		if f.shaken {
+			seen(f.head)
 		}
-
-		c.shaken, c.head = true, c.head[:0]
+		f.shaken, f.head = true, f.head[:0]
 	}
 }
