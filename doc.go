@@ -5,8 +5,12 @@
 //   - One process at a time: [github.com/zkrecipes/zkrecipes/lock]
 //   - Many readers, or one writer: [github.com/zkrecipes/zkrecipes/rwlock]
 //   - A number of processes at a time: [github.com/zkrecipes/zkrecipes/semaphore]
+//   - A job that is to be done once, whichever process does it:
+//     [github.com/zkrecipes/zkrecipes/once]
 //   - One leader of a replicated service, which the other replicas can find:
 //     [github.com/zkrecipes/zkrecipes/election]
+//   - Which processes of a service are there, and which of them works at what:
+//     [github.com/zkrecipes/zkrecipes/group]
 //   - Tasks that processes hand to one another: [github.com/zkrecipes/zkrecipes/queue]
 //   - Processes that wait until one of them opens the way: [github.com/zkrecipes/zkrecipes/barrier]
 //   - Processes that begin together and end together:
