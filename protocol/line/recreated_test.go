@@ -13,9 +13,11 @@ import (
 // On a path that is created again the versions of its data begin again, too.
 func TestForeignDataOnAPathThatWasCreatedAgainStays(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
-		path, c := srv.Root(t)+"/line", srv.Client(t)
-		operator := suite.Session(t, srv.Client(t))
-		_, err := operator.EnsurePath(suite.Lasting(t), path)
+		root, c := srv.Root(t), srv.Client(t)
+		path, operator := root+"/line", suite.Session(t, srv.Client(t))
+		_, err := operator.Conn().Create(root, nil, 0, zk.WorldACL(zk.PermAll)) // no container, which might go when it is empty
+		require.NoError(t, err)
+		_, err = operator.EnsurePath(suite.Lasting(t), path)
 		require.NoError(t, err)
 		l := lineAt(c, path)
 		enter := func() {
