@@ -79,7 +79,8 @@ func (c *redlockClient) close() {
 
 func (c *redlockClient) lock(ctx context.Context) (holding, error) {
 	m := c.redsync.NewMutex("lock",
-		redsync.WithExpiry(c.lease), redsync.WithTries(math.MaxInt), redsync.WithRetryDelay(c.lease/20))
+		redsync.WithExpiry(c.lease), redsync.WithTries(math.MaxInt), redsync.WithRetryDelay(c.lease/20),
+		redsync.WithTimeoutFactor(0.5)) // as a busy machine is not the fault that is meant
 	if err := m.LockContext(ctx); err != nil {
 		return nil, err
 	}
@@ -91,12 +92,13 @@ type redlockHolding struct {
 	mutex  *redsync.Mutex
 }
 
-// held looks at the clock, which is what redsync advises. If the client asks, most servers must
-// have its value as well. A client that gets no answers does not hold.
+// held looks at the clock, which is what redsync advises. If the client asks, a majority of the
+// servers must have its value as well. A client that gets no answers does not hold.
 func (h *redlockHolding) held(ctx context.Context) bool {
 	if h.client.asks {
-		ctx, cancel := context.WithTimeout(ctx, h.client.lease/8)
+		ctx, cancel := context.WithTimeout(ctx, h.client.lease/4)
 		defer cancel()
+		//lint:ignore SA1019 deprecated in favour of Until, which is looked at as well
 		if valid, _ := h.mutex.ValidContext(ctx); !valid {
 			return false
 		}

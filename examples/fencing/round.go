@@ -56,6 +56,7 @@ type grant struct {
 	err     error
 }
 
+// run runs the round, and returns when nothing of it is left.
 func (r *round) run(ctx context.Context) (result, error) {
 	var err error
 	if r.service, err = r.kind.start(r.lease); err != nil {
@@ -72,6 +73,7 @@ func (r *round) run(ctx context.Context) (result, error) {
 	}
 	defer first.close()
 	defer r.network.run()
+
 	sound := newNetwork()
 	defer sound.close()
 	if r.second, err = r.service.connect(ctx, sound); err != nil {
@@ -84,6 +86,7 @@ func (r *round) run(ctx context.Context) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	r.granted = make(chan grant, 1)
 	var waiter sync.WaitGroup
@@ -99,7 +102,8 @@ func (r *round) run(ctx context.Context) (result, error) {
 
 	r.network.run()
 	a.unlock(ctx)
-	return r.result, r.finish(ctx)
+	err = r.finish(ctx)
+	return r.result, err
 }
 
 // workFirst is the work of the first client, which has the lock as a.
@@ -113,7 +117,7 @@ func (r *round) workFirst(ctx context.Context, a holding) error {
 	}
 
 	if !a.held(ctx) {
-		return nil // it has noticed, and does not write
+		return nil // the client has noticed, and does not write
 	}
 	if err := r.reached(ctx, looked, a); err != nil {
 		return err
