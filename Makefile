@@ -11,7 +11,7 @@ TIME = 2s
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: quick
 quick: PKG = ./lock
@@ -39,7 +39,12 @@ ensemble: ## The tests of all recipes on an ensemble of three, in minutes (RUN=S
 	go test -count=1 -timeout 20m -run '$(RUN)' ./internal/suite -ensemble
 
 .PHONY: mutate
-mutate: ## Take one protection after the other out of the code, and expect a test to fail (RUN=trust)
+mutate: FOR = 10m
+mutate: ## Make mutants of the code by rule, and expect tests to fail (RUN=' lock/' FOR=0: all of lock's)
+	go run ./internal/mutation/generated -run '$(RUN)' -for '$(FOR)'
+
+.PHONY: mutations
+mutations: ## Take one listed protection after the other out of the code, and expect its test to fail (RUN=trust)
 	go run ./internal/mutation -run '$(RUN)'
 
 .PHONY: sim
