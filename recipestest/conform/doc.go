@@ -22,8 +22,8 @@
 //
 //   - One process holds it at a time, as far as the holders themselves know. Tokens, if there are
 //     any, increase from holder to holder.
-//   - A holder that is cut off, whose session has expired, or whose node was deleted learns of that:
-//     before another one is granted the lock, if the server has not ended the session by force.
+//   - A holder learns that its session has expired, or that its node was deleted. A holder that is
+//     cut off learns that before another one is granted the lock.
 //   - Acquire returns soon after its ctx has ended, also while no server answers. It leaves nothing
 //     that keeps others out.
 //   - A connection that breaks, or a reply that is lost, at any step leaves nothing that keeps

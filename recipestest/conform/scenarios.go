@@ -72,7 +72,7 @@ func endedContext(ctx context.Context, s *stage, _ int) error {
 	done, cancel := context.WithCancel(ctx)
 	cancel()
 	if g, err := s.call(done, first, s.timeouts(soon)); err == nil {
-		return errors.Join(errors.New("Acquire succeeds though its ctx had ended"), s.release(ctx, g))
+		return errors.Join(errors.New("a call of Acquire succeeds though its ctx had ended"), s.release(ctx, g))
 	} else if errors.Is(err, errLate) {
 		return err
 	}
@@ -106,7 +106,7 @@ func outage(ctx context.Context, s *stage, _ int) error {
 		return err
 	}
 	if err == nil {
-		return errors.Join(errors.New("Acquire succeeds without a server"), s.release(ctx, g))
+		return errors.Join(errors.New("a call of Acquire succeeds without a server"), s.release(ctx, g))
 	}
 	return s.cycle(ctx, second)
 }

@@ -87,7 +87,7 @@ func (s *stage) call(ctx context.Context, process int, limit time.Duration) (gra
 	}
 }
 
-var errLate = errors.New("Acquire has not returned")
+var errLate = errors.New("a call of Acquire has not returned")
 
 // acquire acquires the lock for a process, which must be possible.
 func (s *stage) acquire(ctx context.Context, process int) (grant, error) {
@@ -126,7 +126,7 @@ func (s *stage) release(ctx context.Context, g grant) error {
 			}
 		case <-time.After(s.timeouts(soon + 1)):
 			cancel()
-			return errors.New("Release has not returned in time")
+			return errors.New("a call of Release has not returned in time")
 		}
 		time.Sleep(s.world.Timeout / 10)
 	}
