@@ -237,7 +237,7 @@ func TestNextContenderNeedsNoRequest(t *testing.T) {
 }
 
 func TestNextContenderNeedsNoRequestThoughItsPredecessorHasChanged(t *testing.T) {
-	suite.Steadily(t, suite.EmbeddedAndReal, func(t *testing.T, srv *recipestest.Server) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		q := newQueue(t, srv, 2)
 		predecessor, w := q.waiters[0], q.waiters[1]
 		watched := w.link.Answered(recipestest.OpGetData, 3)
@@ -246,17 +246,12 @@ func TestNextContenderNeedsNoRequestThoughItsPredecessorHasChanged(t *testing.T)
 		require.NoError(t, err)
 		suite.Wait(t, watched)
 		suite.Wait(t, own)
-		suite.Wait(t, w.link.Answered(recipestest.OpGetChildren, 2))
-		require.NoError(t, suite.Session(t, w.client).Sync(suite.Lasting(t), "/"))
-		if w.steady(t) {
-			require.Equal(t, 7, w.requests(), "a node, two listings, three nodes read, one marker")
-		}
+		synctest.Wait()
+		require.Equal(t, 7, w.requests(), "a node, two listings, three nodes read, one marker")
 		before := w.requests()
 		q.release(t, predecessor)
 		q.release(t, w)
-		if w.steady(t) {
-			require.Equal(t, before, w.requests())
-		}
+		require.Equal(t, before, w.requests())
 
 		q.waiters = nil
 		q.disband(t)
