@@ -140,7 +140,7 @@ func TestFaultAtEachStepOfASetThatWaits(t *testing.T) {
 // Another library has set the barrier. It sets it again while the answer to the deletion is on its
 // way.
 func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		hit := false
 		suite.Sweep(t, func(step int) bool {

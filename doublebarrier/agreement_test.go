@@ -149,7 +149,11 @@ func TestEitherAllEnterOrNone(t *testing.T) {
 
 func TestEitherAllEnterOrNoneDuringLongFaults(t *testing.T) {
 	for i, f := range suite.SlowFaults(10 * time.Second) {
-		sweep(t, incident{f.Name, i%2 == 0, true, f.Do}, 2)
+		x := incident{f.Name, (i+i/4)%2 == 0, true, f.Do} // half of those of each kind and each length
+		if x.cancels {
+			x.name += " and ctx ends"
+		}
+		sweep(t, x, 2)
 	}
 }
 
@@ -218,7 +222,7 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 	}
 	id := session(t, cs[victim]).ID()
 
-	stop := links[victim].At(step, func() {
+	over := suite.At(links[victim], step, func() {
 		if x.cancels {
 			cancel()
 		}
@@ -233,7 +237,7 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 	}
 	if last {
 		// The others come to rest before, unless one of them meets its fault already.
-		resting(t, spare, path, n-1, stop)
+		resting(t, spare, path, n-1)
 		start(0)
 	}
 
@@ -281,7 +285,7 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 	giveUp()
 	require.NoError(t, replacements.Wait())
 
-	met = !stop()
+	met = over()
 	where := fmt.Sprintf("step %d, after %v", step, time.Since(began))
 	for _, l := range links {
 		l.Heal()
@@ -310,7 +314,7 @@ func meet(t *testing.T, srv *recipestest.Server, path string, x incident, n int,
 
 // resting waits until so many have joined. It gives up after a while, as one of them may have met
 // its fault.
-func resting(t *testing.T, c *protocol.Client, path string, n int, stop func() bool) {
+func resting(t *testing.T, c *protocol.Client, path string, n int) {
 	conn := session(t, c).Conn()
 	for range 100 {
 		children, _, _ := conn.Children(path + "/process")

@@ -37,7 +37,7 @@ func TestAllEnterAndLeaveTogether(t *testing.T) {
 }
 
 func TestNoMemberEntersOrLeavesBeforeTheLast(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Steadily(t, suite.Each, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		c := srv.Client(t)
 		b := doublebarrier.New(c, path, 3)

@@ -172,7 +172,7 @@ func TestNoLeaverIsStrandedWhenTheLastFewDie(t *testing.T) {
 }
 
 func TestStaleGateIsRemovedByTheNext(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Steadily(t, suite.Each, func(t *testing.T, srv *recipestest.Server) {
 		for _, n := range []int{1, 2, 3} {
 			path := srv.Root(t) + "/b"
 			cs := clients(t, srv, n)
@@ -413,7 +413,7 @@ func TestEnterGoesOnInTheNextSession(t *testing.T) {
 }
 
 func TestLeaveWaitsOnInTheNextSession(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Steadily(t, suite.Each, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"
 		link := srv.Link(t)
 		c, other := link.Client(t), srv.Client(t)
@@ -460,7 +460,7 @@ func TestFaultAtEachStepOfLeave(t *testing.T) {
 						}
 
 						id := session(t, victim).ID()
-						stop := link.At(step, func() { f.Do(srv, link, id) })
+						over := suite.At(link, step, func() { f.Do(srv, link, id) })
 						if !last {
 							leaving.Go(func() error { return entries[1].Leave(patient(t)) })
 						}
@@ -473,7 +473,7 @@ func TestFaultAtEachStepOfLeave(t *testing.T) {
 						}
 
 						require.NoError(t, leaving.Wait(), "step %d", step)
-						met := !stop()
+						met := over()
 						link.Heal()
 						vanishes(t, sound, path)
 						return met

@@ -52,7 +52,11 @@ func stand(t *testing.T, onlooker, c *protocol.Client, path, name string, n int,
 
 // again returns how often the client behind link has reconnected. Each time the client repeats the
 // requests that the broken connection lost, receives notifications again, and lists the line again.
-func again(link *recipestest.Link) int { return link.Count(recipestest.OpConnect) - 1 }
+func again(t *testing.T, link *recipestest.Link) int {
+	t.Helper()
+	suite.Steady(t, link)
+	return link.Count(recipestest.OpConnect) - 1
+}
 
 func resign(t *testing.T, term *election.Term) {
 	t.Helper()

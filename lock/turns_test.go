@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -94,28 +95,34 @@ func TestTryLockOutOfTurnAsksNoServer(t *testing.T) {
 }
 
 func TestCancelledLocalWaiterDoesNotBlockOthers(t *testing.T) {
-	eachWithLocalQueue(t, func(t *testing.T, _ *recipestest.Server, _ *recipestest.Link, m locker) {
-		held := suite.Must(t, m.Lock)
-		ctx, cancel := context.WithCancel(t.Context())
-		var quitters suite.Group
-		for range 4 {
-			quitters.Go(func() error {
-				_, err := m.Lock(ctx)
-				if err == nil {
-					err = fmt.Errorf("granted to a caller that had given up")
-				}
-				if ctx.Err() == nil {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		for name, newLock := range kinds {
+			m := newLock(srv.Client(t), srv.Root(t)+"/"+name, lock.WithLocalQueue())
+			held := suite.Must(t, m.Lock)
+			ctx, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
+			var quitters []<-chan error
+			for range 4 {
+				quitters = append(quitters, suite.Later(func() error {
+					_, err := m.Lock(ctx)
 					return err
-				}
-				return nil
-			})
-		}
+				}))
+			}
 
-		cancel()
-		require.NoError(t, quitters.Wait())
-		require.NoError(t, held.Err())
-		require.NoError(t, held.Unlock(t.Context()))
-		require.NoError(t, suite.Must(t, m.Lock).Unlock(t.Context()))
+			synctest.Wait() // they wait
+			for _, q := range quitters {
+				require.Empty(t, q)
+			}
+			giveUp()
+			synctest.Wait() // no time passes
+			for _, q := range quitters {
+				require.Len(t, q, 1)
+				require.ErrorIs(t, <-q, context.Canceled)
+			}
+			require.NoError(t, held.Err())
+			require.NoError(t, held.Unlock(t.Context()))
+			require.NoError(t, suite.Must(t, m.Lock).Unlock(t.Context()))
+		}
 	})
 }
 

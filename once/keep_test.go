@@ -79,8 +79,10 @@ func TestKeyThatRanAgainIsNotForgottenForItsFirstEntry(t *testing.T) {
 
 // With many keys one call in fifty forgets, and a call forgets fifty at most.
 func TestForgettingIsBounded(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
+	suite.Bubble(t, forgettingIsBounded)
+}
+
+func forgettingIsBounded(t *testing.T, srv *recipestest.Server) {
 	path, link := srv.Root(t)+"/once", srv.Link(t)
 	c := link.Client(t)
 	const keep = 500

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -216,10 +217,13 @@ func TestFaultAtEachStep(t *testing.T) {
 	})
 }
 
-// Each run takes some of the faults for each scenario, in no order.
+// Each scenario meets six of the faults, of all kinds. All of them together meet every fault.
 func TestLongFaultAtEachStep(t *testing.T) {
-	for name, scenario := range scenarios {
-		for _, f := range suite.SlowFaults(10 * time.Second)[:6] {
+	faults := suite.SlowFaults(10 * time.Second)
+	for i, name := range slices.Sorted(maps.Keys(scenarios)) {
+		scenario := scenarios[name]
+		for j := range 6 {
+			f := faults[(i+3*j)%len(faults)]
 			t.Run(name+" "+f.Name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {

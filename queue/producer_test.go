@@ -219,8 +219,7 @@ func TestOfferKeyMeetsFaults(t *testing.T) {
 				link := srv.Link(t)
 				c := link.Client(t)
 				q, session := queue.New(c, path), suite.Session(t, c).ID()
-				met := make(chan struct{})
-				stop := suite.At(link, step, func() { fault(srv, link, session, conn, path); close(met) })
+				met := suite.At(link, step, func() { fault(srv, link, session, conn, path) })
 				offered := 0
 				for {
 					_, err := q.OfferKey(t.Context(), "k", []byte("x"))
@@ -229,7 +228,7 @@ func TestOfferKeyMeetsFaults(t *testing.T) {
 					}
 					require.ErrorIs(t, err, protocol.ErrUncertain)
 				}
-				faulty := !stop()
+				faulty := met()
 				link.LoseReply(recipestest.OpAny, 0)
 				require.Less(t, offered, 4)
 				c.Close()

@@ -1,6 +1,7 @@
 package recipestest
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -384,6 +385,9 @@ func hangUp(conns ...net.Conn) {
 		transport := c
 		if recording, ok := c.(*recordingConn); ok {
 			transport = recording.Conn
+		}
+		if secure, ok := transport.(*tls.Conn); ok {
+			transport, c = secure.NetConn(), secure.NetConn() // without an alert
 		}
 		if tcp, ok := transport.(*net.TCPConn); ok {
 			tcp.SetLinger(0)

@@ -33,9 +33,16 @@
 //
 // # Virtual time
 //
-// In a testing/synctest bubble, with a server started [WithInMemory], go-zookeeper and everything
-// above works in virtual time. Minutes of pings, silence, expiry and reconnect pass in
-// milliseconds, and timing is exact.
+// [Bubble] runs a test in virtual time: go-zookeeper and everything above works in a
+// testing/synctest bubble, with a server started [WithInMemory]. Minutes of pings, silence, expiry
+// and reconnect pass in milliseconds, and timing is exact.
+//
+// # TLS and credentials
+//
+// A server started [WithTLS] or [WithMutualTLS] speaks TLS with all clients, and links work as
+// before. Programs that bring their own dialer use [Server.TLSConfig], and [Link.DialTLS] over a
+// link. Digest credentials need no option: protocol.WithAuth and zk.Conn.AddAuth work as with a
+// real server.
 //
 // # Guarantees
 //
@@ -48,8 +55,10 @@
 // It also fails, at once, if a session of a client of one of its links goes back in time, as
 // described at [Link.Client].
 //
-// The checks wait some seconds for what is finished in the background. In a test that has failed
-// already, leftover nodes are only logged, and goroutines are not looked for.
+// A goroutine of the test's own is reported after two seconds. The checks wait longer, up to half a
+// minute, only while clients and recipes finish in the background, and for nodes whose session may
+// still expire. In a test that has failed already, leftover nodes are only logged, and goroutines
+// are not looked for.
 //
 // Parallel tests are told apart. Goroutines carry a profiler label, which replaces labels that the
 // test's goroutine may have had. So a test must first use this package on its own goroutine. Left

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -44,9 +43,7 @@ func overBoth(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
 
 func inMemory(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		test(t, recipestest.Start(t, recipestest.WithInMemory()))
-	})
+	recipestest.Bubble(t, test)
 }
 
 type silence struct{}

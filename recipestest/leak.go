@@ -3,7 +3,9 @@ package recipestest
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,8 +17,12 @@ import (
 // so the label of a test's goroutine tells its goroutines from those of parallel tests.
 const leakLabel = "recipestest"
 
-// goroutineGrace is how long clean-up in the background may take.
-const goroutineGrace = 30 * time.Second
+// How long goroutines may take to end. Those of clients and servers take as long as their clean-up
+// does, which is bounded but for a busy machine. All others are reported soon.
+const (
+	goroutineGrace = 1800 * time.Millisecond
+	clientGrace    = 30 * time.Second
+)
 
 var (
 	goroutineChecks sync.Map // of testing.TB: tests that will be checked
@@ -44,11 +50,14 @@ func checkGoroutines(tb testing.TB) {
 			return // the test may have been stopped half-way
 		}
 
-		if stacks := waitForGoroutines(name, goroutineGrace); len(stacks) > 0 {
+		if stacks := waitForGoroutines(name); len(stacks) > 0 {
 			tb.Errorf("recipestest: goroutines of this test are still running:\n\n%s", strings.Join(stacks, "\n\n"))
 		}
 	})
 }
+
+// ofClient matches the stack of a goroutine that runs code of a client, a server or a recipe.
+var ofClient = regexp.MustCompile(`\tgithub\.com/(go-zookeeper/zk|zkrecipes/zkrecipes/[a-z/]+)\.`)
 
 // minLooks is how often a check looks for something that must go away, even if its time is over. A
 // busy machine that did not run the check may not have run the clean-up either.
@@ -56,12 +65,16 @@ const minLooks = 20
 
 // waitForGoroutines waits until no goroutine is labelled name, or returns the stacks of those that
 // stay.
-func waitForGoroutines(name string, grace time.Duration) []string {
-	deadline := time.Now().Add(grace)
+func waitForGoroutines(name string) []string {
+	began := time.Now()
 	pause := time.Millisecond
 	for look := 1; ; look++ {
 		stacks := labelledGoroutines(name)
-		if len(stacks) == 0 || look >= minLooks && time.Now().After(deadline) {
+		grace := goroutineGrace
+		if slices.ContainsFunc(stacks, ofClient.MatchString) {
+			grace = clientGrace
+		}
+		if len(stacks) == 0 || look >= minLooks && time.Since(began) > grace {
 			return stacks
 		}
 		time.Sleep(pause)

@@ -22,8 +22,8 @@ import (
 // blocks except [Link.Dial] and [Link.Client].
 //
 // A link works over TCP and in memory, and inside a testing/synctest bubble if its server was
-// started in that bubble with [WithInMemory]. It understands only the plain ZooKeeper protocol. A
-// client that speaks TLS through it is cut off.
+// started in that bubble with [WithInMemory]. Its clients speak the plain ZooKeeper protocol, also
+// with a server that was started [WithTLS], unless they use [Link.DialTLS].
 type Link struct {
 	tb     testing.TB
 	server *Server
@@ -138,7 +138,7 @@ func (l *Link) dialServer(network, address string, timeout time.Duration) (net.C
 	follower := l.follower
 	l.mu.Unlock()
 	if follower != nil {
-		return follower.Dial(network, address, timeout)
+		return l.server.tls.over(follower.Dial)(network, address, timeout)
 	}
 	return l.server.Dial(network, address, timeout)
 }

@@ -204,7 +204,7 @@ func TestLoseReplyLosesHandshakesAndEvents(t *testing.T) {
 		link.LoseReply(recipestest.OpEvent, 1)
 		create(t, direct, root, 0)
 		require.Equal(t, zk.EventNodeCreated, wait(t, created).Type, "seen when the watch is set again")
-		require.Equal(t, 1, link.Count(recipestest.OpSetWatches))
+		require.Positive(t, link.Count(recipestest.OpSetWatches))
 	})
 }
 

@@ -25,6 +25,7 @@ type Server struct {
 	dial          zk.Dialer        // the leader, or what is attached
 	spread        zk.Dialer        // its followers, if they lag
 	embedded      *embedded.Server // nil if attached
+	tls           *secrecy         // nil if the server does not speak TLS
 
 	mu       sync.Mutex // guards what follows
 	tests    map[testing.TB]*resources

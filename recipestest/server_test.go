@@ -318,12 +318,15 @@ func leftBehind(leave <-chan struct{}) { <-leave }
 func TestGoroutineLeftBehindInABubbleFailsTheTest(t *testing.T) {
 	t.Parallel()
 	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		var ended time.Time
 		leave := make(chan struct{})
 		defer close(leave)
 		f := run(t, func(tb testing.TB) {
 			s.Root(tb)
 			go func() { go leftBehind(leave) }()
+			tb.Cleanup(func() { ended = time.Now() })
 		})
+		require.LessOrEqual(t, time.Since(ended), 2*time.Second)
 		require.Len(t, f.errors, 1)
 		require.Contains(t, f.errors[0], "leftBehind")
 	})

@@ -18,6 +18,7 @@ type Option func(*settings) error
 type settings struct {
 	embedded.Config
 	lag time.Duration
+	tls *secrecy
 }
 
 // WithInMemory makes the server reachable through memory instead of TCP, with [Server.Client],
@@ -34,6 +35,7 @@ func WithInMemory() Option {
 func WithConfig(cfg embedded.Config) Option {
 	return func(s *settings) error {
 		s.Config = cfg
+		s.tls = nil
 		return nil
 	}
 }
@@ -101,10 +103,10 @@ func Start(tb testing.TB, opts ...Option) *Server {
 		dial = e.Dial
 	}
 
-	s := newServer(tb, e.ConnectString(), dial)
-	s.embedded = e
+	s := newServer(tb, e.ConnectString(), cfg.tls.over(dial))
+	s.embedded, s.tls = e, cfg.tls
 	if cfg.lag > 0 {
-		s.spread = spread(e, cfg.lag)
+		s.spread = cfg.tls.over(spread(e, cfg.lag))
 	}
 
 	s.resourcesOf(tb)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
@@ -590,26 +591,29 @@ func TestDowngradeAtEachStepOfALock(t *testing.T) {
 			stop := link.At(step, func() {
 				var err error
 				reading, err = c.writing.Downgrade(t.Context())
-				require.NoError(t, err)
+				assert.NoError(t, err)
 			})
 
 			writer := make(chan *rwlock.Lease, 1)
 
 			go func() {
 				l, err := m.Lock(t.Context())
-				require.NoError(t, err)
+				assert.NoError(t, err)
 				writer <- l
 			}()
 
 			synctest.Wait()
 			if met = !stop(); met {
 				require.Empty(t, writer, "a reader is ahead")
+				require.NotNil(t, reading)
 				unlock(t, reading)
 			} else {
 				unlock(t, c.writing)
 			}
 
-			unlock(t, <-writer)
+			l := <-writer
+			require.NotNil(t, l)
+			unlock(t, l)
 		})
 
 		return met

@@ -31,20 +31,24 @@ func Expire(srv *recipestest.Server, session int64) {
 	srv.ExpireSession(session)
 }
 
-// SlowFaults last for parts and multiples of a session timeout, in virtual time.
+// SlowFaults last for parts and multiples of a session timeout, in virtual time. Every call returns
+// them in the same order.
 func SlowFaults(timeout time.Duration) []Fault {
 	var all []Fault
-	for kind, begin := range map[string]func(*recipestest.Link){
-		"cut":            (*recipestest.Link).Cut,
-		"stall":          (*recipestest.Link).Stall,
-		"stall requests": (*recipestest.Link).StallRequests,
-		"stall replies":  (*recipestest.Link).StallReplies,
+	for _, kind := range []struct {
+		name  string
+		begin func(*recipestest.Link)
+	}{
+		{"cut", (*recipestest.Link).Cut},
+		{"stall", (*recipestest.Link).Stall},
+		{"stall requests", (*recipestest.Link).StallRequests},
+		{"stall replies", (*recipestest.Link).StallReplies},
 	} {
 		for _, d := range []time.Duration{timeout / 20, timeout / 3, 9 * timeout / 10, 3 * timeout} {
 			all = append(all, Fault{
-				fmt.Sprintf("%s for %v", kind, d),
+				fmt.Sprintf("%s for %v", kind.name, d),
 				func(_ *recipestest.Server, link *recipestest.Link, _ int64) {
-					begin(link)
+					kind.begin(link)
 					time.AfterFunc(d, link.Heal)
 				},
 			})

@@ -50,6 +50,26 @@ func Each(t *testing.T, test func(*testing.T, *recipestest.Server)) {
 	})
 }
 
+// Steadily runs a test as each does, and in virtual time besides, where [Steady] is always true and
+// a pause shows that nothing more happens. The test must not start subtests.
+func Steadily(t *testing.T, each func(*testing.T, func(*testing.T, *recipestest.Server)), test func(*testing.T, *recipestest.Server)) {
+	t.Helper()
+	each(t, test)
+	t.Run("virtual", func(t *testing.T) { Bubble(t, test) })
+}
+
+// Steady reports whether link has carried one connection only. A busy machine may break the first
+// one, and then a client repeats requests, and asks for others. In virtual time nothing is slow: t
+// fails if there was another connection.
+func Steady(t testing.TB, link *recipestest.Link) bool {
+	t.Helper()
+	connections := link.Count(recipestest.OpConnect)
+	if virtual() {
+		require.Equal(t, 1, connections, "connections")
+	}
+	return connections == 1
+}
+
 // Session returns the client's current session.
 func Session(t testing.TB, c *protocol.Client) *protocol.Session {
 	t.Helper()

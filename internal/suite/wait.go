@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -31,13 +30,11 @@ func EmbeddedAndReal(t *testing.T, test func(t *testing.T, srv *recipestest.Serv
 	})
 }
 
-// Bubble runs a test in virtual time, with a server in memory.
+// Bubble is [recipestest.Bubble] for a parallel test.
 func Bubble(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		test(t, recipestest.Start(t, recipestest.WithInMemory()))
-	})
+	recipestest.Bubble(t, test)
 }
 
 // Lasting returns a context that ends only if the test hangs.

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,6 +48,10 @@ type Config struct {
 	// NoContainers makes the server refuse createContainer, as ZooKeeper 3.4 does. Like any unknown
 	// operation it is answered with an error, and the connection ends.
 	NoContainers bool
+
+	// TLS makes the server speak TLS, and nothing else. It needs a certificate. By default the
+	// server speaks plain text.
+	TLS *tls.Config
 
 	// Logger receives sessions and refused packets, at level debug. By default nothing is logged.
 	Logger *slog.Logger
@@ -329,7 +334,7 @@ func (s *Server) accept(nc net.Conn, f *Follower) bool {
 	}
 
 	s.accepted++
-	c := newConn(s, nc, s.accepted, f)
+	c := newConn(s, s.secured(nc), s.accepted, f)
 	s.open[c] = struct{}{}
 	s.conns.Go(c.serve)
 	return true

@@ -39,7 +39,11 @@
 //	                                               directory of -artifacts, or a temporary one
 //
 // The packages come first. The go command takes for packages only what comes before flags that it
-// does not know.
+// does not know. The variables ZKRECIPES_SIM_FOR, ZKRECIPES_SIM_SEED and ZKRECIPES_SIM_OUT stand
+// for flags that are not given. They also work where some packages have no simulations, and so do
+// not know the flags:
+//
+//	ZKRECIPES_SIM_FOR=10m go test ./... -run Sim
 //
 // # What is checked
 //

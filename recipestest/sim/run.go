@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -20,6 +21,27 @@ var (
 	flagSeed = flag.Uint64("sim.seed", 0, "play this seed alone, again and again")
 	flagOut  = flag.String("sim.out", "", "`directory` for the timelines of simulations that fail")
 )
+
+// badEnvironment is why a variable of the environment cannot stand for its flag.
+var badEnvironment error
+
+// Variables of the environment set the flags before the command line does. Packages without
+// simulations do not know the flags.
+func init() {
+	for name, variable := range map[string]string{
+		"sim.for":  "ZKRECIPES_SIM_FOR",
+		"sim.seed": "ZKRECIPES_SIM_SEED",
+		"sim.out":  "ZKRECIPES_SIM_OUT",
+	} {
+		value := os.Getenv(variable)
+		if value == "" {
+			continue
+		}
+		if err := flag.Set(name, value); err != nil {
+			badEnvironment = errors.Join(badEnvironment, fmt.Errorf("%s=%q: %w", variable, value, err))
+		}
+	}
+}
 
 const (
 	defaultFor = 5 * time.Second
@@ -86,6 +108,9 @@ func WithSeed(seed uint64) Option {
 
 func newOptions(t testing.TB, opts []Option) options {
 	t.Helper()
+	if badEnvironment != nil {
+		t.Fatalf("sim: %v", badEnvironment)
+	}
 	o := options{kinds: allKinds}
 	for _, opt := range opts {
 		if err := opt(&o); err != nil {

@@ -1,0 +1,39 @@
+package sim_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/sim"
+)
+
+const childEnv = "ZKRECIPES_TEST_SIM_CHILD"
+
+// TestSimOfAChildProcess fails with its seed, in a process that the next test starts.
+func TestSimOfAChildProcess(t *testing.T) {
+	if os.Getenv(childEnv) == "" {
+		t.Skip("only as a child of another test")
+	}
+	sim.Run(t, func(w *sim.World) { w.Errorf("a bug") }, sim.WithFaults())
+}
+
+func TestVariablesOfTheEnvironmentStandForFlags(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		variable, flag, want string
+	}{
+		{"ZKRECIPES_SIM_SEED=7", "-test.v", "seed 7 fails"},
+		{"ZKRECIPES_SIM_SEED=7", "-sim.seed=8", "seed 8 fails"},
+		{"ZKRECIPES_SIM_FOR=soon", "-test.v", `ZKRECIPES_SIM_FOR="soon": parse error`},
+		{"ZKRECIPES_SIM_SEED=", "-test.v", "seed 1 fails"},
+	} {
+		child := exec.Command(os.Args[0], "-test.run=^TestSimOfAChildProcess$", test.flag)
+		child.Env = append(os.Environ(), childEnv+"=1", test.variable)
+		out, err := child.CombinedOutput()
+		require.Error(t, err, test.variable)
+		require.Contains(t, string(out), test.want, test.variable)
+	}
+}

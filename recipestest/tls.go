@@ -1,0 +1,152 @@
+package recipestest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// WithTLS makes the server speak TLS, and nothing else. Its certificate is for "localhost" and
+// 127.0.0.1, and signed by a CA that is made for this server alone. [Server.Client], [Server.Conn],
+// [Server.Dial] and all clients of a [Link] speak TLS without further ado: the dialer does it, so a
+// link still tells packets apart. [Server.TLSConfig] and [Link.DialTLS] are for programs that speak
+// TLS themselves.
+func WithTLS() Option {
+	return func(s *settings) error { return s.secure(tls.NoClientCert) }
+}
+
+// WithMutualTLS is [WithTLS] with a server that demands a certificate from its clients, too, signed
+// by the same CA. [Server.TLSConfig] has one.
+func WithMutualTLS() Option {
+	return func(s *settings) error { return s.secure(tls.RequireAndVerifyClientCert) }
+}
+
+// TLSConfig returns what a client needs to speak TLS with the server: the CA to trust, the name to
+// expect, and a certificate of its own. It is a copy, so the caller may change it. It returns nil
+// if the server does not speak TLS.
+func (s *Server) TLSConfig() *tls.Config {
+	if s.tls == nil {
+		return nil
+	}
+	return s.tls.client.Clone()
+}
+
+// DialTLS is [Link.Dial] for a client that speaks TLS itself, as tls.Client over the connection
+// that it returns. The link speaks TLS with it in place of the server, and with the server's own
+// certificate, and so tells packets apart. The server must have been started with [WithTLS]: the
+// dial fails otherwise.
+//
+// A fault ends such a connection without the alert with which TLS says goodbye.
+func (l *Link) DialTLS(network, address string, timeout time.Duration) (net.Conn, error) {
+	if l.server.tls == nil {
+		return nil, errors.New("recipestest: dial: the server does not speak TLS: start it with WithTLS")
+	}
+	plain, err := l.Dial(network, address, timeout)
+	if err != nil {
+		return nil, err
+	}
+
+	client, ours := net.Pipe()
+	secure := tls.Server(ours, l.server.tls.server)
+	carry := func(to, from net.Conn) {
+		io.Copy(to, from)
+		ours.Close()
+		plain.Close()
+	}
+	l.wg.Go(func() { carry(plain, secure) })
+	l.wg.Go(func() { carry(secure, plain) })
+
+	return client, nil
+}
+
+// secrecy is how the two sides of a server speak TLS.
+type secrecy struct{ server, client *tls.Config }
+
+func (s *settings) secure(clients tls.ClientAuthType) error {
+	authority, key, err := certify(nil, nil)
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(authority)
+	var certificates [2]tls.Certificate // of the server, and of its clients
+	for i := range certificates {
+		leaf, own, err := certify(authority, key)
+		if err != nil {
+			return err
+		}
+		certificates[i] = tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: own, Leaf: leaf}
+	}
+
+	s.tls = &secrecy{
+		server: &tls.Config{Certificates: certificates[:1], ClientAuth: clients, ClientCAs: roots},
+		client: &tls.Config{Certificates: certificates[1:], RootCAs: roots, ServerName: "localhost"},
+	}
+	s.TLS = s.tls.server
+	return nil
+}
+
+// certify makes a key, and a certificate for it that a CA signs, or that of a CA if there is none.
+func certify(ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a key: %w", err)
+	}
+
+	now := time.Now() // which may be virtual
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()),
+		Subject:      pkix.Name{CommonName: "recipestest"},
+		NotBefore:    now.Add(-24 * time.Hour),
+		NotAfter:     now.AddDate(10, 0, 0),
+
+		BasicConstraintsValid: true,
+	}
+	if ca == nil {
+		template.IsCA, template.KeyUsage = true, x509.KeyUsageCertSign
+		ca, caKey = template, key
+	} else {
+		template.KeyUsage = x509.KeyUsageDigitalSignature
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+		template.DNSNames, template.IPAddresses = []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)}
+	}
+
+	der, err := x509.CreateCertificate(rand.Reader, template, ca, key.Public(), caKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	made, err := x509.ParseCertificate(der)
+	return made, key, err
+}
+
+// over returns a dialer that speaks TLS over the connections of another one.
+func (s *secrecy) over(dial zk.Dialer) zk.Dialer {
+	if s == nil {
+		return dial
+	}
+	return func(network, address string, timeout time.Duration) (net.Conn, error) {
+		plain, err := dial(network, address, timeout)
+		if err != nil {
+			return nil, err
+		}
+		c := tls.Client(plain, s.client)
+		plain.SetDeadline(time.Now().Add(timeout))
+		if err := c.Handshake(); err != nil {
+			plain.Close()
+			return nil, err
+		}
+		plain.SetDeadline(time.Time{})
+		return c, nil
+	}
+}
