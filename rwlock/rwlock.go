@@ -137,7 +137,7 @@ func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
 	}
 	all := make([]Contender, len(contenders))
 	for i, c := range contenders {
-		all[i] = Contender{c, isWriter(c.Node)}
+		all[i] = Contender{c, !isReader(c.Node)}
 	}
 	return all, nil
 }
