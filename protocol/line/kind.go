@@ -118,22 +118,21 @@ func (r Request) overlooks(line []Name, self int) (Name, bool) {
 	return Name{}, false
 }
 
-// respects reports whether the contender waits for one of this kind that is ahead of it. All of
-// ours do. Of libraries that we do not know it is assumed.
+// respects reports whether the contender waits for one of this kind that is ahead of it, or fails.
+// All of ours wait. Of libraries that we do not know it is assumed.
 func (n Name) respects(kind string) bool {
 	if n.Owner.Session != 0 {
 		return true
 	}
-	dashed := strings.HasSuffix(kind, "-")
 	switch n.Kind {
-	case "lock-": // Curator compares names without lock- as strings, and zk.Lock numbers after a dash
-		return strings.HasSuffix(kind, "lock-") || dashed && isGoZooKeepers(n.Node)
+	case "lock-": // Curator sorts the names of other kinds as strings; zk.Lock fails
+		return strings.HasSuffix(kind, "lock-") || isGoZooKeepers(n.Node)
 	case "__lock__", "__rlock__": // with kazoo's extra_lock_patterns=["-lock-"]
 		return slices.Contains([]string{"lock-", "__lock__", "__rlock__"}, kind)
 	case "__READ__", "__WRIT__":
 		return kind == "__READ__" || kind == "__WRIT__"
-	case writeLock: // compares numbers after a dash
-		return dashed
+	case writeLock: // the number is what follows the last dash
+		return strings.HasSuffix(kind, "-")
 	}
 	return true
 }

@@ -83,11 +83,11 @@ func TestContenderThatAnotherLibraryOverlooksIsRefused(t *testing.T) {
 	}{
 		"mutex":          {mutex, []string{curatorMutex, zkLock, kazooWriter, kazooReader, javaWriteLock, cWriteLock}},
 		"writer":         {writes(native), []string{zkLock, javaWriteLock, cWriteLock}},
-		"Curator writer": {writes(curator), []string{curatorWriter, curatorReader}},
-		"kazoo writer":   {writes(kazoo), []string{kazooWriter, kazooReader}},
+		"Curator writer": {writes(curator), []string{zkLock, curatorWriter, curatorReader}},
+		"kazoo writer":   {writes(kazoo), []string{zkLock, kazooWriter, kazooReader}},
 		"reader":         {reads(native), []string{zkLock, javaWriteLock, cWriteLock, curatorReader, kazooReader}},
-		"Curator reader": {reads(curator), []string{curatorWriter, curatorReader, kazooReader}},
-		"kazoo reader":   {reads(kazoo), []string{kazooWriter, kazooReader, curatorReader}},
+		"Curator reader": {reads(curator), []string{zkLock, curatorWriter, curatorReader, kazooReader}},
+		"kazoo reader":   {reads(kazoo), []string{zkLock, kazooWriter, kazooReader, curatorReader}},
 	} {
 		respected := make(map[string]bool)
 		for _, other := range us.respected {
@@ -133,4 +133,103 @@ func overlooked(t *testing.T, srv *recipestest.Server, acquire verb, other strin
 	}
 	remove(t, operator, behind)
 	require.Empty(t, suite.Children(t, operator, path))
+}
+
+// The end of a contender that overlooks ours is no proof that nothing else holds, though it was
+// alone before ours: another one of its library may be behind.
+func TestEndOfAContenderThatOverlooksOursIsNoProof(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c, operator := srv.Root(t)+"/mixed", srv.Client(t), srv.Client(t)
+		holder := foreign(t, operator, path, curatorMutex)
+		ctx := suite.Lasting(t)
+		refused := suite.Later(func() error {
+			_, err := rwlock.New(c, path).Lock(ctx)
+			return err
+		})
+		time.Sleep(time.Second)
+		next := foreign(t, operator, path, curatorMutex)
+		synctest.Wait()
+
+		remove(t, operator, holder)
+
+		require.ErrorIs(t, suite.Wait(t, refused), protocol.ErrMixed)
+		remove(t, operator, next)
+	})
+}
+
+// A mutex whose predecessor is a writer finds that one gone when it begins to watch it. A reader has
+// taken its place.
+func TestMutexWaitsForAReaderThatHasReplacedAWriter(t *testing.T) {
+	for name, spelling := range map[string]rwlock.Spelling{
+		"native": rwlock.Native, "Curator": rwlock.Curator, "kazoo": rwlock.Kazoo,
+	} {
+		t.Run(name, func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				path, link := srv.Root(t)+"/mixed", srv.Link(t)
+				gate := &suite.Gate{Op: recipestest.OpGetData} // by which a node is watched
+				c := link.Client(t, gate.Option(link))
+				suite.Session(t, c)
+				writing, err := rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling)).Lock(suite.Lasting(t))
+				require.NoError(t, err)
+
+				gate.Shut()
+				granted := enter(suite.Lasting(t), lineAt(c, path), request)
+				synctest.Wait()
+				require.True(t, gate.Holding())
+				reading, err := writing.Downgrade(suite.Lasting(t))
+				require.NoError(t, err)
+				gate.Open()
+				time.Sleep(time.Second)
+				pending(t, granted)
+
+				require.NoError(t, reading.Unlock(suite.Lasting(t)))
+				release(t, suite.Wait(t, granted))
+			})
+		})
+	}
+}
+
+// A session that is neither decimal nor has 16 hex digits is not that of a WriteLock.
+func TestNodesThatAreNoWriteLocksAreIgnored(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/mixed", srv.Client(t)
+		for i, name := range []string{
+			"x-", "x-0000000000", "x--0000000000", "x-1-000000000", "x-1-00000000001", "x-abc-0000000000",
+			"x-0100a2b3c4d5000-0000000000", "x-0100a2b3c4d5000g-0000000000", "y-1-0000000000", "x-1_0000000000",
+			"x-1--000000001",
+		} {
+			s := suite.Session(t, c)
+			_, err := s.EnsurePath(suite.Lasting(t), path)
+			require.NoError(t, err)
+			_, err = s.Conn().Create(s.Path(path)+"/"+name, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err, i)
+		}
+
+		g := hold(t, c, path)
+
+		contenders, err := lineAt(c, path).Contenders(suite.Lasting(t))
+		require.NoError(t, err)
+		require.Len(t, contenders, 1)
+		require.NoError(t, g.Resign(suite.Lasting(t)))
+	})
+}
+
+// Nodes of all kinds that block are shown, and an operator can delete them.
+func TestContendersOfOtherKindsAreShownAndBroken(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/mixed", srv.Client(t)
+		foreign(t, c, path, javaWriteLock)
+		reading, err := rwlock.New(c, path+"/reader").RLock(suite.Lasting(t))
+		require.NoError(t, err)
+
+		for _, path := range []string{path, path + "/reader"} {
+			l := lineAt(c, path)
+			contenders, err := l.Contenders(suite.Lasting(t))
+			require.NoError(t, err)
+			require.Len(t, contenders, 1)
+			require.NoError(t, l.Break(suite.Lasting(t), contenders[0].Node))
+			release(t, suite.Wait(t, enter(suite.Lasting(t), l, request)))
+		}
+		suite.Wait(t, reading.Done())
+	})
 }
