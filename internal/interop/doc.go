@@ -19,8 +19,8 @@
 //	lockrevocable HANDLE PATH    the same as lock, for a lock that hears of revocations (Curator only)
 //	awaitrevoked HANDLE          waits until it has (Curator only)
 //	revoke HANDLE PATH NODE      asks for it (Curator only)
-//	writelock HANDLE PATH   acquires ZooKeeper's own WriteLock in a session of its own, PATH's parent
-//	                        must exist (Curator only)
+//	writelock HANDLE PATH   acquires ZooKeeper's own WriteLock, in a session of its own; PATH's
+//	                        parent must exist (Curator only)
 //	rlock HANDLE PATH       acquires a shared lock to read
 //	wlock HANDLE PATH       acquires a shared lock to write
 //	unlock HANDLE           releases what HANDLE acquired

@@ -195,8 +195,8 @@ func respects(t *testing.T, srv *recipestest.Server, holder, newcomer string) {
 	require.NoError(t, give(ctx))
 }
 
-// Recipes that exclude nobody share a path with a lock, each as if it were alone.
-func TestRecipesThatExcludeNobodyShareAPathWithALock(t *testing.T) {
+// Recipes without contenders in line share a path with a lock, each as if it were alone.
+func TestRecipesWithoutALineShareAPathWithALock(t *testing.T) {
 	for name, use := range map[string]func(ctx context.Context, c *protocol.Client, path string) error{
 		"queue": func(ctx context.Context, c *protocol.Client, path string) error {
 			q := queue.New(c, path)

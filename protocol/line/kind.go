@@ -19,8 +19,8 @@ type Kind struct {
 // Curator and of go-zookeeper, and kazoo's.
 var Locks = []Kind{{"lock-", true}, {"__lock__", true}}
 
-// These are the kinds that contenders of every line respect. Nodes of ours begin with an owner. Those
-// of shared may belong to another library.
+// These are the kinds that contenders of every line respect. Nodes of ours begin with an owner.
+// Those of shared may belong to another library.
 var (
 	ours = []string{
 		"read-", "write-", // package rwlock
@@ -137,8 +137,8 @@ func (n Name) respects(kind string) bool {
 	return true
 }
 
-// isGoZooKeepers reports whether a node of kind lock- has a GUID as zk.Lock writes it. Curator's has
-// dashes.
+// isGoZooKeepers reports whether a node of kind lock- has a GUID as zk.Lock writes it. Curator's
+// has dashes.
 func isGoZooKeepers(node string) bool {
 	const guid = len("_c_0123456789abcdef0123456789abcdef-")
 	return strings.HasPrefix(node, "_c_") && strings.HasPrefix(node[min(guid, len(node)):], "lock-")

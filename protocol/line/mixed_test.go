@@ -157,8 +157,8 @@ func TestEndOfAContenderThatOverlooksOursIsNoProof(t *testing.T) {
 	})
 }
 
-// A mutex whose predecessor is a writer finds that one gone when it begins to watch it. A reader has
-// taken its place.
+// A mutex whose predecessor is a writer finds that one gone when it begins to watch it. A reader
+// has taken its place.
 func TestMutexWaitsForAReaderThatHasReplacedAWriter(t *testing.T) {
 	for name, spelling := range map[string]rwlock.Spelling{
 		"native": rwlock.Native, "Curator": rwlock.Curator, "kazoo": rwlock.Kazoo,
