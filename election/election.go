@@ -68,8 +68,8 @@ func WithBackOff(newBackOff func() backoff.BackOff) Option {
 //
 // If Campaign loses its session or its node while it waits, it joins again at the end of the line.
 // After the loss of a session it does so in the next one. Other errors wrap [protocol.ErrClosed],
-// [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted] or [zk.ErrInvalidPath], or are the
-// server's own, such as [zk.ErrNoAuth].
+// [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [protocol.ErrMixed] or
+// [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth].
 //
 // The term does not depend on ctx. It is lost with its session.
 //

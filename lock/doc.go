@@ -43,8 +43,20 @@
 // # Other libraries
 //
 // A Mutex shares its line with contenders of go-zookeeper's zk.Lock, of Apache Curator's
-// InterProcessMutex and of kazoo's Lock(extra_lock_patterns=["-lock-"]) at the same path. Curator
-// and kazoo do not respect each other.
+// InterProcessMutex, of kazoo's Lock(extra_lock_patterns=["-lock-"]) and of ZooKeeper's own
+// WriteLock at the same path. Not all of these respect each other: docs/other-libraries.md has the
+// pairs.
+//
+// # Other recipes at the path
+//
+// An election.Election at the path of a lock is that lock: candidates and contenders are in one
+// line, and exclude each other. Contenders of packages rwlock, semaphore and once at the path wait
+// for those of a lock that came before them, and the other way round. [Mutex.Contenders] shows
+// them, too. Queues, barriers, double barriers and groups have no such contenders: they neither
+// wait for a lock nor delay it.
+//
+// Contenders of Curator's InterProcessReadWriteLock do not wait for a lock. If one of them is found
+// behind a contender that would be granted, the call returns [protocol.ErrMixed].
 //
 // # Failure
 //

@@ -34,11 +34,11 @@ func goZooKeeper(t *testing.T, srv *recipestest.Server, path string) (func(conte
 	return func(context.Context) error { return l.Lock() }, func(context.Context) error { return l.Unlock() }
 }
 
-// peer makes contenders in one process of another language.
-func peer(p *interop.Peer) newcomer {
+// peer makes contenders in one process of another language, which acquire the lock by a verb.
+func peer(p *interop.Peer, verb string) newcomer {
 	contender := suite.Peer(p)
 	return func(_ *testing.T, _ *recipestest.Server, path string) (func(context.Context) error, func(context.Context) error) {
-		return contender("lock", path)
+		return contender(verb, path)
 	}
 }
 
@@ -52,17 +52,22 @@ func TestOtherLibrariesOnTheSamePathAreExcludedInOrder(t *testing.T) {
 
 	t.Run("Curator", func(t *testing.T) {
 		t.Parallel()
-		takeTurns(t, srv, ours, peer(interop.Curator(t, srv.ConnectString())))
+		takeTurns(t, srv, ours, peer(interop.Curator(t, srv.ConnectString()), "lock"))
 	})
 
 	t.Run("kazoo", func(t *testing.T) {
 		t.Parallel()
-		takeTurns(t, srv, ours, peer(interop.Kazoo(t, srv.ConnectString())))
+		takeTurns(t, srv, ours, peer(interop.Kazoo(t, srv.ConnectString()), "lock"))
 	})
 
 	t.Run("zk.Lock and Curator", func(t *testing.T) {
 		t.Parallel()
-		takeTurns(t, srv, ours, goZooKeeper, peer(interop.Curator(t, srv.ConnectString())))
+		takeTurns(t, srv, ours, goZooKeeper, peer(interop.Curator(t, srv.ConnectString()), "lock"))
+	})
+
+	t.Run("WriteLock", func(t *testing.T) {
+		t.Parallel()
+		takeTurns(t, srv, ours, peer(interop.Curator(t, srv.ConnectString()), "writelock"))
 	})
 }
 

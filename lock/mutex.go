@@ -49,8 +49,8 @@ func New(c *protocol.Client, path string, opts ...Option) *Mutex {
 //
 // If Lock loses its session or its node while it waits, it joins again at the end of the line.
 // After the loss of a session it does so in the next one. Other errors wrap [protocol.ErrClosed],
-// [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted] or [zk.ErrInvalidPath], or are the
-// server's own, such as [zk.ErrNoAuth].
+// [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [protocol.ErrMixed] or
+// [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth].
 //
 // The lease does not depend on ctx. It is lost with its session.
 //

@@ -18,6 +18,8 @@
 //     that one.
 //   - A call for a key that is done does not run, and does not wait.
 //   - Keys do not wait for each other.
+//   - A run waits for the contenders of a lock, a shared lock, an election or a semaphore at the
+//     path that came before it, and they wait for it.
 //   - Keys are remembered until as many others as [WithKeep] says have been done after them.
 //
 // # Costs

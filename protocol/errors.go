@@ -39,6 +39,11 @@ var (
 	// ErrSequenceExhausted is returned when the sequence numbers below a path are about to run out.
 	// Delete the path while it is not in use: the numbers then start again at zero.
 	ErrSequenceExhausted = errors.New("sequence numbers exhausted")
+
+	// ErrMixed is returned when a contender of another library is behind the caller in line that
+	// would not wait for it, and so may hold what the caller would be granted. That library cannot
+	// share the path with this recipe, or not with its spelling: give them paths of their own.
+	ErrMixed = errors.New("another library at the path does not respect this contender")
 )
 
 // wrap adds recipe and path to err, in the form that all recipes use: "lock: /locks/a: …". It

@@ -68,7 +68,20 @@
 //     readers. If a kazoo reader has to wait and any writer comes behind it, both may wait for ever
 //     (kazoo's issue 649; seen in version 2.8). Exclusion is not harmed.
 //   - kazoo's plain Lock at the same path excludes writers, and is excluded by them, but does not
-//     respect readers. Locks of package lock need a path of their own.
+//     respect readers. Its nodes look like those of kazoo's WriteLock, which does.
+//
+// # Locks at the path
+//
+// Readers and writers alike respect a mutex at the path: one of package lock, a candidate of
+// package election, Curator's InterProcessMutex, kazoo's Lock, zk.Lock and ZooKeeper's WriteLock.
+// Contenders of packages lock, election, semaphore and once respect readers and writers in return,
+// whatever the spelling. [RWMutex.Contenders] shows all of them as exclusive.
+//
+// Of other libraries, WriteLock respects the spelling [Native] alone. zk.Lock respects the other
+// two, and fails beside Native. Curator's InterProcessMutex respects none. A call that would be
+// granted, but has found a contender behind it that would not wait for it, returns
+// [protocol.ErrMixed]: that one may hold. So do calls beside a shared lock of Curator or kazoo
+// whose spelling is not theirs.
 //
 // # Failure
 //

@@ -61,8 +61,8 @@ func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
 //
 // If Lock loses its session or its node while it waits, it joins again at the end of the line.
 // After the loss of a session it does so in the next one. Other errors wrap [protocol.ErrClosed],
-// [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted] or [zk.ErrInvalidPath], or are the
-// server's own, such as [zk.ErrNoAuth].
+// [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [protocol.ErrMixed] or
+// [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth].
 //
 // The lease does not depend on ctx. It is lost with its session.
 //
@@ -137,7 +137,7 @@ func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
 	}
 	all := make([]Contender, len(contenders))
 	for i, c := range contenders {
-		all[i] = Contender{c, isWriter(c.Node)}
+		all[i] = Contender{c, !isReader(c.Node)}
 	}
 	return all, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
@@ -350,6 +351,21 @@ func TestContendersShowReadersAndWriters(t *testing.T) {
 		require.Equal(t, writing.Token(), line[1].Token)
 		unlock(t, writing)
 		require.NoError(t, wait.Wait())
+	})
+}
+
+func TestMutexAtThePathIsShownAsExclusive(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/shown", srv.Client(t)
+		mutex := line.New(protocol.NewRecipe(c, "test", path), line.Locks...)
+		held, err := mutex.Enter(suite.Lasting(t), line.Request{Kind: "lock-"})
+		require.NoError(t, err)
+
+		shown := awaitContenders(t, rwlock.New(c, path), 1)
+
+		require.Equal(t, held.Node(), shown[0].Node)
+		require.True(t, shown[0].Exclusive)
+		require.NoError(t, held.Release(suite.Lasting(t)))
 	})
 }
 

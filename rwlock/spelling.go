@@ -23,12 +23,13 @@ var spellings = [...]struct{ read, write string }{
 	Kazoo:   {"__rlock__", "__lock__"},
 }
 
-// kinds are those of all contenders that belong to one line.
-var kinds = func() (all []line.Kind) {
+// kinds are those of all contenders that belong to one line, and readers the names of some of them.
+var kinds, readers = func() (all []line.Kind, readers []string) {
 	for _, s := range spellings {
 		all = append(all, line.Kind{Name: s.read}, line.Kind{Name: s.write, Exclusive: true})
+		readers = append(readers, s.read)
 	}
-	return all
+	return all, readers
 }()
 
 // WithSpelling names the nodes of contenders as the other library at the path does, so that it
@@ -50,14 +51,10 @@ func exclusive(kind string) bool {
 	return slices.Contains(kinds, line.Kind{Name: kind, Exclusive: true})
 }
 
-// isWriter reports whether node is the name of a writer's node.
-func isWriter(node string) bool {
-	var names []string
-	for _, k := range kinds {
-		names = append(names, k.Name)
-	}
-	n, _ := line.ParseName(node, names...)
-	return exclusive(n.Kind)
+// isReader reports whether node is the name of a reader's node.
+func isReader(node string) bool {
+	_, ok := line.ParseName(node, readers...)
+	return ok
 }
 
 // nearestWriter returns what blocks a reader: the nearest writer before it.

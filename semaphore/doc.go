@@ -22,4 +22,8 @@
 // resource as that of a lock does, because several hold at a time.
 //
 // The layout is not that of Apache Curator's or kazoo's semaphores: they do not exclude each other.
+//
+// Contenders of other recipes at the path are waited for, and wait for permits: package lock says
+// which. [Semaphore.Contenders] does not show them. A call that another library's lock at the path
+// would overlook returns [protocol.ErrMixed].
 package semaphore

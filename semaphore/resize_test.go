@@ -34,6 +34,28 @@ func TestDisagreementIsReported(t *testing.T) {
 	})
 }
 
+func TestDisagreementIsReportedBehindAnotherRecipe(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, operator := srv.Root(t)+"/s", srv.Client(t)
+		session := suite.Session(t, operator)
+		_, err := session.EnsurePath(t.Context(), path)
+		require.NoError(t, err)
+		lock, err := session.Conn().CreateProtectedEphemeralSequential(path+"/lock-", nil, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		three, four := semaphore.New(srv.Client(t), path, 3), semaphore.New(srv.Client(t), path, 4)
+		waiting := later(suite.Lasting(t), three)
+		synctest.Wait()
+		require.Len(t, contenders(t, three, 1), 1, "without the lock")
+
+		_, err = four.Acquire(suite.Lasting(t))
+		require.ErrorIs(t, err, semaphore.ErrPermits)
+
+		require.Empty(t, waiting)
+		require.NoError(t, session.Conn().Delete(lock, -1))
+		release(t, suite.Wait(t, waiting))
+	})
+}
+
 func TestResizeLetsWaitersIn(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/s"

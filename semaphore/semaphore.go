@@ -120,7 +120,10 @@ func (s *Semaphore) do(ctx context.Context, try bool, fn func(ctx context.Contex
 // blocks until the server has answered, with one request for each of them, or ctx ends.
 func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	all, err := s.line.Contenders(ctx)
-	return slices.DeleteFunc(all, func(c line.Contender) bool { return c.Session == 0 }), err
+	return slices.DeleteFunc(all, func(c line.Contender) bool {
+		_, ok := line.ParseName(c.Node, "permit-")
+		return !ok
+	}), err
 }
 
 // Break deletes the node of a contender, given its name in [Semaphore.Contenders]. A holder then

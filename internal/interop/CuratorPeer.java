@@ -24,8 +24,15 @@ import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
 import org.apache.curator.retry.RetryNTimes;
+import org.apache.zookeeper.Watcher.Event.KeeperState;
+import org.apache.zookeeper.ZooKeeper;
+import org.apache.zookeeper.recipes.lock.LockListener;
+import org.apache.zookeeper.recipes.lock.WriteLock;
 
-/** Apache Curator, driven by lines on standard input. The protocol is in interop/doc.go. */
+/**
+ * Apache Curator, and ZooKeeper's own WriteLock, driven by lines on standard input. The protocol is
+ * in interop/doc.go.
+ */
 public final class CuratorPeer {
     /** Runs on the handle's thread; what it returns is the answer. */
     interface Command {
@@ -37,6 +44,7 @@ public final class CuratorPeer {
         final ExecutorService thread = Executors.newSingleThreadExecutor();
         final CountDownLatch revoked = new CountDownLatch(1);
         InterProcessMutex mutex;
+        WriteLock writeLock;
         GroupMember member;
         Line line;
     }
@@ -82,8 +90,29 @@ public final class CuratorPeer {
             h.mutex.acquire();
             return "";
         });
+        commands.put("writelock", (h, args) -> {
+            CountDownLatch acquired = new CountDownLatch(1);
+            h.writeLock = new WriteLock(session(), args[0], null, new LockListener() {
+                @Override
+                public void lockAcquired() {
+                    acquired.countDown();
+                }
+
+                @Override
+                public void lockReleased() {
+                }
+            });
+            h.writeLock.lock();
+            acquired.await();
+            return "";
+        });
         commands.put("unlock", (h, args) -> {
-            h.mutex.release();
+            if (h.writeLock == null) {
+                h.mutex.release();
+            } else {
+                h.writeLock.unlock();
+                h.writeLock.getZookeeper().close();
+            }
             return "";
         });
         commands.put("offer", (h, args) ->
@@ -216,6 +245,18 @@ public final class CuratorPeer {
             }
             return clients.get(i);
         }
+    }
+
+    /** Opens a session of its own: two WriteLocks of one session would share a node. */
+    static ZooKeeper session() throws Exception {
+        CountDownLatch connected = new CountDownLatch(1);
+        ZooKeeper session = new ZooKeeper(servers, sessionTimeout, event -> {
+            if (event.getState() == KeeperState.SyncConnected) {
+                connected.countDown();
+            }
+        });
+        connected.await();
+        return session;
     }
 
     /** Opens so many sessions, so that this is not measured. */

@@ -1,5 +1,5 @@
 // Package interop runs recipes of other languages beside ours, for tests and for the benchmark:
-// Apache Curator's in Java and kazoo's in Python.
+// Apache Curator's and ZooKeeper's own in Java, and kazoo's in Python.
 //
 // A peer is a process of its own. It has one session at first, and opens more where a command needs
 // them. It reads commands from standard input and answers on standard output, one line each. The
@@ -19,6 +19,8 @@
 //	lockrevocable HANDLE PATH    the same as lock, for a lock that hears of revocations (Curator only)
 //	awaitrevoked HANDLE          waits until it has (Curator only)
 //	revoke HANDLE PATH NODE      asks for it (Curator only)
+//	writelock HANDLE PATH   acquires ZooKeeper's own WriteLock, in a session of its own; PATH's
+//	                        parent must exist (Curator only)
 //	rlock HANDLE PATH       acquires a shared lock to read
 //	wlock HANDLE PATH       acquires a shared lock to write
 //	unlock HANDLE           releases what HANDLE acquired

@@ -45,14 +45,14 @@ func init() {
 		{
 			Name: "line: that the blocker is missing is taken for the end of all",
 			File: "protocol/line/contender.go",
-			Old:  "return a.single && a.first && c.line.allExclusive() && c.certain(), nil",
-			New:  "return a.single && c.line.allExclusive() && c.certain(), nil",
+			Old:  "return a.single && a.first && a.final && c.certain(), nil",
+			New:  "return a.single && a.final && c.certain(), nil",
 			Test: "TestContenderListsTheLineIfItsPredecessorVanishesBeforeItIsWatched",
 		},
 		{
 			Name:    "line: a holder that was downgraded is taken for gone",
 			File:    "protocol/line/contender.go",
-			Old:     "return a.single && a.first && c.line.allExclusive() && c.certain(), nil",
+			Old:     "return a.single && a.first && a.final && c.certain(), nil",
 			New:     "return a.single && a.first && c.certain(), nil",
 			Package: "./rwlock",
 			Test:    "TestDowngradeAtEachStepOfALock",
@@ -94,8 +94,8 @@ func init() {
 		{
 			Name: "line: the blockers of those that are left are not looked for",
 			File: "protocol/line/contender.go",
-			Old:  "single = len(c.request.blockers(names[i+1:], self-i-1)) == 0",
-			New:  "single = true",
+			Old:  " && len(c.request.blockers(names[i+1:], self-i-1)) == 0",
+			New:  "",
 			Test: "TestBlockersAreAskedForAgain/embedded",
 		},
 		{

@@ -161,8 +161,8 @@ func init() {
 		{
 			Name: "semaphore: the number is shown as a contender",
 			File: "semaphore/semaphore.go",
-			Old:  "return c.Session == 0",
-			New:  "return false",
+			Old:  "return !ok",
+			New:  "return !ok && c.Session != 0",
 			Test: "TestContendersShowsHoldersAndWaiters/embedded",
 		},
 	}...)

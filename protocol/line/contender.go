@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -165,6 +167,7 @@ type ahead struct {
 	single bool
 	first  bool // nothing is before the blocker
 	marker bool // a release marker of the blocker says that nothing is before it
+	final  bool // no other node takes the blocker's place
 }
 
 // look lists the line.
@@ -250,6 +253,8 @@ func (c *contender) ahead(names []Name, self int) (a ahead, err error) {
 	blockers := c.request.blockers(names, self)
 	if len(blockers) > 0 && c.request.Try {
 		return a, ErrBusy
+	} else if n, ok := c.request.overlooks(names, self); ok && len(blockers) == 0 {
+		return a, fmt.Errorf("%w: %s would not wait for it", protocol.ErrMixed, n.Node)
 	}
 	for i := range blockers {
 		a.blockers = append(a.blockers, blockers[i].Node)
@@ -257,8 +262,9 @@ func (c *contender) ahead(names []Name, self int) (a ahead, err error) {
 	if len(blockers) == 1 {
 		b := &blockers[0]
 		i := find(names, b.Node, b.Sequence)
-		a.single = len(c.request.blockers(names[i+1:], self-i-1)) == 0
+		a.single = b.respects(c.request.Kind) && len(c.request.blockers(names[i+1:], self-i-1)) == 0
 		a.first = i == 0
+		a.final = c.line.allExclusive() && !slices.Contains(replaceable, b.Kind)
 		a.marker = a.single && !a.first && b.Owner != (protocol.Owner{}) && c.line.exclusive(b.Kind)
 	}
 	return a, nil
@@ -282,8 +288,7 @@ func (c *contender) await(ctx context.Context, a ahead) (free bool, err error) {
 	for _, w := range watches {
 		_, err := w.Ready(ctx)
 		if errors.Is(err, zk.ErrNoNode) {
-			// Another node may have taken its place where not all are exclusive.
-			return a.single && a.first && c.line.allExclusive() && c.certain(), nil
+			return a.single && a.first && a.final && c.certain(), nil
 		} else if err != nil {
 			return false, err
 		}

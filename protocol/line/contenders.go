@@ -32,8 +32,9 @@ const (
 	maxListings = 4  // how often the line is listed again because a contender has left it meanwhile
 )
 
-// Contenders returns the contenders in line, in order, as of a moment after the call began. An
-// empty line has none, and neither has a path that does not exist.
+// Contenders returns the contenders in line, in order, as of a moment after the call began. Those
+// of other kinds are among them, as contenders behind them wait for them. An empty line has none,
+// and neither has a path that does not exist.
 //
 // It blocks until the server has answered, with one request for each node, and returns the errors
 // of [protocol.Do] and of [protocol.Recipe.Session], with recipe and path. If a contender leaves
@@ -109,8 +110,8 @@ func (l *Line) read(ctx context.Context, s *protocol.Session, line []Name, known
 	return nil
 }
 
-// Names lists the contenders in line, first come first. A path that does not exist has none. Its
-// errors are those of [protocol.Do].
+// Names lists the contenders in line, first come first, those of other kinds included. A path that
+// does not exist has none. Its errors are those of [protocol.Do].
 func (l *Line) Names(ctx context.Context, s *protocol.Session) ([]Name, error) {
 	children, err := l.children(ctx, s)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -152,7 +153,7 @@ func (l *Line) change(ctx context.Context, node string, do func(*protocol.Sessio
 	if err := l.recipe.Validate(nil); err != nil {
 		return l.recipe.Wrap(err)
 	}
-	_, ok := ParseName(node, l.names...)
+	_, ok := l.name(node)
 	if !ok || protocol.ValidatePath("/"+node) != nil || strings.Contains(node, "/") {
 		return l.recipe.Wrap(fmt.Errorf("%w: %q is not a contender's name", zk.ErrInvalidPath, node))
 	}

@@ -66,6 +66,20 @@
 // the holder's node is watched, as a holder does whose node is deleted just after it was granted.
 // ResignTo of package election leaves no marker that could mislead a candidate like that.
 //
+// # Other kinds at the path
+//
+// A line also has the contenders of all other recipes of this module, and those of the libraries
+// that share a line with one of them. A contender waits until those that came before it are gone,
+// whatever their kind: a mutex waits for readers, and a permit for a mutex. Among its own kinds the
+// recipe's [Blockers] decide. Kinds that are not of this module know nothing of that: a line of
+// yours respects the recipes here, which do not respect it.
+//
+// Contenders of other libraries go by their own rules. Before a contender is granted, it looks for
+// those behind it in its listing. If one of them would not wait for it, the contender returns
+// [protocol.ErrMixed], as that one may hold. This is a help against mistakes and no guarantee: such
+// a library may also come later, and a contender that is alone in line, or hears of a release
+// marker, does not list the line. No request is added.
+//
 // # Cost
 //
 // The requests, with those of the contender's own node:

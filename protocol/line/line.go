@@ -19,17 +19,6 @@ var ErrBusy = errors.New("busy")
 // errGone says that a node of ours was deleted before it was granted.
 var errGone = errors.New("node deleted while waiting")
 
-// A Kind is a kind of contenders. Its name is what stands before the sequence number in their
-// nodes' names. Children of the path that are of no kind of the line are ignored.
-type Kind struct {
-	Name      string // with its separators, as in "lock-"
-	Exclusive bool   // such a contender is granted only when no other is ahead of it
-}
-
-// Locks are the kinds of contenders for an exclusive lock: ours, which are also those of Apache
-// Curator and of go-zookeeper, and kazoo's.
-var Locks = []Kind{{"lock-", true}, {"__lock__", true}}
-
 // Blockers returns the contenders before line[self] of which at least one must go before it is
 // granted. It is granted if there are none. The line is in order of arrival.
 //
@@ -38,7 +27,7 @@ var Locks = []Kind{{"lock-", true}, {"__lock__", true}}
 // It decides by names and not by data, which may be out of date when it arrives. It is also asked
 // about the rest of a line whose first contenders are gone, and about a contender to come, last in
 // line, that has no node and no sequence number yet. It must not change the slice, which contenders
-// share. It may be called concurrently.
+// share. It may be called concurrently. It is told of contenders of the line's own kinds alone.
 type Blockers func(line []Name, self int) []Name
 
 // Permits lets n contenders in at a time. As long as the n just before a contender are all there it
@@ -66,9 +55,9 @@ type Request struct {
 	// grant's end.
 	Recipe *protocol.Recipe
 
-	// Check, if not nil, is asked about each listing of the line. An error ends the wait. A listing
-	// that is older than a change of the contender's own node does not count: change that after
-	// what Check relies on.
+	// Check, if not nil, is asked about each listing of the line, of its own kinds alone. An error
+	// ends the wait. A listing that is older than a change of the contender's own node does not
+	// count: change that after what Check relies on.
 	Check func(line []Name) error
 }
 
@@ -76,18 +65,15 @@ func (r Request) check(line []Name) error {
 	if r.Check == nil {
 		return nil
 	}
-	return r.Check(line)
-}
-
-func (r Request) blockers(line []Name, self int) []Name {
-	if r.Blockers == nil {
-		return Exclusive(line, self)
-	}
-	return r.Blockers(line, self)
+	return r.Check(ownKinds(line))
 }
 
 // A Line is a node whose sequential children contend for something, in order of arrival. It is safe
 // for concurrent use.
+//
+// A path may be used with several recipes by mistake, or while a fleet moves from one to another.
+// So a contender also waits for all contenders of other kinds that came before it, if their kind is
+// one of this module's recipes, or of ZooKeeper's WriteLock. Those recipes wait for each other.
 type Line struct {
 	recipe *protocol.Recipe
 	kinds  []Kind
@@ -129,8 +115,9 @@ func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node 
 //
 // Enter returns ctx's error, also if the grant came at the same moment, [ErrBusy],
 // [protocol.ErrClosed], [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted],
-// [zk.ErrInvalidPath], [zk.ErrBadArguments] if the line has no such kind, or the server's own, such
-// as [zk.ErrNoAuth]. The error carries recipe and path. Enter is safe for concurrent use.
+// [protocol.ErrMixed], [zk.ErrInvalidPath], [zk.ErrBadArguments] if the line has no such kind, or
+// the server's own, such as [zk.ErrNoAuth]. The error carries recipe and path. Enter is safe for
+// concurrent use.
 func (l *Line) Enter(ctx context.Context, r Request) (*protocol.Grant, error) {
 	return l.recipe.Acquire(ctx, r.Data, func(s *protocol.Session) (*protocol.Grant, error) {
 		return l.Join(ctx, s, r)

@@ -16,6 +16,8 @@ type Name struct {
 	Kind     string         // as it is spelt, with its separators: "lock-", "__lock__"
 	Sequence int32          // negative after the counter's end
 	Owner    protocol.Owner // zero for nodes of other libraries
+
+	other bool // it is of none of the line's kinds
 }
 
 // ParseName takes the name of a node apart if it ends in one of the kinds and a sequence number,
@@ -56,7 +58,7 @@ func (n Name) Compare(other Name) int { return cmp.Compare(n.Sequence, other.Seq
 func (l *Line) parse(children []string) []Name {
 	names := make([]Name, 0, len(children))
 	for _, child := range children {
-		if n, ok := ParseName(child, l.names...); ok && n.Sequence >= 0 {
+		if n, ok := l.name(child); ok && n.Sequence >= 0 {
 			names = append(names, n)
 		}
 	}
@@ -75,5 +77,6 @@ func find(line []Name, node string, sequence int32) int {
 	return -1
 }
 
-// Among returns the contenders among the children of the line's node, first come first.
+// Among returns the contenders among the children of the line's node, first come first, those of
+// other kinds included.
 func (l *Line) Among(children []string) []Name { return l.parse(children) }

@@ -1,0 +1,235 @@
+package line_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/rwlock"
+)
+
+// What other libraries call their nodes, before the sequence number.
+const (
+	curatorMutex  = "_c_2c9a3b2e-0ee3-4cdb-8d5e-5e0e3d8a1c70-lock-"
+	curatorWriter = "_c_2c9a3b2e-0ee3-4cdb-8d5e-5e0e3d8a1c70-__WRIT__"
+	curatorReader = "_c_2c9a3b2e-0ee3-4cdb-8d5e-5e0e3d8a1c70-__READ__"
+	zkLock        = "_c_0123456789abcdef0123456789abcdef-lock-"
+	kazooWriter   = "0123456789abcdef0123456789abcdef__lock__"
+	kazooReader   = "0123456789abcdef0123456789abcdef__rlock__"
+	javaWriteLock = "x-72057784831377419-"
+	cWriteLock    = "x-0100a2b3c4d50000-"
+)
+
+// foreign creates a node of another library, and returns its path.
+func foreign(t testing.TB, c *protocol.Client, path, prefix string) string {
+	t.Helper()
+	s := suite.Session(t, c)
+	_, err := s.EnsurePath(suite.Lasting(t), path)
+	require.NoError(t, err)
+	node, err := s.Conn().Create(s.Path(path)+"/"+prefix, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	return node
+}
+
+func remove(t testing.TB, c *protocol.Client, node string) {
+	t.Helper()
+	require.NoError(t, suite.Session(t, c).Conn().Delete(node, -1))
+}
+
+// A verb acquires something at a path.
+type verb func(context.Context, *protocol.Client, string) (give func(context.Context) error, err error)
+
+func mutex(ctx context.Context, c *protocol.Client, path string) (func(context.Context) error, error) {
+	g, err := lineAt(c, path).Enter(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return g.Release, nil
+}
+
+func reads(s rwlock.Spelling) verb {
+	return func(ctx context.Context, c *protocol.Client, path string) (func(context.Context) error, error) {
+		l, err := rwlock.New(c, path, rwlock.WithSpelling(s)).RLock(ctx)
+		return l.Unlock, err
+	}
+}
+
+func writes(s rwlock.Spelling) verb {
+	return func(ctx context.Context, c *protocol.Client, path string) (func(context.Context) error, error) {
+		l, err := rwlock.New(c, path, rwlock.WithSpelling(s)).Lock(ctx)
+		return l.Unlock, err
+	}
+}
+
+// A contender waits for all that are ahead of it, of any library. If one behind it would not wait
+// for it, that one may hold by then, and the contender is refused.
+func TestContenderThatAnotherLibraryOverlooksIsRefused(t *testing.T) {
+	native, curator, kazoo := rwlock.Native, rwlock.Curator, rwlock.Kazoo
+	all := []string{
+		curatorMutex, curatorWriter, curatorReader, zkLock, kazooWriter, kazooReader, javaWriteLock, cWriteLock,
+	}
+	for name, us := range map[string]struct {
+		acquire   verb
+		respected []string // by these
+	}{
+		"mutex":          {mutex, []string{curatorMutex, zkLock, kazooWriter, kazooReader, javaWriteLock, cWriteLock}},
+		"writer":         {writes(native), []string{zkLock, javaWriteLock, cWriteLock}},
+		"Curator writer": {writes(curator), []string{zkLock, curatorWriter, curatorReader}},
+		"kazoo writer":   {writes(kazoo), []string{zkLock, kazooWriter, kazooReader}},
+		"reader":         {reads(native), []string{zkLock, javaWriteLock, cWriteLock, curatorReader, kazooReader}},
+		"Curator reader": {reads(curator), []string{zkLock, curatorWriter, curatorReader, kazooReader}},
+		"kazoo reader":   {reads(kazoo), []string{zkLock, kazooWriter, kazooReader, curatorReader}},
+	} {
+		respected := make(map[string]bool)
+		for _, other := range us.respected {
+			respected[other] = true
+		}
+		for _, other := range all {
+			t.Run(fmt.Sprintf("%s and %s", name, other), func(t *testing.T) {
+				suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+					overlooked(t, srv, us.acquire, other, respected[other])
+				})
+			})
+		}
+	}
+}
+
+// overlooked makes a contender of ours wait for two others, and one of the other library line up
+// behind it.
+func overlooked(t *testing.T, srv *recipestest.Server, acquire verb, other string, respected bool) {
+	path, c, operator := srv.Root(t)+"/mixed", srv.Client(t), srv.Client(t)
+	first, second := foreign(t, operator, path, kazooWriter), foreign(t, operator, path, javaWriteLock)
+	ctx := suite.Lasting(t)
+	var give func(context.Context) error
+	granted := suite.Later(func() (err error) {
+		give, err = acquire(ctx, c, path)
+		return err
+	})
+	time.Sleep(time.Second)
+	behind := foreign(t, operator, path, other)
+	remove(t, operator, first)
+	time.Sleep(time.Second)
+	synctest.Wait()
+	require.Empty(t, granted)
+	remove(t, operator, second) // it lists the line, as there is no marker
+
+	err := suite.Wait(t, granted)
+	if respected {
+		require.NoError(t, err)
+		require.NoError(t, give(ctx))
+	} else {
+		require.ErrorIs(t, err, protocol.ErrMixed)
+		require.ErrorContains(t, err, behind[strings.LastIndex(behind, "/")+1:])
+		require.ErrorContains(t, err, path)
+	}
+	remove(t, operator, behind)
+	require.Empty(t, suite.Children(t, operator, path))
+}
+
+// The end of a contender that overlooks ours is no proof that nothing else holds, though it was
+// alone before ours: another one of its library may be behind.
+func TestEndOfAContenderThatOverlooksOursIsNoProof(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c, operator := srv.Root(t)+"/mixed", srv.Client(t), srv.Client(t)
+		holder := foreign(t, operator, path, curatorMutex)
+		ctx := suite.Lasting(t)
+		refused := suite.Later(func() error {
+			_, err := rwlock.New(c, path).Lock(ctx)
+			return err
+		})
+		time.Sleep(time.Second)
+		next := foreign(t, operator, path, curatorMutex)
+		synctest.Wait()
+
+		remove(t, operator, holder)
+
+		require.ErrorIs(t, suite.Wait(t, refused), protocol.ErrMixed)
+		remove(t, operator, next)
+	})
+}
+
+// A mutex whose predecessor is a writer finds that one gone when it begins to watch it. A reader
+// has taken its place.
+func TestMutexWaitsForAReaderThatHasReplacedAWriter(t *testing.T) {
+	for name, spelling := range map[string]rwlock.Spelling{
+		"native": rwlock.Native, "Curator": rwlock.Curator, "kazoo": rwlock.Kazoo,
+	} {
+		t.Run(name, func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				path, link := srv.Root(t)+"/mixed", srv.Link(t)
+				gate := &suite.Gate{Op: recipestest.OpGetData} // by which a node is watched
+				c := link.Client(t, gate.Option(link))
+				suite.Session(t, c)
+				writing, err := rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling)).Lock(suite.Lasting(t))
+				require.NoError(t, err)
+
+				gate.Shut()
+				granted := enter(suite.Lasting(t), lineAt(c, path), request)
+				synctest.Wait()
+				require.True(t, gate.Holding())
+				reading, err := writing.Downgrade(suite.Lasting(t))
+				require.NoError(t, err)
+				gate.Open()
+				time.Sleep(time.Second)
+				pending(t, granted)
+
+				require.NoError(t, reading.Unlock(suite.Lasting(t)))
+				release(t, suite.Wait(t, granted))
+			})
+		})
+	}
+}
+
+// A session that is neither decimal nor has 16 hex digits is not that of a WriteLock.
+func TestNodesThatAreNoWriteLocksAreIgnored(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/mixed", srv.Client(t)
+		for i, name := range []string{
+			"x-", "x-0000000000", "x--0000000000", "x-1-000000000", "x-1-00000000001", "x-abc-0000000000",
+			"x-0100a2b3c4d5000-0000000000", "x-0100a2b3c4d5000g-0000000000", "y-1-0000000000", "x-1_0000000000",
+			"x-1--000000001",
+		} {
+			s := suite.Session(t, c)
+			_, err := s.EnsurePath(suite.Lasting(t), path)
+			require.NoError(t, err)
+			_, err = s.Conn().Create(s.Path(path)+"/"+name, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err, i)
+		}
+
+		g := hold(t, c, path)
+
+		contenders, err := lineAt(c, path).Contenders(suite.Lasting(t))
+		require.NoError(t, err)
+		require.Len(t, contenders, 1)
+		require.NoError(t, g.Resign(suite.Lasting(t)))
+	})
+}
+
+// Nodes of all kinds that block are shown, and an operator can delete them.
+func TestContendersOfOtherKindsAreShownAndBroken(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/mixed", srv.Client(t)
+		foreign(t, c, path, javaWriteLock)
+		reading, err := rwlock.New(c, path+"/reader").RLock(suite.Lasting(t))
+		require.NoError(t, err)
+
+		for _, path := range []string{path, path + "/reader"} {
+			l := lineAt(c, path)
+			contenders, err := l.Contenders(suite.Lasting(t))
+			require.NoError(t, err)
+			require.Len(t, contenders, 1)
+			require.NoError(t, l.Break(suite.Lasting(t), contenders[0].Node))
+			release(t, suite.Wait(t, enter(suite.Lasting(t), l, request)))
+		}
+		suite.Wait(t, reading.Done())
+	})
+}
