@@ -22,25 +22,26 @@
 // # Layout
 //
 // The members are ephemeral nodes below the node "process" of the barrier's path. The name of a
-// member says what n it expects, and is never used again. The gate is the node "ready" beside
-// process, never counted as a member. Beside ready is another node, whose name is never used again
-// and tells this gate from later ones. Both are ephemeral nodes of the member that opened the gate.
+// member says what n it expects, and is never used again. Its data are those of [WithData]. The
+// gate is the node "ready" beside process, never counted as a member. Beside ready is another node,
+// whose name is never used again and tells this gate from later ones. Both are ephemeral nodes of
+// the member that opened the gate.
 //
-// Which gate is open also stands in the data of process, which last as long as one of the members.
-// So a round goes on when the opener's session ends. If process has data of another client, those
-// are kept in front of ours. They must not be changed during a round. They are restored when the
-// round is over, or, if the opener's session has ended before that, when the next member comes.
-// Other nodes below process are ignored.
+// Which gate is open, and how many rounds there have been, also stands in the data of process, the
+// record. It lasts as long as one of the members, so a round goes on when the opener's session
+// ends. If process has data of another client, they are kept in front of the record. Data that are
+// written there later replace the record, see Failure. Other nodes below process are ignored.
 //
 // The path cannot be shared with Curator's DistributedDoubleBarrier, which takes process for a
 // member. Enter refuses a path that has members of Curator's and no process yet. It also refuses a
-// path that has a ready which is not ours. If one is created while members wait, they get the error
-// when the last one comes.
+// path that has a ready which is not ours, if there is no record. Otherwise all that wait get the
+// error when the last one comes.
 //
 // # Guarantees
 //
-//   - Either all n members of a round are let in, or none is. One transaction counts them and opens
-//     the gate. A member withdraws by a deletion, which the server refuses once it was counted.
+//   - Either all n members of a round are let in, or none is. One transaction checks that they are
+//     there and writes the record. A member withdraws in a transaction that the server refuses if
+//     the record has changed.
 //   - An error of [Barrier.Enter] that wraps its ctx's error, and not [protocol.ErrUncertain],
 //     promises that no round has counted the call or ever will. If ctx ends too late for that, the
 //     call enters.
@@ -89,7 +90,9 @@
 // while it waits notices that as late.
 //
 // Deleting ready, or the node beside it, by hand does not end a round. Setting the data of the
-// latter may. Changing the data of process does, for the members that wait in Leave. Deleting a
+// latter may. Changing the data of process does, for the members that wait in Leave, and rounds
+// begin with 1 again. If ready is gone as well, there is no trace of the round. Members that
+// wait then join again, also those that it had counted. Deleting a
 // member's node by hand has the same effect as the member dying. A process that is paused inside
 // cannot learn that it counts as dead: see [Entry.Err].
 package doublebarrier

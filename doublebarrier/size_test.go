@@ -172,6 +172,27 @@ func TestDisagreementIsNoticedThoughTheWriterOfTheNumberDied(t *testing.T) {
 	})
 }
 
+// A member has withdrawn, so the number of the next one would do for the last of two. It waits.
+func TestGapsAmongTheNumbersDoNotOpenAGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 1)
+		b := doublebarrier.New(stage.Clients[0], stage.Root(t)+"/b", 2)
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			e := enter(ctx, b)
+			synctest.Wait()
+			select {
+			case <-e.done:
+				require.FailNow(t, "entered alone", "%v", e.err)
+			default:
+			}
+			cancel()
+			_, err := e.wait()
+			require.ErrorIs(t, err, context.Canceled)
+		}
+	})
+}
+
 // Curator's members are nodes at the path itself. Curator counts all nodes there.
 func TestPathOfCuratorsDoubleBarrierIsRefused(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {

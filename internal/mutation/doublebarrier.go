@@ -5,8 +5,8 @@ func init() {
 		{
 			Name: "double barrier: a member that disagrees about n is counted",
 			File: "doublebarrier/size.go",
-			Old:  "	if n := line[0].n; n != a.barrier.n {",
-			New:  "	if n := line[0].n; n < 0 {",
+			Old:  "	if n != a.barrier.n {",
+			New:  "	if n < 0 {",
 			Test: "TestMemberThatDisagreesWithTheFirstIsRefused/embedded",
 		},
 		{
@@ -20,15 +20,15 @@ func init() {
 			Name: "double barrier: an agreement is written whoever is first in line",
 			File: "doublebarrier/size.go",
 			Func: "(*arrival).agree",
-			Old:  "a.list(ctx)",
+			Old:  "a.list(ctx, r)",
 			New:  "a.barrier.line(ctx, a.session)",
 			Test: "TestDisagreementIsNoticedWhateverHappensMeanwhile",
 		},
 		{
 			Name: "double barrier: ready stays for ever",
 			File: "doublebarrier/gate.go",
-			Old:  "Data: []byte(g.data()), Flags: zk.FlagEphemeral}",
-			New:  "Data: []byte(g.data())}",
+			Old:  "Data: opened.data(), Flags: zk.FlagEphemeral}",
+			New:  "Data: opened.data()}",
 			Test: "TestNothingIsLeftOfMembersThatHaveAllDied",
 		},
 		{
@@ -42,8 +42,8 @@ func init() {
 		{
 			Name: "double barrier: a member that was counted withdraws",
 			File: "doublebarrier/member.go",
-			Old:  "failed := s.Delete(ctx, b.member(a.node), uncounted)",
-			New:  "failed := s.Delete(ctx, b.member(a.node), -1)",
+			Old:  "Path: a.barrier.process(), Version: version}",
+			New:  "Path: a.barrier.process(), Version: -1}",
 			Test: "TestEitherAllEnterOrNone/ctx_ends",
 		},
 		{
@@ -51,7 +51,7 @@ func init() {
 			File: "doublebarrier/gate.go",
 			Old:  "	if len(g.members) < b.n {",
 			New:  "	if len(g.members) < b.n-1 {",
-			Test: "TestEnterThatTimesOutWithdraws/embedded",
+			Test: "TestGapsAmongTheNumbers",
 		},
 		{
 			Name: "double barrier: a stale gate lets in",
@@ -96,13 +96,6 @@ func init() {
 			Test: "TestLateAgreement",
 		},
 		{
-			Name: "double barrier: members that disagree with the first are let be",
-			File: "doublebarrier/size.go",
-			Old:  "		err := a.session.Delete(ctx, a.barrier.member(m.name), uncounted)\n",
-			New:  "		var err error\n",
-			Test: "TestWaitingMember",
-		},
-		{
 			Name: "double barrier: a round without a record is over for those who wait for its end",
 			File: "doublebarrier/departure.go",
 			Old:  "	if g.version == 0 {",
@@ -110,17 +103,10 @@ func init() {
 			Test: "TestMemberWaitsForTheEnd",
 		},
 		{
-			Name: "double barrier: a member that is counted by a lost gate is tried again and again",
-			File: "doublebarrier/gate.go",
-			Old:  " && !slices.Contains(a.uncountable, m.name)",
-			New:  "",
-			Test: "TestCountedByALostGate/embedded",
-		},
-		{
 			Name: "double barrier: a record is taken for lost that was read before ready",
 			File: "doublebarrier/record.go",
-			Old:  "		if g.id == seen {",
-			New:  "		if g.id != seen {",
+			Old:  "		if ready.gate.id == seen {",
+			New:  "		if ready.gate.id != seen {",
 			Test: "TestRecordIsReadAgainWhenAGateOpensMeanwhile",
 		},
 		{
@@ -189,8 +175,8 @@ func init() {
 		{
 			Name: "double barrier: the members do not hear of a foreign ready",
 			File: "doublebarrier/gate.go",
-			Old:  "		r.n, r.gate = 0, nil\n",
-			New:  "		r.gate = nil\n",
+			Old:  "		r.n = 0\n",
+			New:  "",
 			Test: "TestForeignReadyIsRefused",
 		},
 		{
@@ -203,16 +189,9 @@ func init() {
 		{
 			Name: "double barrier: a member that was counted by a lost gate waits on",
 			File: "doublebarrier/arrival.go",
-			Old:  "stat.Version > uncounted:",
-			New:  "stat.Version < uncounted:",
+			Old:  "case r.n > 0 && a.sequence < r.from:",
+			New:  "case r.n < 0:",
 			Test: "TestMemberThatWasCountedByALostGate",
-		},
-		{
-			Name: "double barrier: a reconnect keeps a member from noticing a lost gate",
-			File: "doublebarrier/arrival.go",
-			Old:  "same, err := watch.Recheck(ctx); err",
-			New:  "same, err := watch.Unchanged(), error(nil); err",
-			Test: "TestMemberThatLooksCounted",
 		},
 		{
 			Name: "double barrier: a session that waits is kept alive",
@@ -247,7 +226,7 @@ func init() {
 			File: "doublebarrier/departure.go",
 			Old:  "number == 0\n",
 			New:  "number < 0\n",
-			Test: "TestMembersThatHaveDiedDoNotDelay",
+			Test: "TestOpenerThatHasDiedDoesNotDelay",
 		},
 		{
 			Name: "double barrier: a member that is watched for its end is not heard of",
@@ -269,6 +248,27 @@ func init() {
 			Old:  "if b.n > (protocol.MaxData-others)/each {",
 			New:  "if b.n*each+others > protocol.MaxData {",
 			Test: "TestHugeNumbersOfMembersAreRefused",
+		},
+		{
+			Name: "double barrier: members that do not agree are counted together",
+			File: "doublebarrier/size.go",
+			Old:  "	return slices.DeleteFunc(line, func(m member) bool { return m.n != n }), nil\n",
+			New:  "	return line, nil\n",
+			Test: "TestDisagreementIsNoticed",
+		},
+		{
+			Name: "double barrier: the members of a lost gate are counted again",
+			File: "doublebarrier/size.go",
+			Old:  "	if r.lost() {",
+			New:  "	if r.n < 0 {",
+			Test: "TestCountedByALostGate/embedded",
+		},
+		{
+			Name: "double barrier: a member that withdraws does not look why it cannot",
+			File: "doublebarrier/member.go",
+			Old:  "		if !errors.Is(err, zk.ErrBadVersion) {",
+			New:  "		if s != nil {",
+			Test: "TestEitherAllEnterOrNone/ctx_ends",
 		},
 	}...)
 }
