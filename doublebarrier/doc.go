@@ -13,6 +13,9 @@
 //
 // or [Barrier.Do] around a function that gets such a context.
 //
+// A member that comes later, in the place of one that has died, learns from [Entry.Round] which
+// round it takes part in.
+//
 //	joined ──── the gate counts it ────▶ in ──── Leave ────▶ waits for the others ────▶ out
 //	   │                                 │
 //	   │ ctx ends, or a round is full    │ its session is lost
@@ -42,6 +45,8 @@
 //   - Either all n members of a round are let in, or none is. One transaction checks that they are
 //     there and writes the record. A member withdraws in a transaction that the server refuses if
 //     the record has changed.
+//   - Rounds have consecutive numbers, from 1 on, as long as the record lasts: [Entry.Round] says
+//     how long that is. [Entry.Token] grows from round to round also when numbers begin again.
 //   - An error of [Barrier.Enter] that wraps its ctx's error, and not [protocol.ErrUncertain],
 //     promises that no round has counted the call or ever will. If ctx ends too late for that, the
 //     call enters.

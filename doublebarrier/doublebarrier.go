@@ -24,6 +24,7 @@ type Barrier struct {
 	recipe *protocol.Recipe
 	n      int
 	waits  bool
+	keeps  bool // the number of rounds
 	data   []byte
 }
 
@@ -45,6 +46,19 @@ func WithWaiting() Option {
 func WithData(data []byte) Option {
 	return func(b *Barrier) error {
 		b.data = data
+		return nil
+	}
+}
+
+// WithKeptRounds keeps the number of rounds for [Entry.Round] also while no member is there.
+//
+// Without it, the server forgets the number some time after the last member has gone: with
+// ZooKeeper's defaults, within two minutes. With it, the node process is not a container, so it and
+// the nodes above it stay until they are deleted by hand. It costs no request. The member that
+// creates the nodes decides, so give the option to all members of a path.
+func WithKeptRounds() Option {
+	return func(b *Barrier) error {
+		b.keeps = true
 		return nil
 	}
 }

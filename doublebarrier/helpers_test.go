@@ -119,6 +119,7 @@ func round(t testing.TB, barriers ...*doublebarrier.Barrier) {
 		members = entry.Members()
 		require.Equal(t, members, all[0].must(t).Members())
 		require.Equal(t, entry.Token(), all[0].must(t).Token())
+		require.Equal(t, entry.Round(), all[0].must(t).Round())
 	}
 	require.ElementsMatch(t, names, members)
 	for _, e := range all {

@@ -78,7 +78,7 @@ var curators = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 // It writes our number to a new record without a listing. Members that expect another one list the
 // line when they read that: see agree.
 func (b *Barrier) create(ctx context.Context, s *protocol.Session) error {
-	created, err := s.EnsurePath(ctx, b.process())
+	created, err := b.createProcess(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -99,6 +99,23 @@ func (b *Barrier) create(ctx context.Context, s *protocol.Session) error {
 		}
 	}
 	return err
+}
+
+// createProcess creates process as a container, or as a node that stays if the rounds are kept, and
+// what is missing above it. It reports whether it has created process.
+func (b *Barrier) createProcess(ctx context.Context, s *protocol.Session) (created bool, err error) {
+	if !b.keeps {
+		return s.EnsurePath(ctx, b.process())
+	}
+
+	if _, err := s.EnsurePath(ctx, b.recipe.Path()); err != nil {
+		return false, err
+	}
+	err = s.Create(ctx, b.process(), nil, 0)
+	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) { // join tries again
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // join creates the member. It creates nothing any more once the caller of Enter has stopped

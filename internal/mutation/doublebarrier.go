@@ -270,5 +270,40 @@ func init() {
 			New:  "		if s != nil {",
 			Test: "TestEitherAllEnterOrNone/ctx_ends",
 		},
+		{
+			Name: "double barrier: rounds are not counted",
+			File: "doublebarrier/gate.go",
+			Old:  "round: r.rounds + 1,",
+			New:  "round: r.rounds,",
+			Test: "TestNewcomerLearnsTheRound/embedded",
+		},
+		{
+			Name: "double barrier: the number of a round is lost with the record",
+			File: "doublebarrier/gate.go",
+			Old:  "&zk.CreateRequest{Path: b.ready(), Data: opened.data(),",
+			New:  "&zk.CreateRequest{Path: b.ready(), Data: record{n: r.n, gate: g}.data(),",
+			Test: "TestRoundIsReadFromReady",
+		},
+		{
+			Name: "double barrier: rounds that are kept are forgotten",
+			File: "doublebarrier/member.go",
+			Old:  "	if !b.keeps {",
+			New:  "	if s != nil {",
+			Test: "TestRoundsBeginAgainUnlessTheyAreKept",
+		},
+		{
+			Name: "double barrier: rounds are kept that should be forgotten",
+			File: "doublebarrier/member.go",
+			Old:  "	if !b.keeps {",
+			New:  "	if s == nil {",
+			Test: "TestRoundsBeginAgainUnlessTheyAreKept",
+		},
+		{
+			Name: "double barrier: a path that vanishes ends an Enter that keeps rounds",
+			File: "doublebarrier/member.go",
+			Old:  " || errors.Is(err, zk.ErrNoNode) { // join tries again",
+			New:  " {",
+			Test: "TestKeptRoundsMayVanish",
+		},
 	}...)
 }
