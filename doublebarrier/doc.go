@@ -14,7 +14,8 @@
 // or [Barrier.Do] around a function that gets such a context.
 //
 // A member that comes later, in the place of one that has died, learns from [Entry.Round] which
-// round it takes part in.
+// round it takes part in. While members wait, [Barrier.Waiting] shows which ones have come, with
+// the data that [WithData] gave them, and so which are missing.
 //
 //	joined ──── the gate counts it ────▶ in ──── Leave ────▶ waits for the others ────▶ out
 //	   │                                 │
@@ -78,6 +79,8 @@
 // leave closes the gate. The three before that list the members that are left, to see whether those
 // have died. The first members at a path that had another n need up to two writes and two listings
 // more.
+//
+// [Barrier.Waiting] costs its caller four requests and one for each member, and the members nothing.
 //
 // While a member waits, in Enter or Leave, it sends its session's pings and nothing else. After a
 // third of a session timeout it sets one watch more, on its own node or on a member that is inside.

@@ -40,7 +40,7 @@ func WithWaiting() Option {
 	}
 }
 
-// WithData stores data in the node of each member, for other clients to read. Data and path
+// WithData stores data in the node of each member, for [Barrier.Waiting] to show. Data and path
 // together may have [protocol.MaxData] bytes; [Barrier.Enter] returns [protocol.ErrTooLarge] for
 // more. The caller must not change the slice afterwards.
 func WithData(data []byte) Option {

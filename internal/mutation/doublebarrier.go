@@ -305,5 +305,33 @@ func init() {
 			New:  " {",
 			Test: "TestKeptRoundsMayVanish",
 		},
+		{
+			Name: "double barrier: Waiting mixes two rounds",
+			File: "doublebarrier/waiter.go",
+			Old:  "lookup == maxLookups",
+			New:  "lookup > 0",
+			Test: "TestWaitingIsOfOneMoment",
+		},
+		{
+			Name: "double barrier: Waiting fails if a member goes",
+			File: "doublebarrier/waiter.go",
+			Old:  "		} else if !errors.Is(err, zk.ErrNoNode) {",
+			New:  "		} else if errors.Is(err, err) {",
+			Test: "TestWaitingLeavesOut",
+		},
+		{
+			Name: "double barrier: Waiting believes a server that lags",
+			File: "doublebarrier/waiter.go",
+			Old:  "	if err := s.Sync(ctx, b.recipe.Path()); err != nil {\n		return nil, err\n	}\n",
+			New:  "",
+			Test: "TestWaitingShows.*/lagging",
+		},
+		{
+			Name: "double barrier: data that are too large are sent",
+			File: "doublebarrier/doublebarrier.go",
+			Old:  "b.recipe.Validate(b.data)",
+			New:  "b.recipe.Validate(nil)",
+			Test: "TestWaitingRefusesBadInput",
+		},
 	}...)
 }
