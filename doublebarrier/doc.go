@@ -32,8 +32,8 @@
 // the member that opened the gate.
 //
 // Which gate is open, and how many rounds there have been, also stands in the data of process, the
-// record. It lasts as long as one of the members, so a round goes on when the opener's session
-// ends. If process has data of another client, they are kept in front of the record. Data that are
+// record. It lasts as long as one of the members, or for good if the barrier was made
+// [WithKeptRounds]. So a round goes on when the opener's session ends. If process has data of another client, they are kept in front of the record. Data that are
 // written there later replace the record, see Failure. Other nodes below process are ignored.
 //
 // The path cannot be shared with Curator's DistributedDoubleBarrier, which takes process for a
@@ -62,10 +62,10 @@
 //   - Members that disagree about n do not wait for each other, and no round has members with
 //     different n. The first in line decides. The others get [ErrSize] when they come, and none of
 //     their nodes stays.
-//   - Enter and Leave leave nothing behind but the empty nodes of the path, which are containers.
-//     Neither does a round whose members have all died, once their sessions have ended. Servers
-//     before 3.5 have no containers, and do not remove the path. No server removes a container that
-//     never had a child.
+//   - Enter and Leave leave nothing behind but the empty nodes of the path, which are containers
+//     unless the barrier was made [WithKeptRounds]. Neither does a round whose members have all
+//     died, once their sessions have ended. Servers before 3.5 have no containers, and do not
+//     remove the path. No server removes a container that never had a child.
 //
 // # Cost
 //
@@ -90,8 +90,8 @@
 //
 // A member that loses its session before it has learnt of its gate joins again. A round may have
 // counted it meanwhile, and be over: of that there is no trace. The others have seen a member that
-// died, and it takes part in the next round. Members that count rounds should compare
-// [Entry.Token], which is the same for all members of a round.
+// died, and it takes part in the next round. Members should not count rounds themselves, but ask
+// [Entry.Round], which is the same for all members of a round.
 //
 // If the opener's session ends while others leave, or four members die inside, the others may leave
 // up to a third of a session timeout later than they could. A member whose node is deleted by hand
@@ -99,8 +99,8 @@
 //
 // Deleting ready, or the node beside it, by hand does not end a round. Setting the data of the
 // latter may. Changing the data of process does, for the members that wait in Leave, and rounds
-// begin with 1 again. If ready is gone as well, there is no trace of the round. Members that
-// wait then join again, also those that it had counted. Deleting a
-// member's node by hand has the same effect as the member dying. A process that is paused inside
-// cannot learn that it counts as dead: see [Entry.Err].
+// begin with 1 again. If ready is gone as well, there is no trace of the round. Members that wait
+// then join again, also those that it had counted. Deleting a member's node by hand has the same
+// effect as the member dying. A process that is paused inside cannot learn that it counts as dead:
+// see [Entry.Err].
 package doublebarrier
