@@ -93,11 +93,12 @@ func slow(_ *recipestest.Server, link *recipestest.Link, _ int64) {
 func disagree(t *testing.T, srv *recipestest.Server, path string, f suite.Fault, sizes []int, step int) (met bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	link := srv.Link(t)
-	cs := []*protocol.Client{link.Client(t), srv.Client(t)}
+	link, other := srv.Link(t), srv.Link(t)
+	cs := []*protocol.Client{link.Client(t), other.Client(t)}
 	defer suite.Close(t, cs...)
 	id := session(t, cs[0]).ID()
 	session(t, cs[1])
+	defer other.At(1000, cancel)() // they would write their numbers for ever
 	met2 := suite.At(link, step, func() { f.Do(srv, link, id) })
 
 	var both []*entering
@@ -143,7 +144,7 @@ func TestDisagreementIsNoticedThoughTheWriterOfTheNumberDied(t *testing.T) {
 
 			first := enter(t.Context(), doublebarrier.New(c, path, 2))
 			synctest.Wait()
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 
 			met := suite.At(link, step, func() {

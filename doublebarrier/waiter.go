@@ -33,13 +33,6 @@ const (
 // members that wait for a round to end, see [WithWaiting]: they join afterwards. A path that does
 // not exist has no members. The n of this Barrier does not matter.
 //
-//	waiters, err := b.Waiting(ctx)
-//	…
-//	fmt.Printf("round %d: %d of %d\n", waiters[0].Round, len(waiters), waiters[0].N)
-//	for _, w := range waiters {
-//		fmt.Printf("%q since %v\n", w.Data, w.Since)
-//	}
-//
 // What it returns is as of one moment after the call began, but for members that have left since
 // then. If rounds begin and end faster than the server answers, members may be shown as waiting
 // that are inside.

@@ -7,14 +7,14 @@ func init() {
 			File: "doublebarrier/size.go",
 			Old:  "	if n != a.barrier.n {",
 			New:  "	if n < 0 {",
-			Test: "TestMemberThatDisagreesWithTheFirstIsRefused/embedded",
+			Test: "TestDisagreementIsNoticedWhateverHappensMeanwhile",
 		},
 		{
 			Name: "double barrier: the line is not listed for members that disagree",
 			File: "doublebarrier/size.go",
 			Old:  "	if r.n == n {",
 			New:  "	if r.n != 0 {",
-			Test: "TestMemberThatDisagreesWithTheFirstIsRefused/embedded|TestDisagreementIsNoticed",
+			Test: "TestDisagreementIsNoticedThoughTheWriter",
 		},
 		{
 			Name: "double barrier: an agreement is written whoever is first in line",
@@ -37,7 +37,7 @@ func init() {
 			Func: "(*Barrier).parseRecord",
 			Old:  "	return r\n",
 			New:  "	r.gate = nil\n	return r\n",
-			Test: "TestCountedMemberEntersThoughTheOpenerHasDied/embedded",
+			Test: "TestOpenerThatHasDied",
 		},
 		{
 			Name: "double barrier: a member that was counted withdraws",
@@ -219,7 +219,7 @@ func init() {
 			File: "doublebarrier/departure.go",
 			Old:  "			err = errNoID ",
 			New:  "			_ = errNoID ",
-			Test: "TestCountedMemberEntersThoughTheOpenerHasDied/embedded",
+			Test: "TestOpenerThatHasDied",
 		},
 		{
 			Name: "double barrier: members wait for the opener that has died",
