@@ -173,6 +173,29 @@ func TestDisagreementIsNoticedThoughTheWriterOfTheNumberDied(t *testing.T) {
 	})
 }
 
+// A member with three is in line between two with two, and does not know yet that it disagrees.
+func TestMemberThatDisagreesIsNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 3)
+		path := stage.Root(t) + "/b"
+		first := enter(patient(t), doublebarrier.New(stage.Clients[0], path, 2))
+		joined(t, stage.Clients[2], path, 1)
+		session(t, stage.Clients[1])
+		stage.Links[1].StallReplies()
+		three := enter(patient(t), doublebarrier.New(stage.Clients[1], path, 3))
+		joined(t, stage.Clients[2], path, 2)
+
+		second := enter(patient(t), doublebarrier.New(stage.Clients[2], path, 2)).must(t)
+		require.Equal(t, []string{first.must(t).Node(), second.Node()}, second.Members())
+		stage.Links[1].Cut()
+		stage.Links[1].Heal()
+		_, err := three.wait()
+		require.ErrorIs(t, err, doublebarrier.ErrFull)
+		leave(t, first.entry, second)
+		empty(t, stage.Clients[2], path)
+	})
+}
+
 // A member has withdrawn, so the number of the next one would do for the last of two. It waits.
 func TestGapsAmongTheNumbersDoNotOpenAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

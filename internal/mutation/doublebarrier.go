@@ -254,7 +254,7 @@ func init() {
 			File: "doublebarrier/size.go",
 			Old:  "	return slices.DeleteFunc(line, func(m member) bool { return m.n != n }), nil\n",
 			New:  "	return line, nil\n",
-			Test: "TestDisagreementIsNoticed",
+			Test: "TestMemberThatDisagreesIsNotCounted",
 		},
 		{
 			Name: "double barrier: the members of a lost gate are counted again",
