@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ type visit struct {
 	node      string
 	members   []string
 	token     int64
+	round     int64
 	leave     error
 	entered   time.Time // at the latest
 	departing time.Time // at the earliest
@@ -42,7 +44,7 @@ func (v *visit) start(enter, life context.Context, b *doublebarrier.Barrier, sta
 		if v.err = err; err != nil {
 			return
 		}
-		v.node, v.members, v.token = e.Node(), e.Members(), e.Token()
+		v.node, v.members, v.token, v.round = e.Node(), e.Members(), e.Token(), e.Round()
 
 		if stay > 0 {
 			select {
@@ -68,12 +70,15 @@ func (v *visit) vague() bool {
 	return errors.Is(v.err, protocol.ErrUncertain) || errors.Is(v.err, protocol.ErrLost)
 }
 
-// agree checks the rounds. Visits that one gate let in agree on the members, of which there are n.
+// agree checks the rounds. Visits that one gate let in agree on the members, of which there are n,
+// and on the number of the round. Later rounds have greater numbers, without gaps unless there are
+// rounds that no visit has seen, or begin with 1 again when no member was there for a while.
 // Each member has entered, or at least does not claim to have withdrawn. Beside the vague visits,
 // up to so many ghosts may have been counted.
 func agree(n int, visits []*visit, ghosts int) error {
 	gates := make(map[int64][]string)
 	nodes := make(map[string]int64)
+	rounds := make(map[int64]int64)
 	vague := ghosts
 	for _, v := range visits {
 		switch {
@@ -83,6 +88,10 @@ func agree(n int, visits []*visit, ghosts int) error {
 				members = v.members
 				gates[v.token] = members
 			}
+			if number, seen := rounds[v.token]; seen && number != v.round {
+				return fmt.Errorf("%s is in round %d, others in %d", v.name, v.round, number)
+			}
+			rounds[v.token] = v.round
 			if !slices.Equal(members, v.members) || len(members) != n || !slices.Contains(members, v.node) {
 				return fmt.Errorf("%s is in with %v, others with %v", v.name, v.members, members)
 			}
@@ -93,6 +102,16 @@ func agree(n int, visits []*visit, ghosts int) error {
 		case v.vague():
 			vague++
 		}
+	}
+
+	tokens := slices.Sorted(maps.Keys(rounds))
+	last := int64(0)
+	for _, token := range tokens {
+		number := rounds[token]
+		if number != 1 && (number <= last || vague == 0 && number != last+1) {
+			return fmt.Errorf("round %d comes after round %d", number, last)
+		}
+		last = number
 	}
 
 	counted := make(map[string]bool)

@@ -15,16 +15,16 @@ import (
 // An arrival is one call of Enter. It has one node at a time, in one session after the other. Only
 // one goroutine uses it at a time: that of Enter, or the one that finishes what Enter has begun.
 type arrival struct {
-	barrier     *Barrier
-	caller      context.Context // ends when Enter stops waiting for an outcome
-	session     *protocol.Session
-	owner       string   // the same for all its nodes
-	nodes       int      // how many it has tried to create
-	node        string   // the name of the present one; empty if there is none
-	sequence    int32    // its number
-	counted     bool     // by a round: there is no way back
-	full        *gate    // of a round that it is not a member of
-	uncountable []string // members that no gate can count
+	barrier  *Barrier
+	caller   context.Context // ends when Enter stops waiting for an outcome
+	session  *protocol.Session
+	owner    string  // the same for all its nodes
+	nodes    int     // how many it has tried to create
+	node     string  // the name of the present one; empty if there is none
+	sequence int32   // its number
+	seen     *record // as it was read last; nil if it was not since node was created
+	counted  bool    // by a round: there is no way back
+	full     *gate   // of a round that it is not a member of
 
 	present    atomic.Bool // a node of its own may be there
 	unresolved atomic.Bool // a node that was lost with its session may have been counted
@@ -36,15 +36,11 @@ type outcome struct {
 	err   error
 }
 
-const (
-	// uncounted is the version of a member's node that no gate has counted.
-	uncounted = 0
+// grace is how long Enter goes on after the end of its ctx to find out whether it was counted.
+const grace = 50 * time.Millisecond
 
-	// grace is how long Enter goes on after the end of its ctx to find out whether it was counted.
-	grace = 50 * time.Millisecond
-)
-
-// errGone says that our node was deleted before a gate was known to have counted it.
+// errGone says that our node was deleted before a gate was known to have counted it, or that no
+// gate can count it any more.
 var errGone = errors.New("member deleted while waiting")
 
 // A lingering is a context that ends a while after the one that it was made from, with the same
@@ -249,6 +245,8 @@ func (a *arrival) await(ctx context.Context) (*gate, error) {
 				return nil, err
 			}
 			continue
+		case r.n > 0 && a.sequence < r.from: // the record was lost: see agree
+			return nil, errGone
 		}
 
 		if r, err = a.agree(ctx, r); err == nil {
@@ -297,6 +295,9 @@ func (a *arrival) read(ctx context.Context) (record, *protocol.Watch, error) {
 		if !r.complete() {
 			r, err = b.read(ctx, s)
 		}
+		if err == nil {
+			a.seen = &r
+		}
 		return r, watch, err
 	}
 }
@@ -311,18 +312,10 @@ func (a *arrival) wait(ctx context.Context, watch *protocol.Watch, long bool) (n
 	}
 
 	own := s.Watch(a.barrier.member(a.node))
-	stat, err := own.Ready(ctx)
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
+	if _, err := own.Ready(ctx); errors.Is(err, zk.ErrNoNode) {
 		return true, errGone
-	case err != nil:
+	} else if err != nil {
 		return true, err
-	case stat.Version > uncounted:
-		if same, err := watch.Recheck(ctx); err != nil {
-			return true, err
-		} else if same { // it was counted by a gate that is gone
-			return true, errGone
-		}
 	}
 	return true, s.WaitAny(ctx, watch, own)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -189,16 +188,16 @@ func TestWaitingMemberWhoseNodeIsDeletedJoinsAgain(t *testing.T) {
 }
 
 // A member is counted while it is cut off. All that told of its gate is deleted by hand, but for
-// the member itself.
-func TestMemberThatWasCountedByALostGateIsLost(t *testing.T) {
+// the member itself. It does not wait for ever, and no gate counts it twice: it joins again.
+func TestMemberThatWasCountedByALostGateJoinsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := suite.NewStage(t, 2)
 		path := stage.Root(t) + "/b"
-		waiting := enter(t.Context(), doublebarrier.New(stage.Clients[0], path, 2))
+		waiting := enter(patient(t), doublebarrier.New(stage.Clients[0], path, 2))
 		joined(t, stage.Clients[1], path, 1)
 		synctest.Wait()
 		stage.Links[0].Cut()
-		other := enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
+		other := enter(patient(t), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
 
 		conn := session(t, stage.Clients[1]).Conn()
 		for _, node := range suite.Children(t, stage.Clients[1], path) {
@@ -208,38 +207,32 @@ func TestMemberThatWasCountedByALostGateIsLost(t *testing.T) {
 		}
 		_, err := conn.Set(path+"/process", nil, -1)
 		require.NoError(t, err)
-		stage.Calm()
+		stage.Links[0].Heal()
+		time.Sleep(time.Minute / 4)
+		require.NotSubset(t, other.Members(), suite.Children(t, stage.Clients[1], path+"/process"))
+		require.NoError(t, other.Leave(patient(t)))
 
-		_, err = waiting.wait()
-		require.ErrorIs(t, err, protocol.ErrLost)
-		require.NoError(t, other.Leave(t.Context()))
+		next := enter(patient(t), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
+		require.NotContains(t, other.Members(), waiting.must(t).Node())
+		leave(t, waiting.entry, next)
 		empty(t, stage.Clients[1], path)
 	})
 }
 
-// Another client sets the data of a member that waits, which looks like a gate that is gone. The
-// member's connection has broken before that.
-func TestMemberThatLooksCountedIsLostAlsoAfterAReconnect(t *testing.T) {
+// Another client replaces the data of a member that waits. The member is counted all the same.
+func TestMemberWhoseDataAreReplacedEnters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := suite.NewStage(t, 2)
 		path := stage.Root(t) + "/b"
 		waiting := enter(t.Context(), doublebarrier.New(stage.Clients[0], path, 2))
 		joined(t, stage.Clients[1], path, 1)
-		synctest.Wait()
-		stage.Links[0].Cut()
-		stage.Links[0].Heal()
 		time.Sleep(time.Minute)
 
 		node := suite.Children(t, stage.Clients[1], path+"/process")[0]
-		_, err := session(t, stage.Clients[1]).Conn().Set(path+"/process/"+node, nil, -1)
+		_, err := session(t, stage.Clients[1]).Conn().Set(path+"/process/"+node, []byte("foreign"), -1)
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		select {
-		case <-waiting.done:
-			require.ErrorIs(t, waiting.err, protocol.ErrLost)
-		default:
-			require.FailNow(t, "waits for a gate that cannot count it")
-		}
+		leave(t, enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t), waiting.must(t))
 	})
 }
 
@@ -262,6 +255,35 @@ func TestMembersThatHaveDiedDoNotDelayALeave(t *testing.T) {
 			empty(t, stage.Clients[n-1], path)
 		})
 	}
+}
+
+// The opener has died long before the others leave, and with it what would tell the last one so.
+func TestOpenerThatHasDiedDoesNotDelayALeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 9
+		stage := suite.NewStage(t, n)
+		path := stage.Root(t) + "/b"
+		var waiting []*entering
+		for i, c := range stage.Clients[1:] {
+			waiting = append(waiting, enter(patient(t), doublebarrier.New(c, path, n)))
+			joined(t, stage.Clients[0], path, i+1)
+		}
+		enter(patient(t), doublebarrier.New(stage.Clients[0], path, n)).must(t)
+		var entries []*doublebarrier.Entry
+		for _, w := range waiting {
+			entries = append(entries, w.must(t))
+		}
+		require.NoError(t, stage.Clients[0].Close())
+
+		var leaving group
+		for _, entry := range entries {
+			time.Sleep(time.Millisecond)
+			leaving.Go(func() error { return entry.Leave(patient(t)) })
+		}
+		began := time.Now()
+		require.NoError(t, leaving.Wait())
+		require.Zero(t, time.Since(began))
+	})
 }
 
 // A third member opens the gate for two others and is cut off. It is in line still when they have

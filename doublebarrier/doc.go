@@ -13,6 +13,10 @@
 //
 // or [Barrier.Do] around a function that gets such a context.
 //
+// A member that comes later, in the place of one that has died, learns from [Entry.Round] which
+// round it takes part in. While members wait, [Barrier.Waiting] shows which ones have come, with
+// the data that [WithData] gave them, and so which are missing.
+//
 //	joined ──── the gate counts it ────▶ in ──── Leave ────▶ waits for the others ────▶ out
 //	   │                                 │
 //	   │ ctx ends, or a round is full    │ its session is lost
@@ -22,25 +26,28 @@
 // # Layout
 //
 // The members are ephemeral nodes below the node "process" of the barrier's path. The name of a
-// member says what n it expects, and is never used again. The gate is the node "ready" beside
-// process, never counted as a member. Beside ready is another node, whose name is never used again
-// and tells this gate from later ones. Both are ephemeral nodes of the member that opened the gate.
+// member says what n it expects, and is never used again. Its data are those of [WithData]. The
+// gate is the node "ready" beside process, never counted as a member. Beside ready is another node,
+// whose name is never used again and tells this gate from later ones. Both are ephemeral nodes of
+// the member that opened the gate.
 //
-// Which gate is open also stands in the data of process, which last as long as one of the members.
-// So a round goes on when the opener's session ends. If process has data of another client, those
-// are kept in front of ours. They must not be changed during a round. They are restored when the
-// round is over, or, if the opener's session has ended before that, when the next member comes.
-// Other nodes below process are ignored.
+// Which gate is open, and how many rounds there have been, also stands in the data of process, the
+// record. It lasts as long as one of the members, or for good if the barrier was made
+// [WithKeptRounds]. So a round goes on when the opener's session ends. If process has data of another client, they are kept in front of the record. Data that are
+// written there later replace the record, see Failure. Other nodes below process are ignored.
 //
 // The path cannot be shared with Curator's DistributedDoubleBarrier, which takes process for a
 // member. Enter refuses a path that has members of Curator's and no process yet. It also refuses a
-// path that has a ready which is not ours. If one is created while members wait, they get the error
-// when the last one comes.
+// path that has a ready which is not ours, if there is no record. Otherwise all that wait get the
+// error when the last one comes.
 //
 // # Guarantees
 //
-//   - Either all n members of a round are let in, or none is. One transaction counts them and opens
-//     the gate. A member withdraws by a deletion, which the server refuses once it was counted.
+//   - Either all n members of a round are let in, or none is. One transaction checks that they are
+//     there and writes the record. A member withdraws in a transaction that the server refuses if
+//     the record has changed.
+//   - Rounds have consecutive numbers, from 1 on, as long as the record lasts: [Entry.Round] says
+//     how long that is. [Entry.Token] grows from round to round also when numbers begin again.
 //   - An error of [Barrier.Enter] that wraps its ctx's error, and not [protocol.ErrUncertain],
 //     promises that no round has counted the call or ever will. If ctx ends too late for that, the
 //     call enters.
@@ -55,10 +62,10 @@
 //   - Members that disagree about n do not wait for each other, and no round has members with
 //     different n. The first in line decides. The others get [ErrSize] when they come, and none of
 //     their nodes stays.
-//   - Enter and Leave leave nothing behind but the empty nodes of the path, which are containers.
-//     Neither does a round whose members have all died, once their sessions have ended. Servers
-//     before 3.5 have no containers, and do not remove the path. No server removes a container that
-//     never had a child.
+//   - Enter and Leave leave nothing behind but the empty nodes of the path, which are containers
+//     unless the barrier was made [WithKeptRounds]. Neither does a round whose members have all
+//     died, once their sessions have ended. Servers before 3.5 have no containers, and do not
+//     remove the path. No server removes a container that never had a child.
 //
 // # Cost
 //
@@ -73,6 +80,8 @@
 // have died. The first members at a path that had another n need up to two writes and two listings
 // more.
 //
+// [Barrier.Waiting] costs its caller four requests and one for each member, and the members nothing.
+//
 // While a member waits, in Enter or Leave, it sends its session's pings and nothing else. After a
 // third of a session timeout it sets one watch more, on its own node or on a member that is inside.
 // When its gate opens after a long wait, its session is confirmed first.
@@ -81,15 +90,17 @@
 //
 // A member that loses its session before it has learnt of its gate joins again. A round may have
 // counted it meanwhile, and be over: of that there is no trace. The others have seen a member that
-// died, and it takes part in the next round. Members that count rounds should compare
-// [Entry.Token], which is the same for all members of a round.
+// died, and it takes part in the next round. Members should not count rounds themselves, but ask
+// [Entry.Round], which is the same for all members of a round.
 //
 // If the opener's session ends while others leave, or four members die inside, the others may leave
 // up to a third of a session timeout later than they could. A member whose node is deleted by hand
 // while it waits notices that as late.
 //
 // Deleting ready, or the node beside it, by hand does not end a round. Setting the data of the
-// latter may. Changing the data of process does, for the members that wait in Leave. Deleting a
-// member's node by hand has the same effect as the member dying. A process that is paused inside
-// cannot learn that it counts as dead: see [Entry.Err].
+// latter may. Changing the data of process does, for the members that wait in Leave, and rounds
+// begin with 1 again. If ready is gone as well, there is no trace of the round. Members that wait
+// then join again, also those that it had counted. Deleting a member's node by hand has the same
+// effect as the member dying. A process that is paused inside cannot learn that it counts as dead:
+// see [Entry.Err].
 package doublebarrier

@@ -24,6 +24,8 @@ type Barrier struct {
 	recipe *protocol.Recipe
 	n      int
 	waits  bool
+	keeps  bool // the number of rounds
+	data   []byte
 }
 
 // An Option shapes a barrier; give it to [New].
@@ -34,6 +36,29 @@ type Option func(*Barrier) error
 func WithWaiting() Option {
 	return func(b *Barrier) error {
 		b.waits = true
+		return nil
+	}
+}
+
+// WithData stores data in the node of each member, for [Barrier.Waiting] to show. Data and path
+// together may have [protocol.MaxData] bytes; [Barrier.Enter] returns [protocol.ErrTooLarge] for
+// more. The caller must not change the slice afterwards.
+func WithData(data []byte) Option {
+	return func(b *Barrier) error {
+		b.data = data
+		return nil
+	}
+}
+
+// WithKeptRounds keeps the number of rounds for [Entry.Round] also while no member is there.
+//
+// Without it, the server forgets the number some time after the last member has gone: with
+// ZooKeeper's defaults, within two minutes. With it, the node process is not a container, so it and
+// the nodes above it stay until they are deleted by hand. It costs no request. The member that
+// creates the nodes decides, so give the option to all members of a path.
+func WithKeptRounds() Option {
+	return func(b *Barrier) error {
+		b.keeps = true
 		return nil
 	}
 }
@@ -77,8 +102,8 @@ func New(c *protocol.Client, path string, n int, opts ...Option) *Barrier {
 //
 // If the first in line expects another number of members, Enter withdraws and returns an error that
 // wraps [ErrSize] and says both numbers. That takes no longer than the server's answers, unless two
-// members that disagree come at the same time. Then the first of them deletes the node of the
-// other, which joins again and notices. Members that agree wait on.
+// members that disagree come at the same time. Then the other one notices when the first has
+// written its number. Members that agree wait on.
 //
 // Other errors wrap [protocol.ErrClosed], [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted],
 // [zk.ErrInvalidPath], or [zk.ErrNodeExists] if nodes of another library are at the path, or are
@@ -94,9 +119,12 @@ func (b *Barrier) Enter(ctx context.Context) (*Entry, error) {
 	defer stop()
 
 	a := &arrival{barrier: b, caller: caller}
-	o, err := protocol.AcrossSessions(ctx, b.recipe, func(s *protocol.Session) (outcome, error) {
-		return a.attempt(ctx, s)
-	})
+	o, err := outcome{}, b.recipe.Validate(b.data)
+	if err == nil {
+		o, err = protocol.AcrossSessions(ctx, b.recipe, func(s *protocol.Session) (outcome, error) {
+			return a.attempt(ctx, s)
+		})
+	}
 	if err != nil { // which may be between two sessions
 		o = outcome{err: a.uncertain(err)}
 	}

@@ -41,6 +41,17 @@ func (e *Entry) Context(parent context.Context) (context.Context, context.Cancel
 // those of all rounds before. It is the number of the transaction that opened the gate.
 func (e *Entry) Token() int64 { return e.grant.Token() }
 
+// Round returns the number of the round: 1 for the first at the path, and one more for each round
+// after it. It is the same for all members of a round. So a program that runs in phases, one in
+// each round, learns from it which phase it has joined.
+//
+// The number is kept in the node above the members, which lasts as long as one of them is there.
+// After the last has gone, the server removes that node when it next looks for empty containers,
+// once a minute by default, and then rounds begin with 1 again. [WithKeptRounds] keeps the number.
+// Rounds also begin with 1 again if another client deletes that node or replaces its data.
+// [Entry.Token] grows also then.
+func (e *Entry) Round() int64 { return e.gate.round }
+
 // Check returns an operation to put first into a [zk.Conn] Multi. The whole Multi then fails with
 // [zk.ErrNoNode] once the member's node is gone. The path in it is absolute.
 func (e *Entry) Check() *zk.CheckVersionRequest { return e.grant.Check() }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,6 +77,47 @@ func ExampleBarrier_Do() {
 	// Output:
 	// step 0
 	// step 1
+}
+
+func ExampleBarrier_Waiting() {
+	srv, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	client, err := protocol.Connect(ctx, srv.ConnectString())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	defer cancel()
+
+	hosts := []string{"host-1", "host-2", "host-3"}
+	for _, host := range hosts[:2] { // the third one is late
+		b := doublebarrier.New(client, "/barriers/batch", len(hosts), doublebarrier.WithData([]byte(host)))
+		go b.Enter(ctx)
+	}
+
+	operator := doublebarrier.New(client, "/barriers/batch", len(hosts))
+	var waiters []doublebarrier.Waiter
+	for len(waiters) < 2 {
+		time.Sleep(time.Millisecond)
+		if waiters, err = operator.Waiting(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	fmt.Printf("round %d: %d of %d\n", waiters[0].Round, len(waiters), waiters[0].N)
+	for _, host := range hosts {
+		come := slices.ContainsFunc(waiters, func(w doublebarrier.Waiter) bool { return string(w.Data) == host })
+		if !come {
+			fmt.Println("missing:", host)
+		}
+	}
+	// Output:
+	// round 1: 2 of 3
+	// missing: host-3
 }
 
 func ExampleBarrier_Enter_timeout() {

@@ -13,19 +13,20 @@ import (
 
 // A gate lets a round in. It is over when none of its members has a node any more.
 //
-// The transaction that counts the members writes the gate to two places. The data of process, a
-// container that lasts as long as one of the members, are what members read. The node "ready" is
+// The transaction that counts the members writes the record to two places. The data of process,
+// which lasts as long as one of the members, are what members read. The node "ready" is
 // what the documentation's recipe has, for other clients to see. Beside ready is an ID node, whose
 // name is never used again: a removal that names it cannot hit a later gate. Ready and the ID node
 // are ephemeral nodes of the opener.
 //
 // If the opener's session ends before the round does, only the record is left. Members that leave
 // do not remove it: without an ID node they cannot tell it from a later one. The next member to
-// come does that, see clear. If none comes, the server removes the container.
+// come does that, see clear. If none comes, the server removes process, a container.
 type gate struct {
 	barrier *Barrier
 	id      string // of the ID node
 	token   int64  // the number of the transaction
+	round   int64  // its number
 	members []string
 
 	version int32  // of the record; 0 if the gate was read from ready
@@ -42,9 +43,9 @@ func (g *gate) data() string {
 }
 
 // parseGate reads what data wrote. It returns nil if that is not a gate.
-func (b *Barrier) parseGate(data string, token int64) *gate {
+func (b *Barrier) parseGate(data string) *gate {
 	id, members, _ := strings.Cut(data, "\n")
-	g := &gate{barrier: b, id: id, token: token, members: strings.Split(members, "\n")}
+	g := &gate{barrier: b, id: id, members: strings.Split(members, "\n")}
 
 	if slices.ContainsFunc(g.members, func(m string) bool { return !isMember(m) }) {
 		return nil
@@ -70,14 +71,14 @@ func (a *arrival) open(ctx context.Context, r record) (*gate, error) {
 	if int(a.sequence-r.from) < b.n-1 {
 		return nil, nil
 	}
-	line, err := a.list(ctx)
+	line, err := a.list(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 
 	g := &gate{
 		barrier: b, id: s.NewOwner().String(), members: a.first(line),
-		version: r.version + 1,
+		round: r.rounds + 1, version: r.version + 1,
 	}
 	if len(g.members) < b.n {
 		return nil, nil
@@ -88,25 +89,29 @@ func (a *arrival) open(ctx context.Context, r record) (*gate, error) {
 	if i := slices.IndexFunc(line, func(m member) bool { return !g.has(m.name) }); i >= 0 {
 		r.from = line[i].sequence
 	}
-	g.closed = r.closed()
 
-	if err := a.checkSize(2 * len(r.preamble)); err != nil {
+	if err := a.checkSize(len(r.preamble)); err != nil {
 		return nil, err
 	}
 	return a.count(ctx, r, g)
 }
 
-// count counts the gate's members, and opens it.
+// count counts the gate's members, and opens it. The record was read as r, without a gate.
 func (a *arrival) count(ctx context.Context, r record, g *gate) (*gate, error) {
 	b := a.barrier
-	r.gate = g
-	// Members hear of the record before they hear of their own nodes, which would have them ask.
-	ops := []any{&zk.SetDataRequest{Path: b.process(), Data: r.data(), Version: r.version}}
+	opened := r
+	opened.rounds, opened.gate = g.round, g
+	g.closed = opened.closed()
+
+	// Each member must have its node. Once the record has changed, none of them withdraws: see
+	// removeAt. So the data of the members stay as they are.
+	ops := []any{&zk.SetDataRequest{Path: b.process(), Data: opened.data(), Version: r.version}}
 	for _, m := range g.members {
-		ops = append(ops, &zk.SetDataRequest{Path: b.member(m), Data: []byte{}, Version: uncounted})
+		ops = append(ops, &zk.CheckVersionRequest{Path: b.member(m), Version: -1})
 	}
+	opened.preamble = ""
 	ops = append(ops,
-		&zk.CreateRequest{Path: b.ready(), Data: []byte(g.data()), Flags: zk.FlagEphemeral},
+		&zk.CreateRequest{Path: b.ready(), Data: opened.data(), Flags: zk.FlagEphemeral},
 		&zk.CreateRequest{Path: g.idNode(), Flags: zk.FlagEphemeral})
 
 	answers, err := a.session.Multi(ctx, ops...)
@@ -115,31 +120,23 @@ func (a *arrival) count(ctx context.Context, r record, g *gate) (*gate, error) {
 		g.token = answers[0].Stat.Mzxid
 		return g, nil
 	case errors.Is(err, zk.ErrNodeExists): // a ready that was not there when the number was written
-		r.n, r.gate = 0, nil
+		r.n = 0
 		if _, err := a.write(ctx, r, r.data()); err != nil {
 			return nil, err
 		}
 		return nil, zk.ErrBadVersion // for all to read what it is
-	case !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion):
-		return nil, err
+	case errors.Is(err, zk.ErrNoNode):
+		return nil, zk.ErrBadVersion
 	}
-
-	// A member that is there with another version was counted by a gate of which there is no record
-	// any more.
-	for i, answer := range answers {
-		if i >= 1 && i <= len(g.members) && errors.Is(answer.Error, zk.ErrBadVersion) {
-			a.uncountable = append(a.uncountable, g.members[i-1])
-		}
-	}
-	return nil, zk.ErrBadVersion
+	return nil, err
 }
 
-// first returns the first n in line that may be counted, or fewer. Of an owner that has lost a
-// session there may be two.
+// first returns the first n in line, or fewer. Of an owner that has lost a session there may be
+// two.
 func (a *arrival) first(line []member) (first []string) {
 	owners := make(map[string]bool)
 	for _, m := range line {
-		if len(first) < a.barrier.n && !slices.Contains(a.uncountable, m.name) && !owners[m.owner] {
+		if len(first) < a.barrier.n && !owners[m.owner] {
 			owners[m.owner] = true
 			first = append(first, m.name)
 		}

@@ -2,10 +2,12 @@ package doublebarrier_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -56,9 +58,15 @@ func enter(ctx context.Context, b *doublebarrier.Barrier) *entering {
 	return e
 }
 
+var errStuck = errors.New("Enter has not returned")
+
 func (e *entering) wait() (*doublebarrier.Entry, error) {
-	<-e.done
-	return e.entry, e.err
+	select {
+	case <-e.done:
+		return e.entry, e.err
+	case <-time.After(3 * suite.Limit):
+		return nil, errStuck
+	}
 }
 
 // must returns the entry, which has to come.
@@ -119,6 +127,7 @@ func round(t testing.TB, barriers ...*doublebarrier.Barrier) {
 		members = entry.Members()
 		require.Equal(t, members, all[0].must(t).Members())
 		require.Equal(t, entry.Token(), all[0].must(t).Token())
+		require.Equal(t, entry.Round(), all[0].must(t).Round())
 	}
 	require.ElementsMatch(t, names, members)
 	for _, e := range all {

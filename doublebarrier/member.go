@@ -78,7 +78,7 @@ var curators = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 // It writes our number to a new record without a listing. Members that expect another one list the
 // line when they read that: see agree.
 func (b *Barrier) create(ctx context.Context, s *protocol.Session) error {
-	created, err := s.EnsurePath(ctx, b.process())
+	created, err := b.createProcess(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -101,11 +101,29 @@ func (b *Barrier) create(ctx context.Context, s *protocol.Session) error {
 	return err
 }
 
+// createProcess creates process as a container, or as a node that stays if the rounds are kept, and
+// what is missing above it. It reports whether it has created process.
+func (b *Barrier) createProcess(ctx context.Context, s *protocol.Session) (created bool, err error) {
+	if !b.keeps {
+		return s.EnsurePath(ctx, b.process())
+	}
+
+	if _, err := s.EnsurePath(ctx, b.recipe.Path()); err != nil {
+		return false, err
+	}
+	err = s.Create(ctx, b.process(), nil, 0)
+	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) { // join tries again
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // join creates the member. It creates nothing any more once the caller of Enter has stopped
 // waiting.
 func (a *arrival) join(ctx context.Context) error {
 	b, s := a.barrier, a.session
 	a.nodes++
+	a.seen = nil
 
 	own, err := s.CreateOwn(ctx, protocol.OwnNode{
 		Dir:    b.process(),
@@ -119,7 +137,7 @@ func (a *arrival) join(ctx context.Context) error {
 				return "", err
 			}
 
-			return protocol.Create(c, prefix, nil, zk.FlagEphemeralSequential, s.ACL())
+			return protocol.Create(c, prefix, b.data, zk.FlagEphemeralSequential, s.ACL())
 		},
 		Missing: func(ctx context.Context) error {
 			a.present.Store(false)
@@ -141,34 +159,73 @@ func (a *arrival) join(ctx context.Context) error {
 // withdraw deletes the member unless it was counted. Then it returns the gate.
 func (a *arrival) withdraw(ctx context.Context) (*gate, error) {
 	b, s := a.barrier, a.session
-	failed := s.Delete(ctx, b.member(a.node), uncounted)
+	g, err := a.remove(ctx, a.node, a.seen)
 	switch {
-	case failed == nil:
+	case err == nil && g == nil:
 		a.gone()
 		return nil, nil
-	case !errors.Is(failed, zk.ErrNoNode) && !errors.Is(failed, zk.ErrBadVersion):
-		return nil, failed
+	case err != nil && !errors.Is(err, zk.ErrNoNode):
+		return nil, err
 	}
 
+	// The answer to a first attempt was lost, or another client has deleted the member. It may have
+	// been counted before that.
 	if err := s.Sync(ctx, b.recipe.Path()); err != nil {
 		return nil, err
 	}
-	r, err := b.read(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-
-	counted, there := r.gate.has(a.node), errors.Is(failed, zk.ErrBadVersion)
-	switch {
-	case counted && there:
-		return r.gate, nil
-	case !counted && !there: // the answer to a first attempt was lost, or another client has deleted it
+	if g == nil {
+		r, err := b.read(ctx, s)
+		if err != nil {
+			return nil, err
+		} else if r.gate.has(a.node) {
+			return nil, a.lost()
+		}
 		a.gone()
 		return nil, nil
-	case there:
-		s.Delete(ctx, b.member(a.node), -1)
 	}
-	return nil, a.lost()
+
+	if stat, err := s.Exists(ctx, b.member(a.node)); err != nil {
+		return nil, err
+	} else if stat == nil {
+		return nil, a.lost()
+	}
+	return g, nil
+}
+
+// remove deletes a member unless a gate has counted it. Then it returns the gate. It begins with
+// the record as it was read, if it was. It returns [zk.ErrNoNode] if there is no such member.
+func (a *arrival) remove(ctx context.Context, name string, seen *record) (*gate, error) {
+	b, s := a.barrier, a.session
+	for {
+		if seen == nil {
+			r, err := b.read(ctx, s)
+			if err != nil && !errors.Is(err, zk.ErrNodeExists) { // a ready that is not ours has counted no member
+				return nil, err
+			}
+			seen = &r
+		}
+		if seen.gate.has(name) {
+			return seen.gate, nil
+		}
+
+		err := a.removeAt(ctx, name, seen.version)
+		if !errors.Is(err, zk.ErrBadVersion) {
+			return nil, err
+		}
+		if err := s.Sync(ctx, b.recipe.Path()); err != nil {
+			return nil, err
+		}
+		seen = nil
+	}
+}
+
+// removeAt deletes a member that was not counted when the record had this version. It returns
+// [zk.ErrBadVersion] if the record has changed, and [zk.ErrNoNode] if there is no such member.
+func (a *arrival) removeAt(ctx context.Context, name string, version int32) error {
+	_, err := a.session.Multi(ctx,
+		&zk.DeleteRequest{Path: a.barrier.member(name), Version: -1},
+		&zk.CheckVersionRequest{Path: a.barrier.process(), Version: version})
+	return err
 }
 
 // gone notes that there is no node any more, and that it was not counted.
@@ -197,12 +254,12 @@ func (a *arrival) resolve(ctx context.Context) error {
 		if m.owner != a.owner {
 			continue
 		}
-		err := s.Delete(ctx, b.member(m.name), uncounted)
+		g, err := a.remove(ctx, m.name, nil)
 		switch {
+		case g != nil:
+			return a.lost()
 		case err == nil:
 			a.unresolved.Store(a.unresolved.Load() && m.name != a.node)
-		case errors.Is(err, zk.ErrBadVersion):
-			return a.lost()
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}

@@ -16,6 +16,7 @@ type record struct {
 	preamble string // data of other clients, which are kept
 	n        int    // what the members have agreed on; 0 if nothing
 	from     int32  // members in line have this sequence number or a higher one; valid if n is
+	rounds   int64  // how many have begun, the present one included
 	gate     *gate  // nil while none is open
 	version  int32
 }
@@ -24,24 +25,26 @@ type record struct {
 const recordMark = "zkrecipes/doublebarrier n="
 
 func (r record) data() []byte {
-	text := fmt.Sprintf("%s%s%d from=%d\n", r.preamble, recordMark, r.n, r.from)
+	text := fmt.Sprintf("%s%s%d from=%d rounds=%d\n", r.preamble, recordMark, r.n, r.from, r.rounds)
 	if r.gate != nil {
 		text += r.gate.data()
 	}
 	return []byte(text)
 }
 
-// closed returns the data without the gate. Data of other clients are as they were found.
+// closed returns the data without the gate.
 func (r record) closed() []byte {
-	if r.preamble != "" {
-		return []byte(r.preamble)
-	}
-	return record{n: r.n, from: r.from}.data()
+	r.gate = nil
+	return r.data()
 }
 
 // complete reports whether ready need not be read, too: there is a gate, or members have agreed
 // since there was one.
 func (r record) complete() bool { return r.gate != nil || r.n > 0 }
+
+// lost reports whether the data were changed, and not to a record of ours. So there may have been a
+// gate, whose members cannot be told from those that wait for one.
+func (r record) lost() bool { return r.n == 0 && r.version > 0 }
 
 // read reads the record, and the gate from ready if the record may be lost. It is empty if there is
 // neither.
@@ -52,18 +55,18 @@ func (b *Barrier) read(ctx context.Context, s *protocol.Session) (record, error)
 			return r, err
 		}
 
-		g, err := b.readReady(ctx, s)
-		if err != nil || g == nil {
+		ready, err := b.readReady(ctx, s)
+		if err != nil || ready.gate == nil {
 			return r, err
 		}
 
 		// The gate may have opened after the record was read. Only a record that was read after
 		// ready is known to be lost.
-		if g.id == seen {
-			r.gate = g
-			return r, nil
+		if ready.gate.id == seen {
+			ready.preamble, ready.version = r.preamble, r.version
+			return ready, nil
 		}
-		seen = g.id
+		seen = ready.gate.id
 	}
 }
 
@@ -77,36 +80,42 @@ func (b *Barrier) readRecord(ctx context.Context, s *protocol.Session) (record, 
 	return b.parseRecord(data, stat), nil
 }
 
+// parseRecord reads what data wrote, to process or to ready. The gate's token is the number of the
+// transaction that wrote them.
 func (b *Barrier) parseRecord(data []byte, stat *zk.Stat) record {
 	preamble, ours, _ := strings.Cut(string(data), recordMark)
-	number, gate, _ := strings.Cut(ours, "\n")
+	numbers, gate, _ := strings.Cut(ours, "\n")
 	r := record{preamble: preamble, version: stat.Version}
-	if _, err := fmt.Sscanf(number, "%d from=%d", &r.n, &r.from); err != nil {
-		r.n = 0
+	if _, err := fmt.Sscanf(numbers, "%d from=%d rounds=%d", &r.n, &r.from, &r.rounds); err != nil {
+		return record{preamble: preamble, version: stat.Version}
 	}
-	if r.gate = b.parseGate(gate, stat.Mzxid); r.gate != nil {
+
+	if r.gate = b.parseGate(gate); r.gate != nil {
+		r.gate.token, r.gate.round = stat.Mzxid, r.rounds
 		r.gate.version, r.gate.closed = r.version, r.closed()
 	}
 	return r
 }
 
-func (b *Barrier) readReady(ctx context.Context, s *protocol.Session) (*gate, error) {
+// readReady reads the record that was written to ready. It has no gate if there is no ready.
+func (b *Barrier) readReady(ctx context.Context, s *protocol.Session) (record, error) {
 	if stat, err := s.Exists(ctx, b.ready()); err != nil || stat == nil {
-		return nil, err
+		return record{}, err
 	}
 
 	data, stat, err := s.Get(ctx, b.ready())
 	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
+		return record{}, nil
 	} else if err != nil {
-		return nil, err
+		return record{}, err
 	}
 
-	g := b.parseGate(string(data), stat.Czxid)
-	if g == nil {
-		return nil, fmt.Errorf("%w: %s is not a gate of ours", zk.ErrNodeExists, b.ready())
+	r := b.parseRecord(data, stat)
+	if r.gate == nil {
+		return record{}, fmt.Errorf("%w: %s is not a gate of ours", zk.ErrNodeExists, b.ready())
 	}
-	return g, nil
+	r.gate.version = 0
+	return r, nil
 }
 
 // write replaces the record, which was read as r, and does the rest in the same transaction. It

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/go-zookeeper/zk"
 )
 
 // ErrSize is returned by [Barrier.Enter] when others at the path expect another number of members.
@@ -26,45 +24,39 @@ func (a *arrival) agree(ctx context.Context, r record) (record, error) {
 		return r, nil
 	}
 
-	line, err := a.list(ctx)
+	line, err := a.list(ctx, r)
 	if err != nil {
 		return r, err
 	}
 
 	// Nodes with lower numbers are gone: they were created before those that are listed.
-	r.n, r.from = n, line[0].sequence
+	from := line[0].sequence
+	if r.lost() { // those that are listed may be inside; members that wait join again, as we do
+		from = line[len(line)-1].sequence + 1
+	}
+	r.n, r.from = n, from
 	return a.write(ctx, r, r.data())
 }
 
-// list lists the members that agree, in order of arrival. See agreed.
-func (a *arrival) list(ctx context.Context) ([]member, error) {
+// list lists the members in line that agree with the first, in order of arrival, when the record is
+// r. If we do not, it returns an error that wraps ErrSize.
+func (a *arrival) list(ctx context.Context, r record) ([]member, error) {
 	line, err := a.barrier.line(ctx, a.session)
 	if err != nil {
 		return nil, err
 	}
-	return a.agreed(ctx, line)
-}
+	if r.n > 0 {
+		line = slices.DeleteFunc(line, func(m member) bool { return m.sequence < r.from })
+	}
 
-// agreed returns the members in line that agree with the first. If we do not, it returns an error
-// that wraps ErrSize. It deletes the nodes of others that do not, so that they join again and list
-// the line themselves.
-func (a *arrival) agreed(ctx context.Context, line []member) (agreed []member, err error) {
 	if !slices.ContainsFunc(line, func(m member) bool { return m.name == a.node }) {
 		return nil, errGone
 	}
-	if n := line[0].n; n != a.barrier.n {
+	n := line[0].n
+	if n != a.barrier.n {
 		return nil, fmt.Errorf("%w: %d here, %d at the others", ErrSize, a.barrier.n, n)
 	}
 
-	for _, m := range line {
-		if m.n == a.barrier.n {
-			agreed = append(agreed, m)
-			continue
-		}
-		err := a.session.Delete(ctx, a.barrier.member(m.name), uncounted)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion) {
-			return nil, err
-		}
-	}
-	return agreed, nil
+	// Those that do not agree notice it themselves, when they have read the record.
+	return slices.DeleteFunc(line, func(m member) bool { return m.n != n }), nil
 }

@@ -93,11 +93,12 @@ func slow(_ *recipestest.Server, link *recipestest.Link, _ int64) {
 func disagree(t *testing.T, srv *recipestest.Server, path string, f suite.Fault, sizes []int, step int) (met bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	link := srv.Link(t)
-	cs := []*protocol.Client{link.Client(t), srv.Client(t)}
+	link, other := srv.Link(t), srv.Link(t)
+	cs := []*protocol.Client{link.Client(t), other.Client(t)}
 	defer suite.Close(t, cs...)
 	id := session(t, cs[0]).ID()
 	session(t, cs[1])
+	defer other.At(1000, cancel)() // they would write their numbers for ever
 	met2 := suite.At(link, step, func() { f.Do(srv, link, id) })
 
 	var both []*entering
@@ -143,7 +144,7 @@ func TestDisagreementIsNoticedThoughTheWriterOfTheNumberDied(t *testing.T) {
 
 			first := enter(t.Context(), doublebarrier.New(c, path, 2))
 			synctest.Wait()
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 
 			met := suite.At(link, step, func() {
@@ -169,6 +170,50 @@ func TestDisagreementIsNoticedThoughTheWriterOfTheNumberDied(t *testing.T) {
 			suite.TryClose(dead)
 			return was
 		})
+	})
+}
+
+// A member with three is in line between two with two, and does not know yet that it disagrees.
+func TestMemberThatDisagreesIsNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 3)
+		path := stage.Root(t) + "/b"
+		first := enter(patient(t), doublebarrier.New(stage.Clients[0], path, 2))
+		joined(t, stage.Clients[2], path, 1)
+		session(t, stage.Clients[1])
+		stage.Links[1].StallReplies()
+		three := enter(patient(t), doublebarrier.New(stage.Clients[1], path, 3))
+		joined(t, stage.Clients[2], path, 2)
+
+		second := enter(patient(t), doublebarrier.New(stage.Clients[2], path, 2)).must(t)
+		require.Equal(t, []string{first.must(t).Node(), second.Node()}, second.Members())
+		stage.Links[1].Cut()
+		stage.Links[1].Heal()
+		_, err := three.wait()
+		require.ErrorIs(t, err, doublebarrier.ErrFull)
+		leave(t, first.entry, second)
+		empty(t, stage.Clients[2], path)
+	})
+}
+
+// A member has withdrawn, so the number of the next one would do for the last of two. It waits.
+func TestGapsAmongTheNumbersDoNotOpenAGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 1)
+		b := doublebarrier.New(stage.Clients[0], stage.Root(t)+"/b", 2)
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			e := enter(ctx, b)
+			synctest.Wait()
+			select {
+			case <-e.done:
+				require.FailNow(t, "entered alone", "%v", e.err)
+			default:
+			}
+			cancel()
+			_, err := e.wait()
+			require.ErrorIs(t, err, context.Canceled)
+		}
 	})
 }
 

@@ -45,6 +45,7 @@ type worker struct {
 	name   string
 	cmd    *exec.Cmd
 	stdin  io.Closer
+	late   bool // it has replaced another worker
 	killed bool
 	wait   sync.WaitGroup // for its reports
 }
@@ -52,8 +53,8 @@ type worker struct {
 // A report is a line that a worker prints.
 type report struct {
 	by      *worker
-	what    string // "ready", "begins" or "ends"
-	task    string
+	what    string // "joins", "begins" or "ends"
+	object  string // a phase or a task
 	attempt int
 }
 
@@ -84,11 +85,11 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 		return err
 	}
 
-	b.phase, b.tasks = plan(b.client, b.path)
+	b.phase, b.tasks = plan(b.client, b.path, "parent")
 	defer func() { err = errors.Join(err, b.end(err == nil), b.client.Close()) }()
 
 	for i := range workers {
-		if err := b.start(fmt.Sprintf("worker %d", i+1)); err != nil {
+		if err := b.start(fmt.Sprintf("worker %d", i+1), false); err != nil {
 			return err
 		}
 	}
@@ -115,25 +116,36 @@ func (b *batch) runPhase(ctx context.Context, n int) error {
 		return err
 	}
 
+	fmt.Fprintln(b.out)
+	if err := b.callRoll(ctx, n); err != nil {
+		return err
+	}
 	entry, err := b.phase.Enter(ctx)
 	if err != nil {
 		return err
 	}
 
-	fmt.Fprintln(b.out)
 	b.tell(fmt.Sprintf("phase %d", n), "begins", fmt.Sprintf("with %d members", len(entry.Members())))
 	left := make(chan error, 1)
 	go func() { left <- entry.Leave(ctx) }()
 	done := make(map[string]string) // task to worker
 
-	for over := false; !over || len(b.reports) > 0; {
+	for over, joined := false, 0; !over || joined < workers || len(b.reports) > 0; {
 		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+
 		case r := <-b.reports:
 			switch {
+			case r.what == "joins":
+				joined++
+				if r.by.late {
+					b.tell(r.by.name, "joins", "phase "+r.object)
+				}
 			case r.what == "ends":
-				done[r.task] = r.by.name
+				done[r.object] = r.by.name
 				b.progress(n, len(done), r)
-			case r.what == "begins" && r.task == fatal && r.attempt == 1:
+			case r.what == "begins" && r.object == fatal && r.attempt == 1:
 				if err := b.replace(r); err != nil {
 					return err
 				}
@@ -155,10 +167,34 @@ func (b *batch) runPhase(ctx context.Context, n int) error {
 	return nil
 }
 
+// callRoll prints which workers the phase waits for, if any.
+func (b *batch) callRoll(ctx context.Context, n int) error {
+	waiters, err := b.phase.Waiting(ctx)
+	if err != nil {
+		return err
+	}
+	come := make(map[string]bool)
+	for _, w := range waiters {
+		come[string(w.Data)] = true
+	}
+
+	var missing []string
+	for _, w := range b.workers {
+		if !w.killed && !come[w.name] {
+			missing = append(missing, w.name)
+		}
+	}
+	if len(missing) > 0 {
+		b.tell(fmt.Sprintf("phase %d", n), "waits for",
+			fmt.Sprintf("%s; %d of %d have come", strings.Join(missing, ", "), len(waiters), workers))
+	}
+	return nil
+}
+
 // progress prints every sixth task, and those that were begun more than once.
 func (b *batch) progress(n, done int, r report) {
 	if r.attempt > 1 {
-		b.tell(r.by.name, "has done", fmt.Sprintf("%s, at attempt %d: its session expired, and the task came back", r.task, r.attempt))
+		b.tell(r.by.name, "has done", fmt.Sprintf("%s, at attempt %d: its session expired, and the task came back", r.object, r.attempt))
 	}
 	if done%6 == 0 {
 		b.tell(fmt.Sprintf("phase %d", n), "goes on", fmt.Sprintf("%2d of %d", done, tasks))
@@ -172,18 +208,18 @@ func (b *batch) replace(r report) error {
 	if err := r.by.cmd.Process.Kill(); err != nil {
 		return err
 	}
-	b.tell(r.by.name, "is killed", "while it is at "+r.task)
-	return b.start(fmt.Sprintf("worker %d", len(b.workers)+1))
+	b.tell(r.by.name, "is killed", "while it is at "+r.object)
+	return b.start(fmt.Sprintf("worker %d", len(b.workers)+1), true)
 }
 
 // start starts a copy of this program as a worker.
-func (b *batch) start(name string) error {
+func (b *batch) start(name string, late bool) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 
-	w := &worker{name: name, cmd: exec.Command(self, "-worker", name, "-servers", b.servers, "-path", b.path,
+	w := &worker{name: name, late: late, cmd: exec.Command(self, "-worker", name, "-servers", b.servers, "-path", b.path,
 		"-timeout", sessionTimeout.String())}
 	w.cmd.Stderr = os.Stderr
 	lines, err := w.cmd.StdoutPipe()
@@ -203,7 +239,7 @@ func (b *batch) start(name string) error {
 	w.wait.Go(func() {
 		for lines := bufio.NewScanner(lines); lines.Scan(); {
 			r := report{by: w}
-			fmt.Sscanf(lines.Text(), "%s %s attempt %d", &r.what, &r.task, &r.attempt)
+			fmt.Sscanf(lines.Text(), "%s %s attempt %d", &r.what, &r.object, &r.attempt)
 			b.reports <- r
 		}
 	})

@@ -47,6 +47,7 @@ func requireDone(t *testing.T, servers string) {
 	require.Contains(t, out.String(), "Fin.")
 	require.Regexp(t, `(?s)phase 2 +begins.*is killed +while it is at (task-2\.\d+).*attempt 2.*phase 2 +ends +24.*phase 3 +begins +with 5`,
 		out.String())
+	require.Regexp(t, `(?s)phase 3.*worker 5 +joins +phase 3`, out.String())
 }
 
 func TestInterruptedBatchLeavesNothingBehind(t *testing.T) {

@@ -1,7 +1,8 @@
 // Batch is a job of three phases that several worker processes do together. They begin each phase
 // at the same time, drain a shared queue of tasks, and end the phase at the same time. The program
 // starts the workers as copies of itself. It kills one in the middle of the second phase and
-// replaces it, and shows what becomes of that worker's task:
+// replaces it. It shows what becomes of that worker's task, who is waited for before a phase, and
+// that the new worker finds out which phase it has joined:
 //
 //	go run ./examples/batch
 //
@@ -50,7 +51,7 @@ func main() {
 	}
 
 	if *name != "" {
-		if err := work(*servers, *path); err != nil {
+		if err := work(*servers, *path, *name); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", *name, err)
 			os.Exit(1)
 		}
@@ -71,6 +72,10 @@ func main() {
 // plan returns the barrier and the queue at which the processes meet. The parent is a member of
 // each phase, too. No worker begins before the parent has filled the queue, and the parent knows
 // when all have ended.
-func plan(c *protocol.Client, path string) (*doublebarrier.Barrier, *queue.Queue) {
-	return doublebarrier.New(c, path+"/phase", workers+1, doublebarrier.WithWaiting()), queue.New(c, path+"/tasks")
+//
+// Phase n is round n of the barrier. The number is kept even if all processes are gone for a while.
+func plan(c *protocol.Client, path, name string) (*doublebarrier.Barrier, *queue.Queue) {
+	phase := doublebarrier.New(c, path+"/phase", workers+1, doublebarrier.WithWaiting(),
+		doublebarrier.WithKeptRounds(), doublebarrier.WithData([]byte(name)))
+	return phase, queue.New(c, path+"/tasks")
 }

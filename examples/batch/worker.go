@@ -9,13 +9,14 @@ import (
 	"os/signal"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
 // work takes part in one phase after the other until standard input ends, which also happens when
 // the parent dies. It reports on standard output what it does.
-func work(servers, path string) error {
+func work(servers, path, name string) error {
 	signal.Ignore(os.Interrupt) // it goes to the whole group; the parent handles it
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -27,10 +28,9 @@ func work(servers, path string) error {
 	client, err := protocol.Connect(ctx, servers, protocol.WithSessionTimeout(sessionTimeout))
 	if err == nil {
 		defer client.Close()
-		phase, tasks := plan(client, path)
-		fmt.Println("ready")
+		phase, tasks := plan(client, path, name)
 		for err == nil {
-			err = phase.Do(ctx, func(ctx context.Context) error { return drain(ctx, tasks) })
+			err = takePart(ctx, phase, tasks)
 		}
 	}
 
@@ -39,6 +39,21 @@ func work(servers, path string) error {
 	}
 
 	return err
+}
+
+// takePart waits for the next phase and does tasks of it. A worker that has replaced another one
+// learns from the round which phase that is.
+func takePart(ctx context.Context, phase *doublebarrier.Barrier, tasks *queue.Queue) error {
+	entry, err := phase.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("joins %d\n", entry.Round())
+
+	working, cancel := entry.Context(ctx)
+	defer cancel()
+	err = drain(working, tasks)
+	return errors.Join(err, entry.Leave(ctx))
 }
 
 // drain does tasks until none is left, neither in the queue nor reserved by other workers, which

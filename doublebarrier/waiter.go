@@ -1,0 +1,111 @@
+package doublebarrier
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// A Waiter is one member that has come and not left. It waits for others to come, or it is inside,
+// where others may wait for it to leave.
+type Waiter struct {
+	Node    string    // its name, as in [Entry.Node] and [Entry.Members]
+	Session int64     // its owner
+	Data    []byte    // what it was given with [WithData], byte for byte: quote them before printing
+	Since   time.Time // when it came, by the server's clock
+	Inside  bool      // a round has begun with it
+	Round   int64     // the round that it is inside of, or the next one if it waits
+	N       int       // how many members it expects in a round
+}
+
+const (
+	readers    = 16 // how many nodes are read at the same time
+	maxLookups = 4  // how often Waiting looks again because a round has begun or ended meanwhile
+)
+
+// Waiting returns the members that have come and not left, in order of arrival: those that are
+// inside, and those that wait. Members whose sessions have ended are not among them. Neither are
+// members that wait for a round to end, see [WithWaiting]: they join afterwards. A path that does
+// not exist has no members. The n of this Barrier does not matter.
+//
+// What it returns is as of one moment after the call began, but for members that have left since
+// then. If rounds begin and end faster than the server answers, members may be shown as waiting
+// that are inside.
+//
+// Waiting blocks until the server has answered: four requests and one for each member. It does not
+// disturb the members, and costs them nothing. It returns ctx's error if that ends first, one that
+// wraps [protocol.ErrLost] if the session ends, and otherwise the errors that [Barrier.Enter] has
+// for a bad path or option, a closed client and a server that refuses. It is safe for concurrent
+// use.
+func (b *Barrier) Waiting(ctx context.Context) ([]Waiter, error) {
+	all, err := b.waiting(ctx)
+	return all, b.recipe.Wrap(err)
+}
+
+func (b *Barrier) waiting(ctx context.Context) ([]Waiter, error) {
+	s, err := b.recipe.Session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Sync(ctx, b.recipe.Path()); err != nil {
+		return nil, err
+	}
+
+	r, err := b.read(ctx, s)
+	for lookup := 1; err == nil; lookup++ {
+		line, err := b.line(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+
+		// If no round has begun or ended meanwhile, the line is that of this record.
+		before := r.version
+		if r, err = b.read(ctx, s); err != nil {
+			return nil, err
+		} else if r.version == before || lookup == maxLookups {
+			return b.waiters(ctx, s, r, line)
+		}
+	}
+	return nil, err
+}
+
+// waiters reads the members in line. It leaves out those that have gone.
+func (b *Barrier) waiters(ctx context.Context, s *protocol.Session, r record, line []member) ([]Waiter, error) {
+	all, errs := make([]Waiter, len(line)), make([]error, len(line))
+	slots := make(chan struct{}, readers)
+	var wg sync.WaitGroup
+	for i, m := range line {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			data, stat, err := s.Get(ctx, b.member(m.name))
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			all[i] = Waiter{
+				Node: m.name, Session: stat.EphemeralOwner, Data: data, Since: time.UnixMilli(stat.Ctime),
+				Inside: r.gate.has(m.name), Round: r.rounds, N: m.n,
+			}
+			if !all[i].Inside {
+				all[i].Round++
+			}
+		})
+	}
+	wg.Wait()
+
+	there := all[:0]
+	for i, err := range errs {
+		if err == nil {
+			there = append(there, all[i])
+		} else if !errors.Is(err, zk.ErrNoNode) {
+			return nil, err
+		}
+	}
+	return there, nil
+}
