@@ -51,6 +51,9 @@ func (e *Election) Listen(ctx context.Context, value []byte, f func(State)) erro
 	if f == nil {
 		return e.recipe.Wrap(errors.New("nil listener"))
 	}
+	if err := e.recipe.Validate(value); err != nil {
+		return e.recipe.Wrap(err)
+	}
 
 	working, stop := context.WithCancelCause(ctx)
 	l := &listener{f: f, value: value, calls: make(chan func()), gone: make(chan struct{})}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -174,50 +175,46 @@ func TestListenerIsToldBeforeTheTermIsGivenBack(t *testing.T) {
 func TestListenerThatBlocksGetsTheNewestLeader(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/blocks"
-		onlooker := election.New(c, path)
+		e, onlooker := election.New(srv.Client(t), path), election.New(c, path)
 		first := campaign(t, c, path, "first")
 		busy, free := make(chan struct{}), make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		states := make(chan election.State, 100)
+		block := sync.OnceFunc(func() {
+			close(busy)
+			<-free
+		})
 		ended := suite.Later(func() error {
-			return election.New(srv.Client(t), path).Listen(ctx, []byte("me"), func(s election.State) {
-				if states <- s; s.Term != nil {
+			return e.Listen(ctx, []byte("me"), func(s election.State) {
+				if s.Term != nil {
 					t.Error("told of a term that is over")
 				}
-				if len(states) == 1 {
-					close(busy)
-					<-free
-				}
+				states <- s
+				block()
 			})
 		})
 		suite.Wait(t, busy)
 
-		// Its node stands in line, and the term that it wins is over before it can hear of it.
+		// While the first call blocks, its candidate wins a term and loses it to the last one.
 		suite.Await(t, 2, onlooker.Candidates)
 		var wait suite.Group
 		won := stand(t, c, c, path, "last", 2, &wait)
 		resign(t, first)
-		suite.Soon(t, func() bool {
-			l, err := onlooker.Leader(t.Context())
-			return err == nil && string(l.Value) == "me"
-		}, "the listener's candidate leads")
-		line, err := onlooker.Candidates(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, onlooker.Break(t.Context(), line[0].Node))
-		term := next(t, won)
+		var term *election.Term
+		suite.Soon(t, func() (leads bool) { term, leads = e.Leading(); return leads }, "it leads")
+		require.NoError(t, onlooker.Break(t.Context(), term.Node()))
+		suite.Wait(t, term.Done())
+		last := next(t, won)
 		close(free)
 
 		require.Equal(t, "first", string(next(t, states).Leader.Value))
-		for s := range states {
-			if string(s.Leader.Value) == "last" {
-				break
-			}
+		for string(next(t, states).Leader.Value) != "last" {
 		}
 		cancel()
 		if err := suite.Wait(t, ended); err != nil {
 			require.ErrorIs(t, err, protocol.ErrLost) // it may not have campaigned again yet
 		}
-		resign(t, term)
+		resign(t, last)
 		require.NoError(t, wait.Wait())
 	})
 }
