@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,7 +16,7 @@ import (
 // runCoordinator coordinates one transfer, in a process that kills itself at a packet. It prints
 // which one that was, or the outcome.
 func runCoordinator(ctx context.Context, out io.Writer, o options) error {
-	b := &bomb{out: out}
+	b := &bomb{out: out, fatal: o.fatal}
 	client, err := protocol.Connect(ctx, o.servers, protocol.WithDialer(b.dial),
 		protocol.WithSessionTimeout(coordinatorTimeout))
 	if err != nil {
@@ -24,18 +25,25 @@ func runCoordinator(ctx context.Context, out io.Writer, o options) error {
 
 	b.left.Store(int32(o.fatal))
 	committed, err := coordinate(ctx, client, o.path, transfer{From: "alice", To: "bob", Amount: amount})
-	if err != nil {
+	if errors.Is(err, protocol.ErrUncertain) && ctx.Err() == nil {
+		fmt.Fprintln(out, "has lost its session") // on a machine that stood still, which is a death too
+		return client.Close()
+	} else if err != nil {
 		return err
 	}
 	b.left.Store(0)
-	fmt.Fprintf(out, "has ended: committed is %t\n", committed)
+	fmt.Fprintf(out, "%s: committed is %t\n", hasEnded, committed)
 	return client.Close()
 }
 
+// hasEnded begins what a coordinator prints that no packet was fatal to.
+const hasEnded = "has ended"
+
 // A bomb kills the process before it sends, or right after it has received, one of its packets.
 type bomb struct {
-	left atomic.Int32 // how many packets are left, that one included; 0 for none
-	out  io.Writer
+	left  atomic.Int32 // how many packets are left, that one included; 0 for none
+	fatal int
+	out   io.Writer
 }
 
 func (b *bomb) dial(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -47,7 +55,7 @@ func (b *bomb) meet(what string) {
 	if left := b.left.Load(); left == 0 || b.left.Add(-1) > 0 {
 		return
 	}
-	fmt.Fprintln(b.out, "is killed", what)
+	fmt.Fprintf(b.out, "is killed %s packet %d\n", what, b.fatal)
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		self.Kill()
 	}

@@ -27,6 +27,7 @@ func main() {
 	flag.StringVar(&o.servers, "servers", "", "`host:port,...` of a real ensemble (default: a ZooKeeper inside this program)")
 	flag.StringVar(&o.path, "path", "", "the `path` at which to coordinate; the program starts its copies with this")
 	flag.IntVar(&o.fatal, "fatal", 0, "the `number` of the packet at which the coordinator is killed")
+	flag.DurationVar(&coordinatorTimeout, "timeout", coordinatorTimeout, "the session timeout of a coordinator")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "transfer: unexpected argument %q\n", flag.Arg(0))

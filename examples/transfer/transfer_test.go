@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	coordinatorTimeout = 6 * time.Second // only killed coordinators lose their session
 	suite.Main(m)
 }
 
