@@ -6,7 +6,8 @@
 //	})
 //
 // The others learn from [Election.Leader] where the leader is, or follow it with
-// [Election.Observe].
+// [Election.Observe]. A program that wants callbacks instead takes part with [Election.Listen], and
+// a handler asks [Election.Leading].
 //
 // Leadership is a lock: an Election and a lock.Mutex at one path are the same thing, with one line
 // and one order, and exclude each other. The locks of other libraries that package lock names share
@@ -29,6 +30,8 @@
 //     session is never taken for it, and a reconnect neither deletes nor creates a node.
 //   - [Election.Run] calls its function again only after the last call has returned and that term's
 //     node is given up.
+//   - [Election.Listen] calls its function in order, one call at a time, and not after it has
+//     returned. Between two terms it always tells of the end of the first.
 //
 // A leader that resigns is succeeded after one notification. A leader that dies is succeeded when
 // its session expires, and one notification and one listing later. The session expires its timeout
@@ -41,7 +44,8 @@
 // ZooKeeper, put [Term.Check] first.
 //
 // A function given to Run that does not return when its context ends holds up its own process. It
-// holds up no other process if the term was lost.
+// holds up no other process if the term was lost. The same holds for a function given to Listen
+// that blocks.
 //
 // Observers see an election as their server does. That server may lag behind, and without a
 // connection they learn nothing new. Candidates whose session was lost join again at the end of the

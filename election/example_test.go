@@ -47,3 +47,36 @@ func Example() {
 	// true
 	// true
 }
+
+// Listen is for a program that has a main loop of its own.
+func ExampleElection_Listen() {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	client, err := protocol.Connect(ctx, server.ConnectString())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	e := election.New(client, "/services/billing/leader")
+
+	led := false
+	err = e.Listen(ctx, []byte("10.0.0.7:8080"), func(s election.State) {
+		switch {
+		case s.Term != nil:
+			fmt.Printf("%s leads\n", s.Leader.Value)
+			led = true
+			cancel() // the program ends
+		case led:
+			fmt.Println("before another replica may lead, finish the work")
+		}
+	})
+	fmt.Println(err)
+	// Output:
+	// 10.0.0.7:8080 leads
+	// before another replica may lead, finish the work
+	// <nil>
+}

@@ -272,9 +272,10 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 		for _, observe = range bad.election.Observe(t.Context()) {
 		}
 		run := bad.election.Run(t.Context(), nil, lead)
+		listen := bad.election.Listen(t.Context(), nil, func(election.State) {})
 
 		for verb, err := range map[string]error{
-			"Campaign": campaign, "Leader": leader, "Candidates": candidates, "Observe": observe, "Run": run,
+			"Campaign": campaign, "Leader": leader, "Candidates": candidates, "Observe": observe, "Run": run, "Listen": listen,
 			"Break": bad.election.Break(t.Context(), "x"),
 		} {
 			require.ErrorContains(t, err, "election: ", name+" "+verb)

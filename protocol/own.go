@@ -79,7 +79,8 @@ type OwnNode struct {
 	// transaction. The default is a plain create of Data.
 	Create func(c *zk.Conn, prefix string) (node string, err error)
 
-	// Missing is called when Dir does not exist. The default is [Session.EnsurePath].
+	// Missing is called when Create has returned [zk.ErrNoNode], and Create is called again at
+	// once. So it must create all that Create needs. The default is [Session.EnsurePath] of Dir.
 	Missing func(ctx context.Context) error
 }
 
