@@ -28,7 +28,10 @@
 //
 // # Guarantees
 //
-//   - Writes are ordered. Each has a zxid of its own, and a failed write consumes one too.
+//   - Writes are ordered. Each has a zxid of its own, and a failed write consumes one too. The zxids
+//     of a server are greater than those of any server that was started before it, by the same
+//     clock. So a client of a former server on the same address is told that its session has
+//     expired, and goes on in a new one.
 //   - The requests of a connection are carried out and answered in order.
 //   - A client gets a watch event before any answer that reflects the change.
 //   - A client of a follower sees its own writes. After a sync it sees all that was written before

@@ -132,6 +132,7 @@ func Start(cfg Config) (*Server, error) {
 		due:         never,
 		reapAt:      never,
 	}
+	s.tree.zxid = firstZxid(now)
 
 	if !cfg.InMemory {
 		l, err := net.Listen("tcp", cfg.Address)
@@ -145,6 +146,13 @@ func Start(cfg Config) (*Server, error) {
 	s.helpers.Go(s.housekeep)
 	return s, nil
 }
+
+// firstZxid returns the zxid after which a server that starts now counts on: 1024 for each
+// millisecond since 1970, more than any server carries out. So the zxids of a server on the same
+// address are greater than all that clients have seen of the server before. With smaller ones, it
+// would have to refuse these clients for ever, as ZooKeeper does with clients that know more than
+// their server. JavaScript's numbers still hold such zxids exactly.
+func firstZxid(now time.Time) int64 { return now.UnixMilli() << 10 }
 
 // ConnectString returns host and port for a client to connect to. For a server in memory it returns
 // an address that clients accept and that [Server.Dial] ignores.
