@@ -23,6 +23,7 @@ func newRootCommand(a *app) *cobra.Command {
 	a.addFlags(root.PersistentFlags())
 
 	root.AddCommand(newLockCommand(a))
+	root.AddCommand(newServerCommand(a))
 	return root
 }
 
