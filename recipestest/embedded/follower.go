@@ -21,8 +21,8 @@ type transaction struct {
 }
 
 // commit applies a transaction on the leader at once, and on each follower after its lag. With a
-// data directory, followers wait until the transaction has reached the disk. It returns the stats of
-// the nodes that the changes left on the leader. They are valid until the next commit.
+// data directory, followers wait until the transaction has reached the disk. It returns the stats
+// of the nodes that the changes left on the leader. They are valid until the next commit.
 func (s *Server) commit(x transaction) []stat {
 	x.zxid, x.at = s.tree.zxid+1, time.Now()
 

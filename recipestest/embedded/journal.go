@@ -63,8 +63,8 @@ func (s *Server) openJournal() (err error) {
 		s.restore(st)
 	}
 
-	// A snapshot begins each life. So the former log is never written to again, and the zxids, which
-	// jump, do not have to in a log.
+	// A snapshot begins each life. So the former log is never written to again, and the zxids,
+	// which jump, do not have to in a log.
 	size, err := dir.store(s.snapshot())
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (j *journal) replace(st *state) {
 	j.limit = j.logSize + 2*size
 }
 
-// close writes what is pending and unlocks the directory. Nobody may commit any more.
+// close writes what is pending and unlocks the directory. Nothing may be committed any more.
 func (j *journal) close() {
 	j.srv.mu.Lock()
 	j.closing = true
@@ -230,7 +230,8 @@ func (s *Server) await(zxid int64) {
 // directory. It reports whether the connection still exists. The caller holds mu.
 //
 // Requests that the leader answers go on at once, so that many writes of a client share a sync. All
-// others wait for the answers before them. Whoever has too much on its way to the disk waits too.
+// others wait for the answers before them. A connection waits too while too much is on its way to
+// the disk.
 func (s *Server) admit(c *conn, answeredByLeader bool) bool {
 	if s.journal == nil {
 		return true

@@ -50,9 +50,9 @@ type Config struct {
 	NoContainers bool
 
 	// Dir is a directory in which the server keeps its nodes and sessions. It is created if it does
-	// not exist. A server that is started with the directory of one that has ended, in whatever way,
-	// goes on with what that one had acknowledged. See the package documentation. By default
-	// nothing is kept.
+	// not exist. A server that is started with the directory of one that has ended, in whatever
+	// way, goes on with what that one had acknowledged: see "Data across restarts" in the package
+	// documentation. By default nothing is kept.
 	Dir string
 
 	// Logger receives sessions and refused packets, at level debug. With Dir it also receives a
