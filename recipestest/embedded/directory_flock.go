@@ -25,7 +25,17 @@ func lockFile(path string) (io.Closer, error) {
 		}
 		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
 	}
-	return f, nil
+	return flocked{f}, nil
+}
+
+// A flocked is a locked file.
+type flocked struct{ *os.File }
+
+// Close unlocks the file and closes it. Closing alone would leave it locked while a process that
+// was forked meanwhile, and has yet to run its program, has a copy of the descriptor.
+func (f flocked) Close() error {
+	syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+	return f.File.Close()
 }
 
 // syncDirectory returns when the names of the files in a directory have reached the disk.
