@@ -18,7 +18,7 @@ func TestCopiesOfItsDescriptorsDoNotKeepADirectoryLocked(t *testing.T) {
 
 	fds, err := filepath.Glob("/proc/self/fd/*")
 	require.NoError(t, err)
-	copies := 0
+	copied := false
 	for _, fd := range fds {
 		if target, _ := os.Readlink(fd); target != filepath.Join(dir, "lock") {
 			continue
@@ -28,9 +28,10 @@ func TestCopiesOfItsDescriptorsDoNotKeepADirectoryLocked(t *testing.T) {
 		dup, err := syscall.Dup(n)
 		require.NoError(t, err)
 		t.Cleanup(func() { syscall.Close(dup) })
-		copies++
+		copied = true
+		break // the copy may have a number that the list has too
 	}
-	require.Equal(t, 1, copies)
+	require.True(t, copied)
 
 	require.NoError(t, s.Close())
 	start(t, kept(dir))
