@@ -55,6 +55,13 @@ func init() {
 			Test: "TestCloseSessionDeletesEphemeralNodesThenAnswersThenCloses",
 		},
 		{
+			Name: "embedded: a later server counts from zxid 0 again",
+			File: dir + "server.go",
+			Old:  "	s.tree.zxid = firstZxid(now)\n",
+			New:  "",
+			Test: "TestClientsOfAFormerServerGoOnInANewSession|TestKazooGoesOnInANewSession",
+		},
+		{
 			Name: "embedded: sessions expire early",
 			File: dir + "session.go",
 			Old:  "ss.expires = ((time.Since(s.started)+ss.timeout)/tick + 1) * tick",

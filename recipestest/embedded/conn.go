@@ -70,8 +70,11 @@ func newConn(s *Server, nc net.Conn, serial int, f *Follower) *conn {
 		srv: s, nc: nc, serial: serial, since: time.Now(), r: bufio.NewReaderSize(nc, readBuffer),
 		tree: s.tree, follower: f,
 	}
-	if f != nil {
-		c.tree = f.tree
+	if f == nil && s.front != nil {
+		c.follower = s.front
+	}
+	if c.follower != nil {
+		c.tree = c.follower.tree
 	}
 
 	c.idle.L = &c.mu
@@ -203,8 +206,10 @@ func (c *conn) notify(event eventType, path string) {
 	c.startWriting()
 }
 
-// endWhenSent closes the connection once everything is sent. The caller calls startWriting.
+// endWhenSent closes the connection once everything is sent, or the client reads none of it. The
+// caller calls startWriting.
 func (c *conn) endWhenSent() {
+	c.nc.SetWriteDeadline(time.Now().Add(silenceTimeout))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ending = true
@@ -301,6 +306,7 @@ func (s *Server) drop(c *conn) {
 	c.closed = true
 	c.mu.Unlock()
 	c.nc.Close()
+	s.settled.Broadcast() // its goroutine may wait in admit or connect
 }
 
 // connect answers the first frame of a connection, which starts or resumes a session. It reports
@@ -345,12 +351,21 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 	}
 	reply := zkwire.AppendConnectResponse(make([]byte, 0, 64), granted)
 
+	if ss != nil {
+		c.session, ss.conn = ss, c
+	}
+	if s.journal != nil {
+		s.await(s.tree.zxid) // also for a session that has ended: a crash must not bring it back
+	}
+	if c.gone {
+		return false
+	}
+
 	c.sendAfter(begun, reply)
 	if ss == nil {
 		return false
 	}
 
-	c.session, ss.conn = ss, c
 	c.nc.SetDeadline(time.Time{})
 	s.log.Debug("session connected", "session", ss.id, "timeout", timeout, "client", c.nc.RemoteAddr())
 	return true

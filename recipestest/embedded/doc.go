@@ -1,6 +1,6 @@
-// Package embedded runs a ZooKeeper server inside the process. The server keeps its data in memory
-// and speaks the wire protocol: go-zookeeper, kazoo, the Java client and Apache Curator work
-// against it unchanged.
+// Package embedded runs a ZooKeeper server inside the process. The server keeps its data in memory,
+// and in a directory if it has one. It speaks the wire protocol: go-zookeeper, kazoo, the Java
+// client and Apache Curator work against it unchanged.
 //
 //	s, err := embedded.Start(embedded.Config{})
 //	if err != nil {
@@ -26,9 +26,36 @@
 // are no sessions and no containers and all followers have caught up. So a deadlock of the code
 // under test is still detected.
 //
+// # Data across restarts
+//
+// With [Config.Dir] a server keeps its nodes and sessions in a directory, and the next server goes
+// on with them. It is for development: one process is not an ensemble.
+//
+//   - What was acknowledged is on the disk: the server can be killed at any moment. Writes that
+//     come in while the disk is busy share one sync.
+//   - No client sees a write that a crash would take back. Answers that rest on a write, its
+//     events, and the news that a session began or ended wait for the disk. Reads wait for no write
+//     but those of their own connection.
+//   - Clients resume their sessions with the next server. The timeout of each session begins again
+//     when that server starts, so the ephemeral nodes of a client that does not come back are
+//     deleted after its timeout.
+//   - A write that was interrupted is dropped, with a warning: no client was told of it. Any other
+//     damage is an error of [Start] that names the file and the offset. The server cannot tell
+//     damage to the very last write of a log from an interrupted one.
+//   - If the directory cannot be written, the server ends: see [Server.Done] and [Server.Err].
+//   - Two servers cannot use one directory. On Linux, macOS and the BSDs the file "lock" is locked
+//     by flock, and on Windows it is opened for one process. Elsewhere nothing prevents it.
+//
+// The directory has a snapshot and a log of the transactions since, in files named after zxids. A
+// log that has grown is replaced by a snapshot. It takes twice the memory for nodes, though not for
+// their data. Files are readable by their owner only, as they have passwords of sessions in them.
+//
 // # Guarantees
 //
-//   - Writes are ordered. Each has a zxid of its own, and a failed write consumes one too.
+//   - Writes are ordered. Each has a zxid of its own, and a failed write consumes one too. The
+//     zxids of a server are greater than those of any server that was started before it, by the
+//     same clock. So a client of a former server on the same address is told that its session has
+//     expired, and goes on in a new one.
 //   - The requests of a connection are carried out and answered in order.
 //   - A client gets a watch event before any answer that reflects the change.
 //   - A client of a follower sees its own writes. After a sync it sees all that was written before
@@ -55,8 +82,9 @@
 // The tests in internal/differential send random requests to both servers. They found no
 // differences but these, which are intended:
 //
-//   - Nothing is stored, and there are no quorum, observers or read-only mode. The server is always
-//     the leader, so syncs of its own clients have nothing to wait for.
+//   - There are no quorum, observers or read-only mode. The server is always the leader, so syncs
+//     of its own clients have nothing to wait for but the disk. Nothing is stored without
+//     [Config.Dir], and what is stored is not in ZooKeeper's format.
 //   - A follower lags only in applying transactions. Requests reach the leader through it at once.
 //     So does the news of which sessions are alive, which real followers send twice a tick.
 //   - A session that moves to another server is taken over at once. Its old connection is closed,

@@ -15,16 +15,21 @@ type transaction struct {
 	zxid    int64
 	at      time.Time
 	changes []change
-	expired *session // a session whose connection is closed too; nil if there is none
+	began   *session // nil if no session begins
+	ended   *session // nil if no session ends
+	cut     bool     // the connection of the session that ends is closed too
 }
 
-// commit applies a transaction on the leader at once, and on each follower after its lag. It
-// returns the stats of the nodes that the changes left on the leader. They are valid until the next
-// commit.
+// commit applies a transaction on the leader at once, and on each follower after its lag. With a
+// data directory, followers wait until the transaction has reached the disk. It returns the stats
+// of the nodes that the changes left on the leader. They are valid until the next commit.
 func (s *Server) commit(x transaction) []stat {
 	x.zxid, x.at = s.tree.zxid+1, time.Now()
 
 	s.carryOut(x, s.tree)
+	if s.journal != nil {
+		s.journal.append(x)
+	}
 	for _, f := range s.followers {
 		f.enqueue(x)
 	}
@@ -34,8 +39,8 @@ func (s *Server) commit(x transaction) []stat {
 
 // carryOut applies a transaction to the tree of one server.
 func (s *Server) carryOut(x transaction, t *tree) {
-	if x.expired != nil && x.expired.conn != nil && x.expired.conn.tree == t {
-		s.drop(x.expired.conn)
+	if x.cut && x.ended.conn != nil && x.ended.conn.tree == t {
+		s.drop(x.ended.conn)
 	}
 
 	t.zxid, t.stats = x.zxid, t.stats[:0]
@@ -72,7 +77,12 @@ type Follower struct {
 func (s *Server) Follower() *Follower {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := &Follower{srv: s, tree: s.tree.clone()}
+	f := &Follower{srv: s}
+	if s.front == nil {
+		f.tree = s.tree.clone()
+	} else {
+		f.tree, f.log = s.front.tree.clone(), slices.Clone(s.front.log)
+	}
 	s.followers = append(s.followers, f)
 	return f
 }
@@ -123,6 +133,9 @@ func (f *Follower) catchUp(now time.Duration) (next time.Duration) {
 		if due := x.at.Sub(f.srv.started) + f.lag; due > now {
 			next = due
 			break
+		}
+		if x.zxid > f.srv.durable {
+			break // the journal calls again
 		}
 
 		f.srv.carryOut(x, f.tree)

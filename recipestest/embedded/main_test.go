@@ -3,6 +3,7 @@ package embedded_test
 import (
 	"cmp"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -14,6 +15,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if config := os.Getenv(serverProcess); config != "" {
+		runServer(config)
+		return
+	}
 	suite.Main(m)
 }
 

@@ -28,6 +28,10 @@ func (s *Server) request(c *conn, frame []byte) bool {
 	c.received++
 	s.received++
 
+	if !s.admit(c, op == zkwire.OpSync || forwarded(op)) {
+		return false
+	}
+
 	// Authentication neither needs credentials nor keeps the session alive.
 	switch op {
 	case zkwire.OpAuth:

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -53,8 +54,19 @@ type Config struct {
 	// server speaks plain text.
 	TLS *tls.Config
 
-	// Logger receives sessions and refused packets, at level debug. By default nothing is logged.
+	// Dir is a directory in which the server keeps its nodes and sessions. It is created if it does
+	// not exist. A server that is started with the directory of one that has ended, in whatever
+	// way, goes on with what that one had acknowledged: see "Data across restarts" in the package
+	// documentation. By default nothing is kept.
+	Dir string
+
+	// Logger receives sessions and refused packets, at level debug. With Dir it also receives a
+	// warning if the last write had not been completed, and an error if the server ends because it
+	// cannot write. By default nothing is logged.
 	Logger *slog.Logger
+
+	sync    func(*os.File) error // makes what was written to a file last
+	logSize int64                // see journal
 }
 
 func (cfg Config) withDefaults() (Config, error) {
@@ -65,6 +77,10 @@ func (cfg Config) withDefaults() (Config, error) {
 	cfg.MaxPacket = cmp.Or(cfg.MaxPacket, 0xfffff)
 	cfg.ContainerInterval = cmp.Or(cfg.ContainerInterval, time.Minute)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.logSize = cmp.Or(cfg.logSize, logSize)
+	if cfg.sync == nil {
+		cfg.sync = (*os.File).Sync
+	}
 
 	switch {
 	case cfg.TickTime < time.Millisecond:
@@ -81,7 +97,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	return cfg, nil
 }
 
-// A Server is an in-memory ZooKeeper. Its methods may be called from any goroutine.
+// A Server is a ZooKeeper inside the process. Its methods may be called from any goroutine.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
@@ -90,7 +106,9 @@ type Server struct {
 	conns   sync.WaitGroup // goroutines that serve or write to a connection
 	helpers sync.WaitGroup // goroutines of the listener and of housekeep
 	wake    chan struct{}  // tells housekeep that due is earlier than before
-	done    chan struct{}  // closed by Close
+	done    chan struct{}  // closed when the server ends
+	journal *journal       // nil without a data directory
+	front   *Follower      // what the clients of a server with a data directory read
 
 	// mu guards the fields below. It also guards every tree, session and connection, unless a field
 	// says otherwise. It is held for the length of one request, and nothing blocks while it is
@@ -99,7 +117,10 @@ type Server struct {
 	listener    net.Listener // nil in memory and while stopped
 	stopped     bool
 	closed      bool
-	tree        *tree // the leader's
+	err         error     // why the server has ended by itself
+	tree        *tree     // the leader's
+	durable     int64     // the zxid up to which all transactions have reached the disk
+	settled     sync.Cond // signalled when durable grows, and when connections end
 	followers   []*Follower
 	sessions    map[int64]*session
 	nextSession int64
@@ -113,8 +134,10 @@ type Server struct {
 	eventBuf    []byte
 }
 
-// Start starts a server. It fails if cfg is invalid or the address cannot be listened on. The
-// caller must Close the server.
+// Start starts a server. It fails if cfg is invalid, if the address cannot be listened on, or if
+// [Config.Dir] is in use by another server, cannot be read or written, or is damaged. Then the
+// error names the file and the offset. It blocks while it reads that directory. The caller must
+// Close the server.
 func Start(cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -136,40 +159,82 @@ func Start(cfg Config) (*Server, error) {
 		open:        make(map[*conn]struct{}),
 		due:         never,
 		reapAt:      never,
+		durable:     math.MaxInt64,
 	}
+	s.tree.zxid = firstZxid(now)
+	s.settled.L = &s.mu
 
+	var l net.Listener
 	if !cfg.InMemory {
-		l, err := net.Listen("tcp", cfg.Address)
-		if err != nil {
+		if l, err = net.Listen("tcp", cfg.Address); err != nil {
 			return nil, fmt.Errorf("embedded: %w", err)
 		}
 		s.address = l.Addr().String()
-		s.listen(l)
 	}
 
+	if cfg.Dir != "" {
+		if err := s.openJournal(); err != nil {
+			if l != nil {
+				l.Close()
+			}
+			return nil, fmt.Errorf("embedded: %w", err)
+		}
+	}
+
+	if l != nil {
+		s.listen(l)
+	}
 	s.helpers.Go(s.housekeep)
 	return s, nil
 }
+
+// firstZxid returns the zxid after which a server that starts now counts on: 1024 for each
+// millisecond since 1970, more than any server carries out. So the zxids of a server on the same
+// address are greater than all that clients have seen of the server before. With smaller ones, it
+// would have to refuse these clients for ever, as ZooKeeper does with clients that know more than
+// their server. JavaScript's numbers still hold such zxids exactly.
+func firstZxid(now time.Time) int64 { return now.UnixMilli() << 10 }
 
 // ConnectString returns host and port for a client to connect to. For a server in memory it returns
 // an address that clients accept and that [Server.Dial] ignores.
 func (s *Server) ConnectString() string { return s.address }
 
-// Close stops the server and discards its data. It cuts every connection and returns when all
-// goroutines of the server have ended. It waits for the request in progress at most. A second call
-// does nothing.
+// Done returns a channel that is closed when the server has ended: by [Server.Close], or because it
+// cannot write to [Config.Dir].
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err returns why the server has ended by itself. It returns nil while the server runs, and after
+// [Server.Close] has ended it.
+func (s *Server) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Close stops the server and discards its data, unless [Config.Dir] keeps it. It cuts every
+// connection and returns when all goroutines of the server have ended. It waits for the request in
+// progress at most, and until the writes before have reached the disk. It returns the error of
+// [Server.Err]. A second call does nothing else.
 func (s *Server) Close() error {
 	s.mu.Lock()
+	s.end()
+	s.mu.Unlock()
+
+	s.helpers.Wait()
+	s.conns.Wait()
+	if s.journal != nil {
+		s.journal.close()
+	}
+	return s.Err()
+}
+
+// end makes the server unreachable for good. The caller holds mu.
+func (s *Server) end() {
 	if !s.closed {
 		s.closed = true
 		close(s.done)
 		s.halt()
 	}
-	s.mu.Unlock()
-
-	s.helpers.Wait()
-	s.conns.Wait()
-	return nil
 }
 
 // Stop makes the server unreachable until [Server.Resume]: connections are cut and new ones
@@ -198,7 +263,7 @@ func (s *Server) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return fmt.Errorf("embedded: %w", net.ErrClosed)
+		return cmp.Or(s.err, fmt.Errorf("embedded: %w", net.ErrClosed))
 	}
 	if !s.stopped {
 		return nil
@@ -259,6 +324,7 @@ func (s *Server) ExpireSession(id int64) bool {
 	ss, ok := s.sessions[id]
 	if ok {
 		s.expire(ss)
+		s.await(s.tree.zxid)
 	}
 	return ok
 }
@@ -270,6 +336,7 @@ func (s *Server) ReapContainers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reap()
+	s.await(s.tree.zxid)
 }
 
 // SetSequence sets the number that the next sequential child of the node at path gets. Without it
@@ -282,6 +349,7 @@ func (s *Server) SetSequence(path string, next int32) error {
 		return fmt.Errorf("embedded: set sequence: %s: no such node", path)
 	}
 	s.commit(transaction{changes: []change{{op: opSetSequence, path: path, creates: next}}})
+	s.await(s.tree.zxid)
 	return nil
 }
 

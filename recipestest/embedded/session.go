@@ -19,13 +19,12 @@ type session struct {
 
 // newSession starts a session. That is a transaction, so it consumes a zxid.
 func (s *Server) newSession(timeout time.Duration) *session {
-	s.commit(transaction{})
-
 	ss := &session{id: s.nextSession, timeout: timeout}
 	s.nextSession++
 	binary.LittleEndian.PutUint64(ss.password[:8], rand.Uint64())
 	binary.LittleEndian.PutUint64(ss.password[8:], rand.Uint64())
 
+	s.commit(transaction{began: ss})
 	s.sessions[ss.id] = ss
 	s.touch(ss)
 	return ss
@@ -43,14 +42,14 @@ func (s *Server) touch(ss *session) {
 // connection open.
 func (s *Server) endSession(ss *session) {
 	delete(s.sessions, ss.id)
-	s.commit(transaction{changes: s.tree.deletions(ss.id)})
+	s.commit(transaction{changes: s.tree.deletions(ss.id), ended: ss})
 }
 
 // expire ends a session whose timeout has run out, and its connection.
 func (s *Server) expire(ss *session) {
 	s.log.Debug("session expired", "session", ss.id)
 	delete(s.sessions, ss.id)
-	s.commit(transaction{changes: s.tree.deletions(ss.id), expired: ss})
+	s.commit(transaction{changes: s.tree.deletions(ss.id), ended: ss, cut: true})
 }
 
 // reap deletes the nodes that are due, each in its own transaction. A parent that becomes due by

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/semaphore"
+)
+
+// The exit statuses of zkr itself, which rootHelp and docs/zkr.md document. 64 to 77 are those of
+// sysexits.h, 124 to 127 those of timeout(1) and of shells.
+const (
+	exitUsage       = 64
+	exitUnreachable = 69
+	exitFailed      = 70
+	exitBusy        = 75
+	exitLost        = 76
+	exitRefused     = 77
+	exitTimedOut    = 124
+	exitCannotRun   = 126
+	exitNotFound    = 127
+	exitSignal      = 128 // and the number of the signal
+)
+
+// errWaited is the cause of a context that --wait has ended.
+var errWaited = errors.New("--wait has passed")
+
+// An exitError is an error with the exit status that it stands for. Without an error, it is the
+// exit status of a command, of which nothing is said.
+type exitError struct {
+	status int
+	err    error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.status)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usage makes err an error of usage, which is the user's to mend.
+func usage(err error) error { return &exitError{exitUsage, err} }
+
+// usagef returns an error of usage: one line that says what is wrong and what to do.
+func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
+
+// exitStatus returns the status that err stands for, and prints err.
+func (a *app) exitStatus(err error) int {
+	if err == nil {
+		return 0
+	}
+	status := statusOf(err)
+	var exit *exitError
+	if errors.As(err, &exit) && exit.err == nil {
+		return status
+	}
+	line := err.Error()
+	if status == exitUsage && !a.began {
+		line += `; see "zkr help"`
+	}
+	a.complain(line)
+	return status
+}
+
+// statusOf returns the exit status that err stands for.
+func statusOf(err error) int {
+	var exit *exitError
+	switch {
+	case errors.As(err, &exit):
+		return exit.status
+	case isAny(err, zk.ErrInvalidPath, protocol.ErrTooLarge, semaphore.ErrPermits):
+		return exitUsage
+	case isAny(err, zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL):
+		return exitRefused
+	case isAny(err, lock.ErrLocked, rwlock.ErrLocked, semaphore.ErrNoPermit, queue.ErrEmpty, queue.ErrFull):
+		return exitBusy
+	case isAny(err, context.DeadlineExceeded, errWaited):
+		return exitTimedOut
+	case errors.Is(err, protocol.ErrLost):
+		return exitLost
+	}
+	return exitFailed
+}
+
+func isAny(err error, targets ...error) bool {
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,32 @@
+// Command zkr is the toolkit of zkrecipes for operators, cron jobs and programs in any language. It
+// holds a lock around a command, and shows who holds what. See docs/zkr.md.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+func main() {
+	os.Exit(run(context.Background(), &app{
+		stdin:  os.Stdin,
+		stdout: os.Stdout,
+		stderr: os.Stderr,
+		getenv: os.Getenv,
+	}, os.Args[1:]))
+}
+
+// run runs one command line, and returns the exit status.
+func run(ctx context.Context, a *app, args []string) int {
+	root := newRootCommand(a)
+	root.SetArgs(args)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+
+	err := root.ExecuteContext(ctx)
+	if err != nil && !a.began {
+		err = usage(err) // of cobra: an unknown command or flag
+	}
+	return a.exitStatus(err)
+}

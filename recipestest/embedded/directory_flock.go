@@ -1,0 +1,49 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package embedded
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+)
+
+var errLocked = errors.New("locked")
+
+// lockFile creates the file if it does not exist, and locks it until it is closed or the process
+// has ended. It returns errLocked if another process has locked it, or this one.
+func lockFile(path string) (io.Closer, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errLocked
+		}
+		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+	}
+	return flocked{f}, nil
+}
+
+// A flocked is a locked file.
+type flocked struct{ *os.File }
+
+// Close unlocks the file and closes it. Closing alone would leave it locked while a process that
+// was forked meanwhile, and has yet to run its program, has a copy of the descriptor.
+func (f flocked) Close() error {
+	syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+	return f.File.Close()
+}
+
+// syncDirectory returns when the names of the files in a directory have reached the disk.
+func syncDirectory(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

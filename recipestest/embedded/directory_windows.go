@@ -1,0 +1,35 @@
+package embedded
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+)
+
+var errLocked = errors.New("locked")
+
+// errSharingViolation is what Windows returns for a file that a process has opened for itself.
+const errSharingViolation syscall.Errno = 32
+
+// lockFile creates the file if it does not exist, and opens it for this handle alone, until it is
+// closed or the process has ended. It returns errLocked if another process has opened it, or this
+// one.
+func lockFile(path string) (io.Closer, error) {
+	name, err := syscall.UTF16PtrFromString(path)
+	if err != nil {
+		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+	}
+	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil,
+		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+	if errors.Is(err, errSharingViolation) {
+		return nil, errLocked
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(h), path), nil
+}
+
+// syncDirectory does nothing: Windows keeps the names of files in the journal of its file system.
+func syncDirectory(string) error { return nil }

@@ -1,0 +1,247 @@
+package embedded
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// logSize is the size, beyond twice that of the last snapshot, at which a log is replaced by a
+	// snapshot.
+	logSize = 64 << 20
+
+	// maxBacklog is the number of bytes that wait for the disk at which writes wait before they are
+	// carried out.
+	maxBacklog = 16 << 20
+)
+
+// A journal writes the transactions of a server to its data directory. One goroutine does so: what
+// is committed while it writes and syncs one record goes into the next record, so many transactions
+// share one sync.
+type journal struct {
+	srv     *Server
+	dir     *directory
+	logSize int64
+
+	writer    sync.WaitGroup // the goroutine of run
+	snapshots sync.WaitGroup // the goroutine of replace
+
+	// Guarded by the server's lock.
+	pending      []byte    // encoded transactions
+	spare        []byte    // a second buffer, in use while pending is written
+	work         sync.Cond // signalled when there is something pending, and when closing
+	closing      bool
+	over         bool // nothing will be written any more
+	snapshotting bool
+	limit        int64 // the size of a log at which it is replaced
+
+	log *recordWriter // used by the goroutine of run alone
+}
+
+// openJournal loads what a directory holds into the server, and begins a new log for what follows.
+// The server has no clients yet.
+func (s *Server) openJournal() (err error) {
+	dir, err := openDirectory(s.cfg.Dir, s.cfg.sync)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			dir.lock.Close()
+		}
+	}()
+
+	st, torn, err := dir.load()
+	if err != nil {
+		return err
+	}
+	if torn > 0 {
+		s.log.Warn("the log ends with a write that was not acknowledged: it is dropped", "dir", dir.path, "bytes", torn)
+	}
+	if st != nil {
+		s.restore(st)
+	}
+
+	// A snapshot begins each life. So the former log is never written to again, and the zxids,
+	// which jump, do not have to in a log.
+	size, err := dir.store(s.snapshot())
+	if err != nil {
+		return err
+	}
+	log, err := dir.begin(s.tree.zxid)
+	if err != nil {
+		return err
+	}
+	if err := dir.removeBefore(s.tree.zxid); err != nil {
+		log.file.Close()
+		return err
+	}
+
+	j := &journal{srv: s, dir: dir, logSize: s.cfg.logSize, log: log}
+	j.work.L = &s.mu
+	j.limit = j.logSize + 2*size
+	s.journal, s.durable = j, s.tree.zxid
+	s.front = s.Follower()
+	j.writer.Go(j.run)
+	return nil
+}
+
+// restore makes st the server's state. The timeouts of its sessions begin again.
+func (s *Server) restore(st *state) {
+	// A zxid of its own for each life, whatever the clock says, as the files are named after it.
+	st.tree.zxid = max(st.tree.zxid+1, s.tree.zxid)
+	s.tree, s.sessions = st.tree, st.sessions
+	s.nextSession = max(st.nextSession, s.nextSession)
+
+	for _, ss := range s.sessions {
+		s.touch(ss)
+	}
+	s.scheduleReaping()
+	s.wakeBefore(s.reapAt)
+}
+
+// append adds a transaction to the next record. The caller holds the server's lock.
+func (j *journal) append(x transaction) {
+	j.pending = appendTransaction(j.pending, x)
+	j.work.Signal()
+}
+
+// run writes records until the journal is closed or a file cannot be written.
+func (j *journal) run() {
+	s := j.srv
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for {
+		for len(j.pending) == 0 && !j.closing {
+			j.work.Wait()
+		}
+		if len(j.pending) == 0 {
+			break
+		}
+
+		record, upto := j.pending, s.tree.zxid
+		j.pending, j.spare = j.spare[:0], nil
+		var replacement *state
+		if j.log.size > j.limit && !j.snapshotting {
+			replacement, j.snapshotting = s.snapshot(), true
+		}
+
+		s.mu.Unlock()
+		err := j.write(record, replacement)
+		s.mu.Lock()
+
+		if err != nil {
+			s.fail(err)
+			break
+		}
+		if cap(record) <= maxBacklog {
+			j.spare = record
+		}
+
+		s.durable = upto
+		for _, f := range s.followers {
+			s.wakeBefore(f.catchUp(time.Since(s.started)))
+		}
+		s.settled.Broadcast()
+	}
+
+	j.over = true
+	s.settled.Broadcast()
+}
+
+// write writes a record and returns when it has reached the disk. If replacement is a state, it is
+// the one that the record leads to, and the log ends with the record.
+func (j *journal) write(record []byte, replacement *state) error {
+	if err := j.log.write(record); err != nil {
+		return err
+	}
+	if err := j.log.flush(j.dir.sync); err != nil {
+		return err
+	}
+	if replacement == nil {
+		return nil
+	}
+
+	if err := j.log.file.Close(); err != nil {
+		return err
+	}
+	log, err := j.dir.begin(replacement.tree.zxid)
+	if err != nil {
+		return err
+	}
+	j.log = log
+	j.snapshots.Go(func() { j.replace(replacement) })
+	return nil
+}
+
+// replace stores a snapshot and removes the files that it replaces. Meanwhile run goes on with
+// another log.
+func (j *journal) replace(st *state) {
+	size, err := j.dir.store(st)
+	if err == nil {
+		err = j.dir.removeBefore(st.tree.zxid)
+	}
+
+	s := j.srv
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	j.snapshotting = false
+	j.limit = j.logSize + 2*size
+}
+
+// close writes what is pending and unlocks the directory. Nothing may be committed any more.
+func (j *journal) close() {
+	j.srv.mu.Lock()
+	j.closing = true
+	j.work.Signal()
+	j.srv.mu.Unlock()
+
+	j.writer.Wait()
+	j.snapshots.Wait()
+	j.log.file.Close()
+	j.dir.lock.Close()
+}
+
+// fail ends the server, as a file cannot be written. A sync that has failed is not tried again: the
+// system may have dropped what it could not write. The caller holds mu.
+func (s *Server) fail(err error) {
+	if s.err == nil {
+		s.err = fmt.Errorf("embedded: %w", err)
+		s.log.Error("the server ends, as its data cannot be written", "dir", s.cfg.Dir, "error", err)
+	}
+	s.end()
+}
+
+// await returns once the transactions up to zxid have reached the disk, or nothing reaches it any
+// more. Without a data directory that is at once. The caller holds mu.
+func (s *Server) await(zxid int64) {
+	for s.durable < zxid && !s.journal.over {
+		s.settled.Wait()
+	}
+}
+
+// admit waits until a connection's next request may be carried out, if the server has a data
+// directory. It reports whether the connection still exists. The caller holds mu.
+//
+// Requests that the leader answers go on at once, so that many writes of a client share a sync. All
+// others wait for the answers before them. A connection waits too while too much is on its way to
+// the disk.
+func (s *Server) admit(c *conn, answeredByLeader bool) bool {
+	if s.journal == nil {
+		return true
+	}
+	for !c.gone {
+		waits := len(c.deferred) > 0 && !answeredByLeader || c.deferredSize > flushAt
+		if !(waits && c.follower == s.front) && len(s.journal.pending) <= maxBacklog {
+			return true
+		}
+		s.settled.Wait()
+	}
+	return false
+}
