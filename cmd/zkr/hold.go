@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -234,11 +236,11 @@ func describe(node string, data []byte) string {
 
 // environment returns that of a command which runs under h.
 func environment(h held) []string {
-	return append(os.Environ(), append([]string{
-		"ZKR_PATH=" + h.path,
-		fmt.Sprintf("ZKR_TOKEN=%d", h.token),
-		"ZKR_NODE=" + h.node,
-	}, h.env...)...)
+	token := ""
+	if h.token > 0 {
+		token = strconv.FormatInt(h.token, 10)
+	}
+	return slices.Concat(os.Environ(), []string{"ZKR_PATH=" + h.path, "ZKR_TOKEN=" + token, "ZKR_NODE=" + h.node}, h.env)
 }
 
 // announce says for whom a wait is, once that is known to take longer than a moment.

@@ -276,21 +276,22 @@ func (g *inside) killAll(now instant) {
 	}
 }
 
-// groupLeft reports whether a process of the group is left, a child of ours or not.
-func groupLeft(group int) bool { return group > 0 && syscall.Kill(-group, 0) != syscall.ESRCH }
-
 // signalAll sends a signal to all descendants of root, but for those below skip, and returns them.
 // Where descendants are not known it sends the signal to the process group.
 func signalAll(group, root int, skip func(int) bool, s syscall.Signal) []int {
-	all := descendants(root, skip)
+	all, known := descendants(root, skip)
 	for _, pid := range all {
 		_ = syscall.Kill(pid, s)
 	}
-	if len(all) == 0 && groupLeft(group) {
-		_ = syscall.Kill(-group, s)
+	if known || group == 0 {
+		return all
+	}
+
+	_ = syscall.Kill(-group, s)
+	if groupLeft(group) {
 		return []int{group}
 	}
-	return all
+	return nil
 }
 
 // tell tells zkr, if it is still there.

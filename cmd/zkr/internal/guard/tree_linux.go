@@ -18,11 +18,15 @@ func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) 
 // dieWith makes the kernel kill a child when this process dies.
 func dieWith(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// descendants returns the processes below root that are not zombies, but not those below skip.
-func descendants(root int, skip func(pid int) bool) []int {
+// groupLeft reports whether a process of the group is left that is no child of ours. None is.
+func groupLeft(int) bool { return false }
+
+// descendants returns the processes below root that are not zombies, but not those below skip. It
+// returns false where they are not known.
+func descendants(root int, skip func(pid int) bool) ([]int, bool) {
 	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
+	if err != nil || len(entries) == 0 {
+		return nil, false
 	}
 	children := make(map[int][]int)
 	dead := make(map[int]bool)
@@ -62,5 +66,5 @@ func descendants(root int, skip func(pid int) bool) []int {
 		}
 	}
 	walk(root)
-	return all
+	return all, len(dead) > 0
 }
