@@ -72,8 +72,8 @@ func TestTenProcessesWriteOneFile(t *testing.T) {
 						_ = cmd.Process.Signal(syscall.SIGKILL)
 					}
 					err := cmd.Wait()
-					if err != nil && !victims[name] {
-						t.Errorf("run %s: %v", name, err)
+					if lost := cmd.ProcessState.ExitCode() == exitLost; err != nil && !lost && !victims[name] {
+						t.Errorf("run %s: %v", name, err) // a session may be lost on a busy machine
 					}
 					mutex.Lock()
 					completed[name] = err == nil

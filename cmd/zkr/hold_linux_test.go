@@ -25,10 +25,13 @@ const family = `
 	echo $$ $(cat "$DIR/child" "$DIR/setsid")
 	while :; do sleep 1; done`
 
+// Session timeouts: one to wait for, and one that a busy machine does not reach.
+const short, long = "8s", "40s"
+
 // startFamily starts a family under a lock, and returns its process IDs once it holds the lock.
-func startFamily(t *testing.T, servers, path string) (*process, []int) {
+func startFamily(t *testing.T, servers, path, timeout string) (*process, []int) {
 	t.Helper()
-	cmd := zkr(t, servers, "lock", "--timeout", "8s", path, "--", "sh", "-c", family)
+	cmd := zkr(t, servers, "lock", "--timeout", timeout, path, "--", "sh", "-c", family)
 	cmd.Env = append(cmd.Env, "DIR="+t.TempDir())
 	p := start(t, cmd)
 	return p, p.pids()
@@ -104,7 +107,7 @@ func TestBusyAndTimedOutAreToldApart(t *testing.T) {
 		assert.Equal(t, exitBusy, r.status, r.stderr)
 		r = runZkr(t, s.ConnectString(), "lock", "--try", "--shared", path, "--", "true")
 		assert.Equal(t, exitBusy, r.status, r.stderr)
-		r = runZkr(t, s.ConnectString(), "lock", "--wait", "1200ms", path, "--", "true")
+		r = runZkr(t, s.ConnectString(), "lock", "--wait", "6s", path, "--", "true")
 		assert.Equal(t, exitTimedOut, r.status, r.stderr)
 		assert.Contains(t, r.stderr, "waiting for the lock "+path+", held by ")
 
@@ -115,7 +118,7 @@ func TestBusyAndTimedOutAreToldApart(t *testing.T) {
 }
 
 func TestUnreachableServersAreToldApart(t *testing.T) {
-	r := runZkr(t, "127.0.0.1:1", "lock", "--wait", "1200ms", "/a", "--", "true")
+	r := runZkr(t, "127.0.0.1:1", "lock", "--wait", "4s", "/a", "--", "true")
 	assert.Equal(t, exitUnreachable, r.status)
 	assert.Contains(t, r.stderr, "waiting for a server of 127.0.0.1:1\n")
 }
@@ -144,6 +147,7 @@ func TestExclusiveAndSharedLocksExcludeEachOther(t *testing.T) {
 }
 
 func TestSignalsAreForwarded(t *testing.T) {
+	notUnderNohup(t)
 	s := recipestest.Start(t)
 	path := s.Root(t) + "/lock"
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1} {
@@ -213,17 +217,16 @@ func TestKilledZkrTakesTheCommandAlong(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		t.Parallel()
 		path := s.Root(t) + "/lock"
-		p, pids := startFamily(t, s.ConnectString(), path)
+		p, pids := startFamily(t, s.ConnectString(), path, short)
 		p.signal(syscall.SIGKILL)
 		requireGoneBeforeGrant(t, s, path, pids)
-		assert.Equal(t, "term", p.line(), "there was time for a SIGTERM")
 	})
 }
 
 func TestKilledGuardTakesTheCommandAlong(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		path := s.Root(t) + "/lock"
-		p, pids := startFamily(t, s.ConnectString(), path)
+		p, pids := startFamily(t, s.ConnectString(), path, long)
 		require.NoError(t, syscall.Kill(p.guard(pids[0]), syscall.SIGKILL))
 		assert.Equal(t, exitSignal+9, p.status())
 		assert.Empty(t, running(pids))
@@ -233,19 +236,30 @@ func TestKilledGuardTakesTheCommandAlong(t *testing.T) {
 func TestKilledGroupOfZkrTakesTheCommandAlong(t *testing.T) {
 	s := recipestest.Start(t)
 	path := s.Root(t) + "/lock"
-	p, pids := startFamily(t, s.ConnectString(), path)
+	p, pids := startFamily(t, s.ConnectString(), path, short)
 	require.NoError(t, syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL))
 	awaitEnd(t, pids)
+}
+
+func TestCommandDiesWithBothItsParents(t *testing.T) {
+	s := recipestest.Start(t)
+	p, pids := startFamily(t, s.ConnectString(), s.Root(t)+"/lock", short)
+	guard := p.guard(pids[0])
+	p.signal(syscall.SIGSTOP)
+	require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
+	awaitEnd(t, pids[:1])
+	for _, pid := range pids[1:] { // these are lost, as the documentation says
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
 }
 
 func TestStoppedZkrDoesNotKeepTheCommand(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		t.Parallel()
 		path := s.Root(t) + "/lock"
-		p, pids := startFamily(t, s.ConnectString(), path)
+		p, pids := startFamily(t, s.ConnectString(), path, short)
 		p.signal(syscall.SIGSTOP)
 		requireGoneBeforeGrant(t, s, path, pids)
-		assert.Equal(t, "term", p.line())
 
 		p.signal(syscall.SIGCONT)
 		assert.Equal(t, exitLost, p.status())
@@ -256,7 +270,7 @@ func TestStoppedGuardDoesNotKeepTheCommand(t *testing.T) {
 	s := recipestest.Start(t)
 	path := s.Root(t) + "/lock"
 	link := s.Link(t)
-	p, pids := startFamily(t, network(t, s, link), path)
+	p, pids := startFamily(t, network(t, s, link), path, short)
 	require.NoError(t, syscall.Kill(p.guard(pids[0]), syscall.SIGSTOP))
 	link.Stall()
 	requireGoneBeforeGrant(t, s, path, pids)
@@ -272,10 +286,9 @@ func TestCommandIsGoneBeforeAPartitionedLockIsGranted(t *testing.T) {
 				t.Parallel()
 				path := s.Root(t) + "/lock"
 				link := s.Link(t)
-				p, pids := startFamily(t, network(t, s, link), path)
+				p, pids := startFamily(t, network(t, s, link), path, short)
 				fault(link)
 				requireGoneBeforeGrant(t, s, path, pids)
-				assert.Equal(t, "term", p.line())
 				assert.Equal(t, exitLost, p.status())
 			})
 		}
@@ -285,7 +298,7 @@ func TestCommandIsGoneBeforeAPartitionedLockIsGranted(t *testing.T) {
 func TestShortBreakCostsNothing(t *testing.T) {
 	s := recipestest.Start(t)
 	link := s.Link(t)
-	p := start(t, zkr(t, network(t, s, link), "lock", "--timeout", "30s", s.Root(t)+"/lock", "--",
+	p := start(t, zkr(t, network(t, s, link), "lock", "--timeout", long, s.Root(t)+"/lock", "--",
 		"sh", "-c", `trap 'exit 7' TERM; trap 'exit 5' USR1; echo $$; while :; do sleep 0.05; done`))
 	p.pids()
 	again := link.Answered(recipestest.OpConnect, 1)
@@ -299,7 +312,7 @@ func TestShortBreakCostsNothing(t *testing.T) {
 func TestBrokenLockEndsTheCommand(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		path := s.Root(t) + "/lock"
-		p, pids := startFamily(t, s.ConnectString(), path)
+		p, pids := startFamily(t, s.ConnectString(), path, long)
 		m := lock.New(s.Client(t), path)
 		line, err := m.Contenders(suite.Lasting(t))
 		require.NoError(t, err)
@@ -379,6 +392,6 @@ func TestBarrierLetsCommandsInTogether(t *testing.T) {
 	assert.Zero(t, a.status())
 	assert.Zero(t, b.status())
 
-	r := runZkr(t, s.ConnectString(), "barrier", "enter", "--wait", "100ms", path, "2", "--", "true")
+	r := runZkr(t, s.ConnectString(), "barrier", "enter", "--wait", "5s", path, "2", "--", "true")
 	assert.Equal(t, exitTimedOut, r.status, r.stderr)
 }

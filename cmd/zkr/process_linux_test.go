@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,6 +80,14 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 		}
 	})
 	return p
+}
+
+// notUnderNohup skips a test of SIGHUP or SIGINT if this process was started to ignore it.
+func notUnderNohup(t *testing.T) {
+	t.Helper()
+	if signal.Ignored(syscall.SIGHUP) || signal.Ignored(syscall.SIGINT) {
+		t.Skip("SIGHUP or SIGINT is ignored")
+	}
 }
 
 // line waits for a line on stdout.

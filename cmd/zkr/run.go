@@ -24,6 +24,8 @@ const (
 	renewShare   = 16 // the guard is told of new trust every T/16
 )
 
+var errDoubted = errors.New("no server has confirmed the session for too long")
+
 // A job is a program that runs while something is held.
 type job struct {
 	app      *app
@@ -117,7 +119,7 @@ func (j *job) event(e guard.Event) {
 	case guard.Failed:
 		j.failed = e.Err
 	case guard.Doubted:
-		j.lose(errors.New("no server has confirmed the session for too long"))
+		j.lose(errDoubted)
 	case guard.Exited:
 		j.status = &e.Status
 		if err := j.held.err(); err != nil {
@@ -167,6 +169,7 @@ func (j *job) renew() time.Duration {
 	j.process.Trust(j.killAt())
 	last := time.Until(j.session.Deadline().Add(-timeout / abandonShare))
 	if last <= 0 {
+		j.lose(errDoubted)
 		j.process.Abandon()
 		return timeout / renewShare
 	}

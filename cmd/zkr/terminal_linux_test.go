@@ -72,6 +72,7 @@ func TestInterruptFromTheTerminalReachesTheCommandOnce(t *testing.T) {
 }
 
 func TestClosedTerminalHangsUpTheCommand(t *testing.T) {
+	notUnderNohup(t)
 	s := recipestest.Start(t)
 	p, terminal := startOnTerminal(t, s, `trap 'echo hung up; exit 5' HUP; echo ready; while :; do sleep 0.05; done`)
 	require.Equal(t, "ready", p.line())

@@ -224,7 +224,7 @@ func (g *inside) end(grace int64) {
 	g.termAt = min(g.termAt, now)
 }
 
-// changed notes that a child has ended or was stopped. What the command has left behind ends with it.
+// changed notes that a child has ended or was stopped. What the command leaves behind ends with it.
 func (g *inside) changed(c change) {
 	switch {
 	case c.pid != g.pid:
