@@ -27,8 +27,8 @@ it fails at once with status 75. There is no ZKR_TOKEN: members have none.` + ho
 					content = owner(argv)
 				}
 
-				// The session is asked for first: a member that is joined after that is joined in this
-				// session, or in a later one, and then this one has ended.
+				// The session comes first: the member joins in this one, or in a later one after this one
+				// has ended.
 				s, err := c.Session(ctx)
 				if err != nil {
 					return held{}, err
@@ -58,6 +58,7 @@ func membership(s *protocol.Session, m *group.Member, path string) held {
 			}
 		}
 	}()
+
 	return held{
 		path: path, node: m.Name(), done: done, release: m.Leave,
 		err: func() error {
@@ -66,6 +67,7 @@ func membership(s *protocol.Session, m *group.Member, path string) held {
 				return fmt.Errorf("%s: member %s: %w", path, m.Name(), protocol.ErrLost)
 			default:
 			}
+
 			if err := s.Err(); err != nil {
 				return err
 			}

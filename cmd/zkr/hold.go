@@ -122,9 +122,11 @@ func (a *app) hold(ctx context.Context, argv []string, acquire acquirer) error {
 	if err != nil {
 		return err
 	}
+
 	signals := listen()
 	defer signals.stop()
 
+	// A signal ends the wait.
 	waiting, end := signals.ending(ctx)
 	client, h, err := a.acquire(waiting, acquire)
 	if interrupted := end(); interrupted != nil {
@@ -137,6 +139,7 @@ func (a *app) hold(ctx context.Context, argv []string, acquire acquirer) error {
 		return err
 	}
 
+	// Whatever has become of the program, what is still held is given back.
 	err = a.runHeld(ctx, client, h, p, signals, a.stdin)
 	return a.giveBack(ctx, h, signals, err)
 }
@@ -155,16 +158,29 @@ func (a *app) acquire(ctx context.Context, acquire acquirer) (*protocol.Client, 
 // connectToRun is connect for a command that runs another one. The client is there if it failed
 // because of --grace, too.
 func (a *app) connectToRun(ctx context.Context) (*protocol.Client, error) {
-	client, err := a.connect(ctx)
+	client, err := a.connect(ctx, a.watchConnection())
 	if err != nil {
 		return nil, err
 	}
+
 	session, err := client.Session(ctx)
 	if err != nil {
 		return client, err
 	}
 	_, err = a.graceOf(session.Timeout())
 	return client, err
+}
+
+// watchConnection says on stderr when what is held is in danger.
+func (a *app) watchConnection() protocol.ConnectOption {
+	stop := func() {}
+	return protocol.WithStateListener(func(s protocol.State) { // there is one call at a time
+		stop()
+		stop = func() {}
+		if s == protocol.Suspended {
+			stop = a.waiting(func() string { return "no server answers: what is held is lost if that lasts" })
+		}
+	})
 }
 
 // waited makes err, of a wait under ctx, say that --wait is why it has ended.

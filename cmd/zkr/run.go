@@ -107,6 +107,7 @@ func (j *job) follow(signals <-chan os.Signal) {
 			done = nil
 		case <-timer.C:
 		}
+
 		timer.Reset(j.renew())
 	}
 }
@@ -147,6 +148,9 @@ func (j *job) suspended(by syscall.Signal) {
 		return // by a process, which continues it
 	}
 
+	if j.terminal.file == nil {
+		return // no shell would continue zkr
+	}
 	lent := j.terminal.lent
 	j.terminal.takeBack()
 	suspend()
@@ -162,14 +166,16 @@ func (j *job) renew() time.Duration {
 	if err := j.held.err(); err != nil && j.status == nil {
 		j.lose(err)
 	}
-	if j.lost != nil {
-		return timeout / renewShare
+	if j.lost == nil {
+		j.process.Trust(j.killAt())
 	}
 
-	j.process.Trust(j.killAt())
+	// The guard should have been in time.
 	last := time.Until(j.session.Deadline().Add(-timeout / abandonShare))
 	if last <= 0 {
-		j.lose(errDoubted)
+		if j.status == nil {
+			j.lose(errDoubted)
+		}
 		j.process.Abandon()
 		return timeout / renewShare
 	}

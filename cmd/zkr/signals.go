@@ -47,25 +47,28 @@ func endedBy(s os.Signal) error {
 func (s signals) ending(ctx context.Context) (_ context.Context, end func() error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop, stopped := make(chan struct{}), make(chan error, 1)
+
 	go func() {
 		for {
 			select {
 			case got := <-s:
-				switch {
-				case ends(got):
+				if ends(got) {
 					err := endedBy(got)
 					cancel(err)
 					stopped <- err
 					return
-				case got == syscall.SIGTSTP:
+				}
+				if got == syscall.SIGTSTP {
 					suspend()
 				}
+
 			case <-stop:
 				stopped <- nil
 				return
 			}
 		}
 	}()
+
 	return ctx, func() error {
 		close(stop)
 		err := <-stopped

@@ -80,7 +80,7 @@ func TestCommandIsNotBegunWithoutTrust(t *testing.T) {
 }
 
 func TestEndIsOneSIGTERMForEachProcess(t *testing.T) {
-	p, out := startShell(t, `trap 'echo term' TERM; echo ready; for i in 1 2 3; do sleep 1000; done`, time.Minute, time.Hour)
+	p, out := startShell(t, `trap 'echo term' TERM; echo ready; while :; do sleep 0.05; done`, time.Minute, time.Hour)
 	line, err := out.ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "ready\n", line)
