@@ -39,6 +39,7 @@ type app struct {
 	json    bool
 	quiet   bool
 	wait    time.Duration
+	grace   time.Duration // of the commands that run another one
 
 	began    bool // the command line was understood
 	printing sync.Mutex

@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
@@ -78,11 +80,12 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &exit):
 		return exit.status
-	case isAny(err, zk.ErrInvalidPath, protocol.ErrTooLarge, semaphore.ErrPermits):
+	case isAny(err, zk.ErrInvalidPath, protocol.ErrTooLarge, semaphore.ErrPermits, doublebarrier.ErrSize):
 		return exitUsage
 	case isAny(err, zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL):
 		return exitRefused
-	case isAny(err, lock.ErrLocked, rwlock.ErrLocked, semaphore.ErrNoPermit, queue.ErrEmpty, queue.ErrFull):
+	case isAny(err, lock.ErrLocked, rwlock.ErrLocked, semaphore.ErrNoPermit, queue.ErrEmpty, queue.ErrFull,
+		group.ErrNameTaken, doublebarrier.ErrFull):
 		return exitBusy
 	case isAny(err, context.DeadlineExceeded, errWaited):
 		return exitTimedOut

@@ -5,9 +5,12 @@ package main
 import (
 	"context"
 	"os"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/guard"
 )
 
 func main() {
+	guard.Main()
 	os.Exit(run(context.Background(), &app{
 		stdin:  os.Stdin,
 		stdout: os.Stdout,

@@ -27,7 +27,7 @@ func zkr(t *testing.T, servers string, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(os.Environ(), "ZKR_TEST_MAIN=1", "ZKR_SERVERS="+servers)
+	cmd.Env = append(os.Environ(), "ZKR_TEST_MAIN=1", "ZKR_SERVERS="+servers, "GORACE=atexit_sleep_ms=0")
 	return cmd
 }
 

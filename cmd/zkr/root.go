@@ -22,7 +22,13 @@ func newRootCommand(a *app) *cobra.Command {
 	}
 	a.addFlags(root.PersistentFlags())
 
+	root.AddCommand(newBarrierCommand(a))
+	root.AddCommand(newElectCommand(a))
+	root.AddCommand(newGroupCommand(a))
 	root.AddCommand(newLockCommand(a))
+	root.AddCommand(newOnceCommand(a))
+	root.AddCommand(newQueueCommand(a))
+	root.AddCommand(newSemaphoreCommand(a))
 	root.AddCommand(newServerCommand(a))
 	return root
 }

@@ -101,11 +101,15 @@ func (m mutation) try(short bool) (by string, err error) {
 		return "", err
 	}
 
-	pkg := m.pkg()
+	pkg, module, err := m.place()
+	if err != nil {
+		return "", err
+	}
 
 	// Building the test takes most of the time, so nothing is built for vet or debuggers.
 	test := exec.Command("go", "test", "-overlay", overlay, "-vet=off", "-ldflags=-s -w",
 		"-count=1", "-timeout=60s", "-run", m.Test, pkg)
+	test.Dir = module
 	test.Env = append(os.Environ(), "RAPID_NOFAILFILE=true")
 	if short {
 		test.Env = append(test.Env, "ZKRECIPES_REAL=0", "ZKRECIPES_REQUIRE_REAL=0")
@@ -145,6 +149,20 @@ func (m mutation) pkg() string {
 		return m.Package
 	}
 	return "./" + filepath.Dir(m.File)
+}
+
+// place returns the package whose tests have to fail as its module names it, and the directory of
+// that module.
+func (m mutation) place() (pkg, module string, err error) {
+	module = filepath.Clean(m.pkg())
+	for {
+		if _, err := os.Stat(filepath.Join(module, "go.mod")); err == nil || module == "." {
+			break
+		}
+		module = filepath.Dir(module)
+	}
+	rel, err := filepath.Rel(module, m.pkg())
+	return "./" + filepath.ToSlash(rel), module, err
 }
 
 // overlay writes the mutant into dir, and beside it a file for the -overlay flag of the go command.

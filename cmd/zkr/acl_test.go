@@ -1,0 +1,36 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+func TestACLIsReadAsZooKeepersShellDoes(t *testing.T) {
+	acl, err := parseACL("world:anyone:r,digest:user:aGFzaA=:cdrwa,ip:10.0.0.0/8:rw")
+	require.NoError(t, err)
+	assert.Equal(t, []zk.ACL{
+		{Perms: zk.PermRead, Scheme: "world", ID: "anyone"},
+		{Perms: zk.PermAll, Scheme: "digest", ID: "user:aGFzaA="},
+		{Perms: zk.PermRead | zk.PermWrite, Scheme: "ip", ID: "10.0.0.0/8"},
+	}, acl)
+
+	for _, bad := range []string{"x", "world:anyone", "world:anyone:", "world:anyone:z", ":a:r", "open,"} {
+		_, err := parseACL(bad)
+		assert.Error(t, err, bad)
+	}
+}
+
+func protocolACL(s *protocol.Session, path string) error {
+	_, err := s.Conn().SetACL(s.Path(path), zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
+	return err
+}
+
+func openACL(s *protocol.Session, path string) error {
+	_, err := s.Conn().SetACL(s.Path(path), zk.WorldACL(zk.PermAll), -1)
+	return err
+}

@@ -1,0 +1,397 @@
+package main
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// family is a command that prints the process IDs of itself, of a child and of one in a session of
+// its own whose parent is dead. None of them ends by itself, and SIGTERM ends none of them.
+const family = `
+	trap 'echo term' TERM
+	sh -c 'trap "" TERM; echo $$ >&3; while :; do sleep 1; done' 3>"$DIR/child" >/dev/null &
+	(setsid sh -c 'trap "" TERM; echo $$ >&3; while :; do sleep 1; done' 3>"$DIR/setsid" >/dev/null &)
+	until [ -s "$DIR/child" ] && [ -s "$DIR/setsid" ]; do sleep 0.05; done
+	echo $$ $(cat "$DIR/child" "$DIR/setsid")
+	while :; do sleep 1; done`
+
+// Session timeouts: one to wait for, and one that a busy machine does not reach.
+const short, long = "8s", "40s"
+
+// startFamily starts a family under a lock, and returns its process IDs once it holds the lock.
+func startFamily(t *testing.T, servers, path, timeout string) (*process, []int) {
+	t.Helper()
+	cmd := zkr(t, servers, "lock", "--timeout", timeout, path, "--", "sh", "-c", family)
+	cmd.Env = append(cmd.Env, "DIR="+t.TempDir())
+	p := start(t, cmd)
+	return p, p.pids()
+}
+
+// lockNow waits for the lock at path.
+func lockNow(t *testing.T, s *recipestest.Server, path string) *lock.Lease {
+	t.Helper()
+	lease, err := lock.New(s.Client(t), path).Lock(suite.Lasting(t))
+	require.NoError(t, err)
+	return lease
+}
+
+func TestExitStatusIsThatOfTheCommand(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/lock"
+		for _, c := range []struct {
+			status int
+			args   []string
+		}{
+			{0, []string{"true"}},
+			{3, []string{"sh", "-c", "exit 3"}},
+			{exitSignal + 9, []string{"sh", "-c", "kill -9 $$"}},
+			{exitNotFound, []string{"/no/such/command"}},
+			{exitCannotRun, []string{"/dev/null"}},
+		} {
+			r := runZkr(t, s.ConnectString(), append([]string{"lock", path, "--"}, c.args...)...)
+			assert.Equal(t, c.status, r.status, "%v: %s", c.args, r.stderr)
+		}
+	})
+}
+
+func TestCommandIsToldWhatIsHeld(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		root := s.Root(t)
+		const print = `echo "$ZKR_PATH $ZKR_TOKEN $ZKR_NODE $ZKR_KEY"`
+		for name, args := range map[string][]string{
+			"lock":      {"lock", root + "/lock"},
+			"shared":    {"lock", "--shared", root + "/lock"},
+			"semaphore": {"semaphore", root + "/semaphore", "2"},
+			"elect":     {"elect", root + "/election"},
+			"enter":     {"barrier", "enter", root + "/barrier", "1"},
+			"join":      {"group", "join", root + "/group", "me"},
+			"once":      {"once", root + "/once", "today"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				r := runZkr(t, s.ConnectString(), append(args, "--", "sh", "-c", print)...)
+				require.Zero(t, r.status, r.stderr)
+				words := strings.Fields(r.stdout)
+				assert.True(t, strings.HasPrefix(words[0], root))
+				switch name {
+				case "join":
+					assert.Equal(t, "me", words[1])
+				case "once":
+					assert.Equal(t, "today", words[2])
+				default:
+					token, err := strconv.ParseInt(words[1], 10, 64)
+					require.NoError(t, err)
+					assert.Positive(t, token)
+					assert.NotEmpty(t, words[2])
+				}
+			})
+		}
+	})
+}
+
+func TestBusyAndTimedOutAreToldApart(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/lock"
+		lease := lockNow(t, s, path)
+
+		r := runZkr(t, s.ConnectString(), "lock", "--try", path, "--", "true")
+		assert.Equal(t, exitBusy, r.status, r.stderr)
+		r = runZkr(t, s.ConnectString(), "lock", "--try", "--shared", path, "--", "true")
+		assert.Equal(t, exitBusy, r.status, r.stderr)
+		r = runZkr(t, s.ConnectString(), "lock", "--wait", "6s", path, "--", "true")
+		assert.Equal(t, exitTimedOut, r.status, r.stderr)
+		assert.Contains(t, r.stderr, "waiting for the lock "+path+", held by ")
+
+		require.NoError(t, lease.Unlock(suite.Lasting(t)))
+		r = runZkr(t, s.ConnectString(), "lock", "--try", path, "--", "true")
+		assert.Zero(t, r.status, r.stderr)
+	})
+}
+
+func TestUnreachableServersAreToldApart(t *testing.T) {
+	r := runZkr(t, "127.0.0.1:1", "lock", "--wait", "4s", "/a", "--", "true")
+	assert.Equal(t, exitUnreachable, r.status)
+	assert.Contains(t, r.stderr, "waiting for a server of 127.0.0.1:1\n")
+}
+
+func TestExclusiveAndSharedLocksExcludeEachOther(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/lock"
+		const forever = `echo $$; exec sleep 1000`
+		reader := start(t, zkr(t, s.ConnectString(), "lock", "--shared", path, "--", "sh", "-c", forever))
+		reader.pids()
+		other := runZkr(t, s.ConnectString(), "lock", "--shared", path, "--", "true")
+		require.Zero(t, other.status, other.stderr)
+		r := runZkr(t, s.ConnectString(), "lock", "--try", path, "--", "true")
+		require.Equal(t, exitBusy, r.status, r.stderr)
+
+		// A writer waits for the reader, and the next reader for the writer.
+		writer := start(t, zkr(t, s.ConnectString(), "lock", path, "--", "sh", "-c", forever))
+		reader.signal(syscall.SIGTERM)
+		require.Equal(t, exitSignal+15, reader.status())
+		writer.pids()
+		r = runZkr(t, s.ConnectString(), "lock", "--try", "--shared", path, "--", "true")
+		require.Equal(t, exitBusy, r.status, r.stderr)
+		writer.signal(syscall.SIGTERM)
+		require.Equal(t, exitSignal+15, writer.status())
+	})
+}
+
+func TestSignalsAreForwarded(t *testing.T) {
+	notUnderNohup(t)
+	s := recipestest.Start(t)
+	path := s.Root(t) + "/lock"
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1} {
+		const script = `trap 'exit 7' INT TERM HUP USR1; echo $$; while :; do sleep 0.05; done`
+		p := start(t, zkr(t, s.ConnectString(), "lock", path, "--", "sh", "-c", script))
+		p.pids()
+		p.signal(sig)
+		assert.Equal(t, 7, p.status(), "%v", sig)
+	}
+}
+
+func TestSignalEndsAWait(t *testing.T) {
+	s := recipestest.Start(t)
+	path := s.Root(t) + "/lock"
+	lease := lockNow(t, s, path)
+	p := start(t, zkr(t, s.ConnectString(), "lock", path, "--", "true"))
+	awaitContenders(t, s, path, 2)
+	p.signal(syscall.SIGTERM)
+	assert.Equal(t, exitSignal+15, p.status())
+	awaitContenders(t, s, path, 1)
+	require.NoError(t, lease.Unlock(suite.Lasting(t)))
+}
+
+// awaitContenders waits until so many contenders are in line.
+func awaitContenders(t *testing.T, s *recipestest.Server, path string, n int) {
+	t.Helper()
+	c := s.Client(t)
+	session, err := c.Session(suite.Lasting(t))
+	require.NoError(t, err)
+	require.NoError(t, session.WaitChildren(suite.Lasting(t), path, func(names []string) bool { return len(names) == n }))
+}
+
+func TestCommandUnderNohupOutlivesAHangUp(t *testing.T) {
+	s := recipestest.Start(t)
+	cmd := zkr(t, s.ConnectString(), "lock", s.Root(t)+"/lock", "--",
+		"sh", "-c", `trap 'exit 5' USR1; echo $$; while :; do sleep 0.05; done`)
+	cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, append([]string{cmd.Path}, cmd.Args[1:]...)...)
+	cmd.Path = "/bin/sh"
+	p := start(t, cmd)
+	p.pids()
+	p.signal(syscall.SIGHUP)
+	p.signal(syscall.SIGUSR1)
+	assert.Equal(t, 5, p.status())
+}
+
+func TestInputAndOutputGoThrough(t *testing.T) {
+	s := recipestest.Start(t)
+	cmd := zkr(t, s.ConnectString(), "lock", s.Root(t)+"/lock", "--", "cat")
+	cmd.Stdin = strings.NewReader(strings.Repeat("line\n", 100_000))
+	r := finish(t, cmd)
+	assert.Zero(t, r.status, r.stderr)
+	assert.Len(t, r.stdout, 500_000)
+}
+
+func TestWhatACommandLeavesBehindEndsBeforeTheLockIsGivenBack(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/lock"
+		p := start(t, zkr(t, s.ConnectString(), "lock", path, "--",
+			"sh", "-c", `setsid sleep 1000 >/dev/null & sleep 1000 >/dev/null & echo $! $(pgrep -P $$ sleep)`))
+		pids := p.pids()
+		require.Zero(t, p.status())
+		assert.Empty(t, running(pids))
+	})
+}
+
+func TestKilledZkrTakesTheCommandAlong(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		t.Parallel()
+		path := s.Root(t) + "/lock"
+		p, pids := startFamily(t, s.ConnectString(), path, short)
+		p.signal(syscall.SIGKILL)
+		requireGoneBeforeGrant(t, s, path, pids)
+	})
+}
+
+func TestKilledGuardTakesTheCommandAlong(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/lock"
+		p, pids := startFamily(t, s.ConnectString(), path, long)
+		require.NoError(t, syscall.Kill(p.guard(pids[0]), syscall.SIGKILL))
+		assert.Equal(t, exitSignal+9, p.status())
+		assert.Empty(t, running(pids))
+	})
+}
+
+func TestKilledGroupOfZkrTakesTheCommandAlong(t *testing.T) {
+	s := recipestest.Start(t)
+	path := s.Root(t) + "/lock"
+	p, pids := startFamily(t, s.ConnectString(), path, short)
+	require.NoError(t, syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL))
+	awaitEnd(t, pids)
+}
+
+func TestCommandDiesWithBothItsParents(t *testing.T) {
+	s := recipestest.Start(t)
+	p, pids := startFamily(t, s.ConnectString(), s.Root(t)+"/lock", short)
+	guard := p.guard(pids[0])
+	p.signal(syscall.SIGSTOP)
+	require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
+	awaitEnd(t, pids[:1])
+	for _, pid := range pids[1:] { // these are lost, as the documentation says
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	}
+}
+
+func TestStoppedZkrDoesNotKeepTheCommand(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		t.Parallel()
+		path := s.Root(t) + "/lock"
+		p, pids := startFamily(t, s.ConnectString(), path, short)
+		p.signal(syscall.SIGSTOP)
+		requireGoneBeforeGrant(t, s, path, pids)
+
+		p.signal(syscall.SIGCONT)
+		assert.Equal(t, exitLost, p.status())
+	})
+}
+
+func TestStoppedGuardDoesNotKeepTheCommand(t *testing.T) {
+	s := recipestest.Start(t)
+	path := s.Root(t) + "/lock"
+	link := s.Link(t)
+	p, pids := startFamily(t, network(t, s, link), path, short)
+	require.NoError(t, syscall.Kill(p.guard(pids[0]), syscall.SIGSTOP))
+	link.Stall()
+	requireGoneBeforeGrant(t, s, path, pids)
+	assert.Equal(t, exitLost, p.status())
+}
+
+func TestCommandIsGoneBeforeAPartitionedLockIsGranted(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		for name, fault := range map[string]func(*recipestest.Link){
+			"cut": (*recipestest.Link).Cut, "stall": (*recipestest.Link).Stall,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				path := s.Root(t) + "/lock"
+				link := s.Link(t)
+				p, pids := startFamily(t, network(t, s, link), path, short)
+				fault(link)
+				requireGoneBeforeGrant(t, s, path, pids)
+				assert.Equal(t, exitLost, p.status())
+			})
+		}
+	})
+}
+
+func TestShortBreakCostsNothing(t *testing.T) {
+	s := recipestest.Start(t)
+	link := s.Link(t)
+	p := start(t, zkr(t, network(t, s, link), "lock", "--timeout", long, s.Root(t)+"/lock", "--",
+		"sh", "-c", `trap 'exit 7' TERM; trap 'exit 5' USR1; echo $$; while :; do sleep 0.05; done`))
+	p.pids()
+	again := link.Answered(recipestest.OpConnect, 1)
+	link.Cut()
+	link.Heal()
+	suite.Wait(t, again)
+	p.signal(syscall.SIGUSR1)
+	assert.Equal(t, 5, p.status())
+}
+
+func TestBrokenLockEndsTheCommand(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/lock"
+		p, pids := startFamily(t, s.ConnectString(), path, long)
+		m := lock.New(s.Client(t), path)
+		line, err := m.Contenders(suite.Lasting(t))
+		require.NoError(t, err)
+		assert.Contains(t, string(line[0].Data), `"program":"zkr: sh -c`)
+		require.NoError(t, m.Break(suite.Lasting(t), line[0].Node))
+		assert.Equal(t, exitLost, p.status())
+		assert.Empty(t, running(pids))
+	})
+}
+
+func TestRevokedLockAsksTheCommandToEnd(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/lock"
+		p := start(t, zkr(t, s.ConnectString(), "lock", path, "--",
+			"sh", "-c", `trap 'exit 7' TERM; echo $$; while :; do sleep 0.05; done`))
+		p.pids()
+		m := lock.New(s.Client(t), path)
+		line, err := m.Contenders(suite.Lasting(t))
+		require.NoError(t, err)
+		require.NoError(t, m.Revoke(suite.Lasting(t), line[0].Node))
+		assert.Equal(t, 7, p.status())
+	})
+}
+
+func TestOnceRunsACommandUntilItSucceeds(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/once"
+		run := func(script string) result {
+			return runZkr(t, s.ConnectString(), "once", path, "key", "--", "sh", "-c", script)
+		}
+		r := run("echo a; exit 4")
+		assert.Equal(t, 4, r.status, r.stderr)
+		r = run("echo b")
+		assert.Equal(t, 0, r.status, r.stderr)
+		assert.Equal(t, "b\n", r.stdout)
+		r = run("echo c")
+		assert.Equal(t, result{0, "", "zkr: key of " + path + " is done already\n"}, r)
+	})
+}
+
+func TestRefusalIsToldApart(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/closed"
+		session, err := s.Client(t).Session(suite.Lasting(t))
+		require.NoError(t, err)
+		_, err = session.EnsurePath(suite.Lasting(t), path)
+		require.NoError(t, err)
+		require.NoError(t, protocolACL(session, path))
+		r := runZkr(t, s.ConnectString(), "lock", path, "--", "true")
+		assert.Equal(t, exitRefused, r.status, r.stderr)
+		require.NoError(t, openACL(session, path))
+	})
+}
+
+func TestMemberNameIsTakenOnce(t *testing.T) {
+	s := recipestest.Start(t)
+	path := s.Root(t) + "/group"
+	p := start(t, zkr(t, s.ConnectString(), "group", "join", path, "me", "--", "sh", "-c", `echo $$; exec sleep 1000`))
+	p.pids()
+	r := runZkr(t, s.ConnectString(), "group", "join", path, "me", "--", "true")
+	assert.Equal(t, exitBusy, r.status, r.stderr)
+	p.signal(syscall.SIGTERM)
+	assert.Equal(t, exitSignal+15, p.status())
+	r = runZkr(t, s.ConnectString(), "group", "join", path, "me", "--", "true")
+	assert.Zero(t, r.status, r.stderr)
+}
+
+func TestBarrierLetsCommandsInTogether(t *testing.T) {
+	s := recipestest.Start(t)
+	path, dir := s.Root(t)+"/barrier", t.TempDir()
+	// Each command ends only once it has seen the other.
+	script := func(me, other string) string {
+		return "touch " + filepath.Join(dir, me) + "; until [ -e " + filepath.Join(dir, other) + " ]; do sleep 0.05; done"
+	}
+	a := start(t, zkr(t, s.ConnectString(), "barrier", "enter", path, "2", "--", "sh", "-c", script("a", "b")))
+	b := start(t, zkr(t, s.ConnectString(), "barrier", "enter", path, "2", "--", "sh", "-c", script("b", "a")))
+	assert.Zero(t, a.status())
+	assert.Zero(t, b.status())
+
+	r := runZkr(t, s.ConnectString(), "barrier", "enter", "--wait", "5s", path, "2", "--", "true")
+	assert.Equal(t, exitTimedOut, r.status, r.stderr)
+}

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package guard
+
+// Main does nothing: there are no guards on this system.
+func Main() {}

@@ -1,0 +1,21 @@
+//go:build unix && !linux
+
+package guard
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const clockID = unix.CLOCK_MONOTONIC
+
+func adopt() error { return nil }
+
+func dieWith(*syscall.SysProcAttr) {}
+
+// groupLeft reports whether a process of the group is left, a child of ours or not.
+func groupLeft(group int) bool { return group > 0 && syscall.Kill(-group, 0) != syscall.ESRCH }
+
+// descendants finds none: the process group is all that is known here.
+func descendants(int, func(int) bool) ([]int, bool) { return nil, false }

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A process is a zkr that runs beside the test.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan string // what it prints on stdout
+	ended chan struct{}
+
+	mutex  sync.Mutex
+	stderr strings.Builder
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.stderr.Write(b)
+}
+
+// start starts a zkr in a process group of its own. It is killed at the end of the test.
+func start(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, lines: make(chan string, 1000), ended: make(chan struct{})}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	}
+	cmd.Stderr = p
+	out, in, err := os.Pipe()
+	require.NoError(t, err)
+	if cmd.Stdout == nil {
+		cmd.Stdout = in
+	}
+	require.NoError(t, cmd.Start())
+	require.NoError(t, in.Close())
+
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		defer out.Close()
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			p.lines <- scanner.Text()
+		}
+		close(p.lines)
+	})
+	go func() {
+		_ = cmd.Wait() // its status is looked at
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+		_ = cmd.Process.Kill()
+		<-p.ended
+		wait.Wait() // for all that has its stdout
+		if t.Failed() {
+			p.mutex.Lock()
+			defer p.mutex.Unlock()
+			t.Logf("stderr of zkr:\n%s", p.stderr.String())
+		}
+	})
+	return p
+}
+
+// notUnderNohup skips a test of SIGHUP or SIGINT if this process was started to ignore it.
+func notUnderNohup(t *testing.T) {
+	t.Helper()
+	if signal.Ignored(syscall.SIGHUP) || signal.Ignored(syscall.SIGINT) {
+		t.Skip("SIGHUP or SIGINT is ignored")
+	}
+}
+
+// line waits for a line on stdout.
+func (p *process) line() string {
+	p.t.Helper()
+	return suite.Wait(p.t, p.lines)
+}
+
+// pids waits for a line of process IDs.
+func (p *process) pids() []int {
+	p.t.Helper()
+	var all []int
+	for _, word := range strings.Fields(p.line()) {
+		pid, err := strconv.Atoi(word)
+		require.NoError(p.t, err)
+		all = append(all, pid)
+	}
+	return all
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(s))
+}
+
+// status waits for the end, and returns the exit status.
+func (p *process) status() int {
+	p.t.Helper()
+	suite.Wait(p.t, p.ended)
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// guard returns the process ID of zkr's guard.
+func (p *process) guard(command int) int {
+	p.t.Helper()
+	_, parent := stat(command)
+	require.Positive(p.t, parent)
+	require.NotEqual(p.t, p.cmd.Process.Pid, parent)
+	return parent
+}
+
+// stat returns the state and the parent of a process. A process that is gone has no state.
+func stat(pid int) (state string, parent int) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", 0
+	}
+	fields := strings.Fields(string(content[strings.LastIndexByte(string(content), ')')+1:]))
+	parent, _ = strconv.Atoi(fields[1])
+	return fields[0], parent
+}
+
+// running reports which of the processes can still do something.
+func running(pids []int) []int {
+	return slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
+		state, _ := stat(pid)
+		return state == "" || state == "Z" || state == "X"
+	})
+}
+
+// awaitEnd waits until none of the processes can do anything any more.
+func awaitEnd(t *testing.T, pids []int) {
+	t.Helper()
+	for end := time.Now().Add(suite.Limit); len(running(pids)) > 0; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(end), "processes %v run on", running(pids))
+	}
+}
+
+// requireGoneBeforeGrant waits for the lock at path, and fails if processes run on at that moment.
+func requireGoneBeforeGrant(t *testing.T, s *recipestest.Server, path string, pids []int) {
+	t.Helper()
+	lease := lockNow(t, s, path)
+	assert.Empty(t, running(pids), "they run though another client holds the lock")
+	require.NoError(t, lease.Unlock(suite.Lasting(t)))
+}
+
+// network returns the address of a TCP port that leads through link, for other processes.
+func network(t *testing.T, s *recipestest.Server, link *recipestest.Link) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var wait sync.WaitGroup
+	t.Cleanup(func() {
+		listener.Close()
+		wait.Wait()
+	})
+	wait.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := link.Dial("tcp", s.ConnectString(), time.Second)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			both := sync.OnceFunc(func() { near.Close(); far.Close() })
+			t.Cleanup(both)
+			wait.Go(func() {
+				defer both()
+				_, _ = io.Copy(far, near)
+			})
+			wait.Go(func() {
+				defer both()
+				_, _ = io.Copy(near, far)
+			})
+		}
+	})
+	return listener.Addr().String()
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+func TestWorkRunsACommandForEachElement(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/queue"
+		q := queue.New(s.Client(t), path)
+		for _, text := range []string{"a", "b", "c"} {
+			_, err := q.Offer(suite.Lasting(t), []byte(text))
+			require.NoError(t, err)
+		}
+
+		// The first attempt at b fails.
+		p := start(t, zkr(t, s.ConnectString(), "queue", "work", path, "--", "sh", "-c",
+			`read -r text; echo "$text $ZKR_ATTEMPT"; [ "$text $ZKR_ATTEMPT" != "b 1" ]`))
+		require.NoError(t, q.Drained(suite.Lasting(t)))
+		got := []string{p.line(), p.line(), p.line(), p.line()}
+		assert.ElementsMatch(t, []string{"a 1", "b 1", "b 2", "c 1"}, got)
+
+		p.signal(syscall.SIGTERM)
+		assert.Equal(t, exitSignal+15, p.status())
+	})
+}
+
+func TestSignalEndsWorkAndGivesTheElementBack(t *testing.T) {
+	s := recipestest.Start(t)
+	path := s.Root(t) + "/queue"
+	q := queue.New(s.Client(t), path)
+	_, err := q.Offer(suite.Lasting(t), []byte("a"))
+	require.NoError(t, err)
+	p := start(t, zkr(t, s.ConnectString(), "queue", "work", "--workers", "3", path, "--",
+		"sh", "-c", `echo $$; exec sleep 1000`))
+	pids := p.pids()
+	p.signal(syscall.SIGTERM)
+	assert.Equal(t, exitSignal+15, p.status())
+	assert.Empty(t, running(pids))
+	data, err := q.Take(suite.Lasting(t))
+	require.NoError(t, err)
+	assert.Equal(t, "a", string(data))
+}
+
+func TestFreedElementEndsItsCommandAndWorkGoesOn(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/queue"
+		q := queue.New(s.Client(t), path)
+		id, err := q.Offer(suite.Lasting(t), []byte("a"))
+		require.NoError(t, err)
+		p := start(t, zkr(t, s.ConnectString(), "queue", "work", path, "--",
+			"sh", "-c", `echo $$; trap "" TERM; [ $ZKR_ATTEMPT = 2 ] || while :; do sleep 1; done`))
+		pids := p.pids()
+		require.NoError(t, q.Free(suite.Lasting(t), id))
+		awaitEnd(t, pids)
+		require.NoError(t, q.Drained(suite.Lasting(t)))
+		p.signal(syscall.SIGTERM)
+		assert.Equal(t, exitSignal+15, p.status())
+	})
+}

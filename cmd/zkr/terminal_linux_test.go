@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// openPTY returns both ends of a terminal.
+func openPTY(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { master.Close() })
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	return master, slave
+}
+
+// startOnTerminal starts a zkr whose terminal is the returned one. What the command prints on file
+// descriptor 3 are its lines.
+func startOnTerminal(t *testing.T, s *recipestest.Server, script string) (*process, *os.File) {
+	t.Helper()
+	master, slave := openPTY(t)
+	defer slave.Close()
+	cmd := zkr(t, s.ConnectString(), "lock", s.Root(t)+"/lock", "--", "sh", "-c", script)
+	cmd.Stdin = slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	return start(t, cmd), master
+}
+
+func TestCommandReadsFromTheTerminal(t *testing.T) {
+	s := recipestest.Start(t)
+	p, terminal := startOnTerminal(t, s, `echo ready; read -r a; echo "got $a"; read -r b; echo "got $b"`)
+	require.Equal(t, "ready", p.line())
+	_, err := terminal.WriteString("one\ntwo\n")
+	require.NoError(t, err)
+	assert.Equal(t, "got one", p.line())
+	assert.Equal(t, "got two", p.line())
+	assert.Zero(t, p.status())
+}
+
+func TestInterruptFromTheTerminalReachesTheCommandOnce(t *testing.T) {
+	s := recipestest.Start(t)
+	for name, first := range map[string]string{"background": "", "foreground": "read -r a;"} {
+		t.Run(name, func(t *testing.T) {
+			p, terminal := startOnTerminal(t, s, `trap 'echo interrupted' INT; trap 'exit 6' TERM; `+first+
+				`echo ready; while :; do sleep 0.05; done`)
+			_, err := terminal.WriteString("line\n")
+			require.NoError(t, err)
+			require.Equal(t, "ready", p.line())
+			_, err = terminal.WriteString("\x03")
+			require.NoError(t, err)
+			require.Equal(t, "interrupted", p.line())
+			p.signal(syscall.SIGTERM)
+			assert.Equal(t, 6, p.status())
+			assert.Empty(t, p.lines)
+		})
+	}
+}
+
+func TestClosedTerminalHangsUpTheCommand(t *testing.T) {
+	notUnderNohup(t)
+	s := recipestest.Start(t)
+	p, terminal := startOnTerminal(t, s, `trap 'echo hung up; exit 5' HUP; echo ready; while :; do sleep 0.05; done`)
+	require.Equal(t, "ready", p.line())
+	require.NoError(t, terminal.Close())
+	assert.Equal(t, "hung up", p.line())
+	assert.Equal(t, 5, p.status())
+}
+
+func TestWaitOnATerminalSaysForWhom(t *testing.T) {
+	s := recipestest.Start(t)
+	path := s.Root(t) + "/lock"
+	lease := lockNow(t, s, path)
+	cmd := zkr(t, s.ConnectString(), "lock", path, "--", "true")
+	out, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(line, "zkr: waiting for the lock "+path+", held by "+lease.Node()+" since 20"), line)
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.NoError(t, cmd.Wait())
+}
