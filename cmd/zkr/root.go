@@ -25,6 +25,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.AddCommand(newBarrierCommand(a))
 	root.AddCommand(newElectCommand(a))
 	root.AddCommand(newGroupCommand(a))
+	root.AddCommand(newLeaderCommand(a))
 	root.AddCommand(newLockCommand(a))
 	root.AddCommand(newOnceCommand(a))
 	root.AddCommand(newQueueCommand(a))
