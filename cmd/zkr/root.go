@@ -28,6 +28,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.AddCommand(newLeaderCommand(a))
 	root.AddCommand(newLockCommand(a))
 	root.AddCommand(newOnceCommand(a))
+	root.AddCommand(newPsCommand(a))
 	root.AddCommand(newQueueCommand(a))
 	root.AddCommand(newSemaphoreCommand(a))
 	return root
