@@ -23,6 +23,7 @@ func newRootCommand(a *app) *cobra.Command {
 	a.addFlags(root.PersistentFlags())
 
 	root.AddCommand(newBarrierCommand(a))
+	root.AddCommand(newBreakCommand(a))
 	root.AddCommand(newElectCommand(a))
 	root.AddCommand(newGroupCommand(a))
 	root.AddCommand(newLeaderCommand(a))
@@ -30,6 +31,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.AddCommand(newOnceCommand(a))
 	root.AddCommand(newPsCommand(a))
 	root.AddCommand(newQueueCommand(a))
+	root.AddCommand(newRevokeCommand(a))
 	root.AddCommand(newSemaphoreCommand(a))
 	return root
 }
