@@ -24,6 +24,7 @@ func newRootCommand(a *app) *cobra.Command {
 
 	root.AddCommand(newBarrierCommand(a))
 	root.AddCommand(newBreakCommand(a))
+	root.AddCommand(newDoctorCommand(a))
 	root.AddCommand(newElectCommand(a))
 	root.AddCommand(newGroupCommand(a))
 	root.AddCommand(newLeaderCommand(a))
