@@ -149,7 +149,7 @@ func TestPsWatchesWhatChanges(t *testing.T) {
 		lines.output.await(t, `"missing"}\n\z`)
 		_, err := lock.New(client(t, s), path).Lock(t.Context())
 		require.NoError(t, err)
-		table.output.await(t, `there is no such node\n\nPATH[^\n]*\n[^\n]* holds [^\n]*\n\z`)
+		table.output.await(t, `there is no such node\n\n(?s:.*)PATH[^\n]*\n[^\n]* holds [^\n]*\n\z`)
 		lines.output.await(t, `\n{[^\n]*"holds"[^\n]*}\n\z`)
 		assert.Zero(t, table.stop())
 		assert.Zero(t, lines.stop())
