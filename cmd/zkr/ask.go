@@ -10,8 +10,8 @@ import (
 // errDeclined is the error of a command whose question the user did not answer with yes.
 var errDeclined = errors.New("not done: the answer was not yes")
 
-// confirm asks the user on stderr whether to do something, and returns nil for yes. Without a
-// terminal nobody could answer: then it refuses, unless yes is what --yes says.
+// confirm asks the user on stderr whether to do something, and returns nil for yes. It does not ask
+// if yes, which is --yes, is true. Without a terminal there would be no answer, so it refuses.
 func (a *app) confirm(yes bool, question string) error {
 	switch {
 	case yes:

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
@@ -38,6 +39,24 @@ func TestBreakWithoutATerminalNeedsYes(t *testing.T) {
 		assert.Equal(t, exitFailed, r.status)
 		assert.Contains(t, r.stderr, "no contender")
 	})
+}
+
+func TestBreakSparesTheNextMemberOfAName(t *testing.T) {
+	s := recipestest.Start(t)
+	root, c := s.Root(t), client(t, s)
+	g := group.New(c, root+"/group")
+	member, err := g.Join(t.Context(), "me", nil)
+	require.NoError(t, err)
+	p, err := survey.Look(t.Context(), c, root+"/group", survey.Limits{})
+	require.NoError(t, err)
+	require.NoError(t, member.Leave(t.Context()))
+	_, err = g.Join(t.Context(), "me", nil)
+	require.NoError(t, err)
+
+	require.NoError(t, breakContender(t.Context(), c, p, p.Find("me")))
+	peers, err := g.Members(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, peers, 1)
 }
 
 func TestBreakEndsReservationsPermitsAndMemberships(t *testing.T) {

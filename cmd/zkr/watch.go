@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// untilInterrupted returns a context that ends when the user ends zkr, by a key or by a signal. With
-// it, a command that goes on for ever ends in order.
+// untilInterrupted returns a context that ends when the user ends zkr, by a key or by a signal.
+// With it, a command that goes on for ever ends in order.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }

@@ -240,8 +240,8 @@ func (e *examination) size(ctx context.Context) {
 	e.report(f)
 }
 
-// write creates a node of that size. It uses a session of its own: a server that refuses it ends the
-// connection.
+// write creates a node of that size. It uses a session of its own: a server that refuses it ends
+// the connection.
 func (e *examination) write(ctx context.Context, size int) error {
 	c, err := e.connect(ctx, e.Servers)
 	if err != nil {
