@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -84,12 +83,9 @@ func (a *app) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 // connect opens a session. It blocks for --wait at most, or for connectLimit without that. It says
 // on stderr what it waits for. The caller closes the client.
 func (a *app) connect(ctx context.Context, more ...protocol.ConnectOption) (*protocol.Client, error) {
-	servers := a.servers
-	if servers == "" {
-		servers = a.getenv("ZKR_SERVERS")
-	}
-	if servers == "" {
-		return nil, usagef("no servers: give --servers zk1:2181,zk2:2181, or set ZKR_SERVERS")
+	servers, err := a.connectString()
+	if err != nil {
+		return nil, err
 	}
 	options, err := a.connectOptions()
 	if err != nil {
@@ -114,6 +110,17 @@ func (a *app) connect(ctx context.Context, more ...protocol.ConnectOption) (*pro
 		return nil, err
 	}
 	return nil, usage(err) // a bad connect string: Connect retries everything else
+}
+
+// connectString returns what --servers or the environment says.
+func (a *app) connectString() (string, error) {
+	if a.servers != "" {
+		return a.servers, nil
+	}
+	if servers := a.getenv("ZKR_SERVERS"); servers != "" {
+		return servers, nil
+	}
+	return "", usagef("no servers: give --servers zk1:2181,zk2:2181, or set ZKR_SERVERS")
 }
 
 func (a *app) connectOptions() ([]protocol.ConnectOption, error) {
@@ -170,12 +177,17 @@ func (a *app) complain(line string) {
 	a.printing.Lock()
 	defer a.printing.Unlock()
 
-	fmt.Fprintln(a.stderr, "zkr: "+strings.ReplaceAll(line, "\n", "; "))
+	fmt.Fprintln(a.stderr, "zkr: "+harmless(strings.ReplaceAll(line, "\n", "; ")))
 }
 
 // printJSON prints v on stdout, in one line.
 func (a *app) printJSON(v any) error {
-	return json.NewEncoder(a.stdout).Encode(v)
+	line, err := encodeJSON(v)
+	if err != nil {
+		return err
+	}
+	_, err = a.stdout.Write(line)
+	return err
 }
 
 // A credential is what --auth gives.

@@ -23,11 +23,16 @@ func newRootCommand(a *app) *cobra.Command {
 	a.addFlags(root.PersistentFlags())
 
 	root.AddCommand(newBarrierCommand(a))
+	root.AddCommand(newBreakCommand(a))
+	root.AddCommand(newDoctorCommand(a))
 	root.AddCommand(newElectCommand(a))
 	root.AddCommand(newGroupCommand(a))
+	root.AddCommand(newLeaderCommand(a))
 	root.AddCommand(newLockCommand(a))
 	root.AddCommand(newOnceCommand(a))
+	root.AddCommand(newPsCommand(a))
 	root.AddCommand(newQueueCommand(a))
+	root.AddCommand(newRevokeCommand(a))
 	root.AddCommand(newSemaphoreCommand(a))
 	root.AddCommand(newServerCommand(a))
 	return root

@@ -1,0 +1,168 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A member is a server of the connect string.
+type member struct {
+	address string
+	srvr    string // its answer; empty if there is none
+	closed  bool   // the word is closed, so the server is up
+	err     error  // why it does not serve
+}
+
+// field returns a line of the answer to srvr, such as "Mode".
+func (m *member) field(name string) string {
+	for line := range strings.Lines(m.srvr) {
+		if value, ok := strings.CutPrefix(line, name+": "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// version returns what precedes the build in the version, such as "3.8.0".
+func (m *member) version() string {
+	version := m.field("Zookeeper version")
+	if i := strings.IndexAny(version, "-,"); i >= 0 {
+		version = version[:i]
+	}
+	return version
+}
+
+func (m *member) describe() string {
+	switch {
+	case m.err != nil:
+		return fmt.Sprintf("%s does not serve (%v)", m.address, m.err)
+	case m.closed:
+		return m.address + " serves (srvr is closed)"
+	}
+	return fmt.Sprintf("%s %s, version %s, zxid %s", m.address, m.field("Mode"), m.version(), m.field("Zxid"))
+}
+
+const (
+	askLimit  = 10 * time.Second // for the answer to a four-letter word, if the limit is not less
+	maxAnswer = 1 << 20
+)
+
+// ask sends a four-letter word to a server and returns its answer.
+func (e *examination) ask(ctx context.Context, address, word string) (string, error) {
+	limit := min(askLimit, e.Limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	dial := e.Dial
+	if dial == nil {
+		dial = func(network, address string, limit time.Duration) (net.Conn, error) {
+			return (&net.Dialer{Timeout: limit}).DialContext(ctx, network, address)
+		}
+	}
+
+	conn, err := dial("tcp", address, limit)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+
+	answer, err := io.ReadAll(io.LimitReader(conn, maxAnswer))
+	if len(answer) > 0 {
+		return string(answer), nil
+	}
+
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("no answer within %v", limit)
+	}
+	return "", err
+}
+
+// isClosed reports whether an answer says that the word may not be used.
+func isClosed(answer string) bool { return strings.Contains(answer, "not in the whitelist") }
+
+// askMembers asks all servers how they are, at the same time, and reports it.
+func (e *examination) askMembers(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, m := range e.members {
+		wg.Go(func() { m.err = e.askMember(ctx, m) })
+	}
+
+	wg.Wait()
+
+	f := Finding{Check: "servers", Status: OK, Looked: "the answer of each server of the connect string to srvr"}
+	var lines []string
+	down := 0
+	for _, m := range e.members {
+		lines = append(lines, m.describe())
+		if m.err != nil {
+			down++
+		}
+	}
+
+	f.Found = strings.Join(lines, "; ")
+	switch {
+	case down == len(e.members):
+		f.Status, f.Do = Fail, "bring the servers up; check addresses, firewalls and TLS"
+	case down > 0:
+		f.Status, f.Do = Warn, "bring the server up, or take it out of the connect string: clients lose time there when they reconnect"
+	}
+
+	e.report(f)
+}
+
+func (e *examination) askMember(ctx context.Context, m *member) error {
+	answer, err := e.ask(ctx, m.address, "srvr")
+	switch {
+	case err != nil:
+		return err
+	case isClosed(answer):
+		m.closed = true
+		return nil
+	case strings.Contains(answer, "not currently serving"):
+		return fmt.Errorf("it is up, and has no quorum")
+	case answer == "":
+		return fmt.Errorf("it closed the connection")
+	}
+
+	m.srvr = answer
+	return nil
+}
+
+// serving returns the members that serve.
+func (e *examination) serving() (all []*member) {
+	for _, m := range e.members {
+		if m.err == nil {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// conf returns the numbers of a server's configuration, as far as it tells them.
+func (e *examination) conf(ctx context.Context) map[string]int {
+	numbers := make(map[string]int)
+	for _, m := range e.serving() {
+		answer, err := e.ask(ctx, m.address, "conf")
+		if err != nil || isClosed(answer) {
+			continue
+		}
+		for line := range strings.Lines(answer) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			if n, err := strconv.Atoi(value); err == nil {
+				numbers[key] = n
+			}
+		}
+		break
+	}
+	return numbers
+}

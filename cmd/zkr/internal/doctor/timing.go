@@ -1,0 +1,269 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// timeouts compares the session timeout with the server's limits and tick.
+func (e *examination) timeouts(ctx context.Context) {
+	f := Finding{Check: "session timeout", Status: OK, Looked: "the timeouts granted to sessions that ask for 1ms, for a day, and for " + e.Timeout.String()}
+	granted, err := e.granted(ctx, e.Timeout)
+	least, err1 := e.granted(ctx, time.Millisecond)
+	most, err2 := e.granted(ctx, 24*time.Hour)
+	if err := errors.Join(err, err1, err2); err != nil {
+		f.Status, f.Found = Unknown, err.Error()
+		e.report(f)
+		return
+	}
+
+	conf := e.conf(ctx)
+	tick := time.Duration(conf["tickTime"]) * time.Millisecond
+	f.Found = fmt.Sprintf("%v granted for %v; limits %v to %v", granted, e.Timeout, least, most)
+	if tick > 0 {
+		f.Found += fmt.Sprintf("; tick %v", tick)
+		if limit := conf["syncLimit"]; limit > 0 {
+			f.Found += fmt.Sprintf(", syncLimit %d ticks", limit)
+		}
+	} else {
+		tick = least / 2
+		f.Found += fmt.Sprintf("; the tick is not told, %v by the default limits", tick)
+	}
+
+	switch {
+	case granted < 2*tick:
+		f.Status = Fail
+		f.Do = "ask for two ticks at least: with less, a holder may learn of a loss too late"
+	case least < 2*tick:
+		f.Status = Warn
+		f.Do = "set minSessionTimeout to two ticks: a client that asks for less may learn of a loss too late"
+	case granted != e.Timeout:
+		f.Status = Warn
+		f.Do = "ask for a timeout within the limits, or change minSessionTimeout and maxSessionTimeout"
+	}
+
+	e.report(f)
+}
+
+// granted returns the timeout that a session gets that asks for d.
+func (e *examination) granted(ctx context.Context, d time.Duration) (time.Duration, error) {
+	c, err := e.connect(ctx, e.Servers, protocol.WithSessionTimeout(d))
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	s, err := c.Session(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return s.Timeout(), nil
+}
+
+const lagRounds = 10
+
+// lag measures for how long a server does not show a write that another one has answered.
+func (e *examination) lag(ctx context.Context) {
+	f := Finding{Check: "lag", Status: OK, Looked: fmt.Sprintf("%d writes, and when each server shows them", lagRounds)}
+	if !e.writable {
+		e.unwritable(f.Check, f.Looked)
+		return
+	}
+
+	var lines []string
+	var worst time.Duration
+	for _, m := range e.serving() {
+		lag, err := e.lagOf(ctx, m)
+		if err != nil {
+			f.Status = Warn
+			lines = append(lines, fmt.Sprintf("%s: %v", m.address, err))
+			f.Do = "find out why this server gives no session"
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s at most %v", m.address, round(lag)))
+		worst = max(worst, lag)
+	}
+
+	f.Found = strings.Join(lines, "; ")
+	if worst > e.Timeout/12 {
+		f.Status = Warn
+		f.Do = "look at that server's disk, garbage collection and network: hand-offs wait for it"
+	}
+
+	e.report(f)
+}
+
+// lagOf returns the longest lag of one server, with a round trip to it.
+func (e *examination) lagOf(ctx context.Context, m *member) (worst time.Duration, err error) {
+	reader, err := e.connect(ctx, m.address+e.chroot)
+	if err != nil {
+		return 0, err
+	}
+	defer reader.Close()
+	ctx, cancel := context.WithTimeout(ctx, e.Limit)
+	defer cancel()
+	theirs, err := reader.Session(ctx)
+	if err != nil {
+		return 0, err
+	}
+
+	ours, err := e.client.Session(ctx)
+	if err != nil {
+		return 0, err
+	}
+
+	for range lagRounds {
+		written, err := ours.Set(ctx, e.clockNode(), nil, -1)
+		if err != nil {
+			return 0, err
+		}
+		began := time.Now()
+		for {
+			seen, err := theirs.Exists(ctx, e.clockNode())
+			if err != nil {
+				return 0, err
+			}
+			if seen != nil && seen.Mzxid >= written.Mzxid {
+				break
+			}
+		}
+		worst = max(worst, time.Since(began))
+	}
+	return worst, nil
+}
+
+// A tick is a moment by two clocks: the leader's, and ours, give or take err.
+type tick struct {
+	leader, ours time.Time
+	err          time.Duration
+}
+
+// tick writes a node, which gets the leader's time. It returns the best of some attempts, or a zero
+// tick if there is none.
+func (e *examination) tick(ctx context.Context) (best tick) {
+	s, err := e.client.Session(ctx)
+	if err != nil {
+		return tick{}
+	}
+
+	for range 5 {
+		before := time.Now()
+		stat, err := s.Set(ctx, e.clockNode(), nil, -1)
+		if err != nil {
+			return tick{}
+		}
+		took := time.Since(before)
+		if best.ours.IsZero() || took/2+time.Millisecond < best.err {
+			best = tick{time.UnixMilli(stat.Mtime), before.Add(took / 2), took/2 + time.Millisecond}
+		}
+	}
+	return best
+}
+
+// clockSpan is how long the clocks are compared for at least.
+const clockSpan = 2 * time.Second
+
+// clock compares the rate of the leader's clock with ours.
+func (e *examination) clock(ctx context.Context) {
+	f := Finding{Check: "clocks", Status: OK, Looked: "the leader's clock and this one, twice"}
+	if !e.writable || e.firstTick.ours.IsZero() {
+		e.unwritable(f.Check, f.Looked)
+		return
+	}
+
+	select {
+	case <-time.After(clockSpan - time.Since(e.firstTick.ours)):
+	case <-ctx.Done():
+		return
+	}
+
+	last := e.tick(ctx)
+	if last.ours.IsZero() {
+		return
+	}
+
+	span := last.ours.Sub(e.firstTick.ours)
+	drift := last.leader.Sub(e.firstTick.leader) - span
+	accuracy := last.err + e.firstTick.err
+	offset := last.leader.Sub(last.ours)
+	percent := func(d time.Duration) float64 { return 100 * float64(d) / float64(span) }
+	f.Found = fmt.Sprintf("rates differ by %+.2f %% ± %.2f %% over %v; the leader's is ahead by %v ± %v",
+		percent(drift), percent(accuracy), round(span), round(offset), round(last.err))
+	switch {
+	case (drift-accuracy).Abs() > span/12 && (drift+accuracy).Abs() > span/12:
+		f.Status = Fail
+		f.Do = "repair the clocks: trust in what is held allows for a twelfth"
+	case (drift-accuracy).Abs() > span/50 && (drift+accuracy).Abs() > span/50:
+		f.Status, f.Do = Warn, "look at NTP on both machines: a virtual machine may have been paused"
+	case offset.Abs() > time.Second+last.err:
+		f.Status, f.Do = Warn, "synchronise the clocks: locks do not need it, but times that are shown, and delays of queues, do"
+	}
+
+	e.report(f)
+}
+
+// size finds out how large a request may be.
+func (e *examination) size(ctx context.Context) {
+	const overhead = 1000 // for paths and ACLs
+	f := Finding{Check: "request size", Status: OK, Looked: "a node of a megabyte, and smaller ones where that was refused"}
+	if !e.writable {
+		e.unwritable(f.Check, f.Looked)
+		return
+	}
+
+	for size := protocol.MaxData - overhead; size > 10_000; size /= 2 {
+		err := e.write(ctx, size)
+		if err == nil {
+			f.Found = fmt.Sprintf("%d bytes are accepted", size)
+			if size < protocol.MaxData-overhead {
+				f.Status = Warn
+				f.Found += ", and twice as many are not"
+				f.Do = "raise jute.maxbuffer to its default of 1048575 on all servers, or keep data small"
+			}
+			e.report(f)
+			return
+		}
+		if !errors.Is(err, protocol.ErrTooLarge) {
+			f.Status, f.Found = Unknown, err.Error()
+			e.report(f)
+			return
+		}
+	}
+
+	f.Status, f.Found, f.Do = Fail, "not even 20 kB are accepted", "raise jute.maxbuffer to its default of 1048575 on all servers"
+	e.report(f)
+}
+
+// write creates a node of that size. It uses a session of its own: a server that refuses it ends
+// the connection.
+func (e *examination) write(ctx context.Context, size int) error {
+	c, err := e.connect(ctx, e.Servers)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, e.Limit)
+	defer cancel()
+	s, err := c.Session(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.Create(ctx, e.sizeNode(), make([]byte, size), zk.FlagEphemeral); err != nil {
+		return err
+	}
+	return s.Delete(ctx, e.sizeNode(), -1)
+}
+
+// round makes a duration readable.
+func round(d time.Duration) time.Duration {
+	if d.Abs() < 10*time.Millisecond {
+		return d.Round(10 * time.Microsecond)
+	}
+	return d.Round(time.Millisecond)
+}

@@ -1,0 +1,89 @@
+package survey
+
+import (
+	"context"
+	"slices"
+	"strconv"
+)
+
+// leases recognises Curator's InterProcessSemaphoreV2: a lock for those that ask, and leases.
+func (sv *survey) leases(ctx context.Context, l *listing, p *Place) error {
+	if !l.has("leases") || !l.has("locks") {
+		return nil
+	}
+
+	p.Recipe = Semaphore
+	l.claim(func(child string) bool { return child == "leases" || child == "locks" })
+	for _, part := range []struct {
+		dir   string
+		kinds []string
+		state State
+	}{{"leases", leaseKinds, Holds}, {"locks", lockKinds, Waits}} {
+		children, _, err := sv.children(ctx, join(p.Path, part.dir))
+		if err != nil {
+			return err
+		}
+
+		var names []name
+		for _, child := range children {
+			if n, ok := parseName(child, part.kinds...); ok {
+				n.node = part.dir + "/" + n.node
+				names = append(names, n)
+			}
+		}
+		slices.SortStableFunc(names, name.compare)
+		nodes, err := sv.nodes(ctx, p.Path, names)
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			p.Contenders = append(p.Contenders, n.contender(part.state))
+		}
+	}
+	return nil
+}
+
+// foreignMembers recognises Curator's and kazoo's double barrier, by its gate, and kazoo's
+// semaphore, by the number of its leases.
+func (sv *survey) foreignMembers(ctx context.Context, l *listing, p *Place) error {
+	isMember := func(child string) bool { return uuids.MatchString(child) || kazoos.MatchString(child) }
+	if !slices.ContainsFunc(l.children, isMember) {
+		return nil
+	}
+
+	state := Holds
+	if l.has("ready") {
+		p.Recipe, state = DoubleBarrier, Inside
+	} else {
+		data, _, err := sv.get(ctx, l.path)
+		if err != nil {
+			return err
+		}
+		if p.Permits, err = strconv.Atoi(string(data)); err != nil || p.Permits < 1 {
+			p.Permits = 0
+			return nil // any group may have such members
+		}
+		p.Recipe = Semaphore
+	}
+
+	var names []name
+	for _, child := range l.claim(func(child string) bool { return child == "ready" || isMember(child) }) {
+		switch {
+		case uuids.MatchString(child):
+			names = append(names, name{node: child, library: Curator})
+		case child != "ready":
+			names = append(names, name{node: child, library: Kazoo})
+		}
+	}
+
+	nodes, err := sv.nodes(ctx, p.Path, names)
+	if err != nil {
+		return err
+	}
+
+	slices.SortFunc(nodes, func(a, b node) int { return int(a.stat.Czxid - b.stat.Czxid) })
+	for _, n := range nodes {
+		p.Contenders = append(p.Contenders, n.contender(state))
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// readers is how many requests a survey has under way at a time.
+const readers = 16
+
+// A node is a child as it was read.
+type node struct {
+	name
+	data []byte
+	stat *zk.Stat
+}
+
+// A reader reads under one session, with a limited number of requests at a time.
+type reader struct {
+	session *protocol.Session
+	slots   chan struct{}
+}
+
+func newReader(s *protocol.Session) *reader { return &reader{s, make(chan struct{}, readers)} }
+
+// get reads a node. One that may not be read has a Stat and no data, and one that is gone neither.
+func (r *reader) get(ctx context.Context, path string) (data []byte, stat *zk.Stat, err error) {
+	r.slots <- struct{}{}
+	defer func() { <-r.slots }()
+
+	data, stat, err = r.session.Get(ctx, path)
+	if errors.Is(err, zk.ErrNoAuth) {
+		stat, err = r.session.Exists(ctx, path) // which needs no permission
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil, nil
+	}
+	return data, stat, err
+}
+
+// children lists a node. The names are sorted. It returns no Stat if the node is gone.
+func (r *reader) children(ctx context.Context, path string) (names []string, stat *zk.Stat, err error) {
+	r.slots <- struct{}{}
+	defer func() { <-r.slots }()
+
+	names, stat, err = r.session.Children(ctx, path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil, nil
+	}
+
+	slices.Sort(names)
+	return names, stat, err
+}
+
+// nodes reads children, and leaves out those that are gone.
+func (r *reader) nodes(ctx context.Context, path string, names []name) ([]node, error) {
+	found, errs := make([]node, len(names)), make([]error, len(names))
+	parallel(len(names), func(i int) {
+		found[i].name = names[i]
+		found[i].data, found[i].stat, errs[i] = r.get(ctx, join(path, names[i].node))
+	})
+	found = slices.DeleteFunc(found, func(n node) bool { return n.stat == nil })
+	return found, cmp.Or(errs...)
+}
+
+// parallel calls do for 0 to n-1 in a few goroutines, and waits.
+func parallel(n int, do func(i int)) {
+	indexes := make(chan int)
+	var wg sync.WaitGroup
+	for range min(n, readers) {
+		wg.Go(func() {
+			for i := range indexes {
+				do(i)
+			}
+		})
+	}
+
+	for i := range n {
+		indexes <- i
+	}
+
+	close(indexes)
+	wg.Wait()
+}
+
+// join returns the path of a child.
+func join(path, child string) string {
+	if path == "/" {
+		return "/" + child
+	}
+	return path + "/" + child
+}
+
+// created returns when a node was created, by the server's clock.
+func created(stat *zk.Stat) time.Time { return time.UnixMilli(stat.Ctime) }
+
+// isEphemeral reports whether a node ends with a session. Containers and TTL nodes have no owner in
+// their Stat.
+func isEphemeral(stat *zk.Stat) bool { return stat.EphemeralOwner != 0 }

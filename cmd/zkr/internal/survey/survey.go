@@ -1,0 +1,213 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// Limits bound what a survey reads. Zero values stand for the defaults.
+type Limits struct {
+	Places     int // how many nodes are listed; defaults to 10,000
+	Contenders int // how many of each line, and elements of each queue, are read; defaults to 1,000
+}
+
+// Look reads what stands at path and below it. What the ACLs forbid to read is missing, and said.
+//
+// Look blocks until the server has answered, with a Sync, one listing for each node that has
+// children, and one read for each contender. It goes on in the next session if one is lost. Its
+// error wraps ctx's, [protocol.ErrClosed] or [zk.ErrInvalidPath], or is the server's own. It is
+// safe for concurrent use.
+//
+// [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
+func Look(ctx context.Context, c *protocol.Client, path string, limits Limits) (*Place, error) {
+	if err := protocol.ValidatePath(path); err != nil {
+		return nil, err
+	}
+
+	for {
+		s, err := c.Session(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		p, err := look(ctx, c, s, path, limits)
+		if errors.Is(err, protocol.ErrLost) && !errors.Is(err, protocol.ErrClosed) {
+			continue // Session waits for the next one
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return p, nil
+	}
+}
+
+// look is Look under one session.
+func look(ctx context.Context, c *protocol.Client, s *protocol.Session, path string, limits Limits) (*Place, error) {
+	if err := s.Sync(ctx, path); err != nil {
+		return nil, err
+	}
+
+	sv := &survey{
+		reader:     newReader(s),
+		client:     c,
+		contenders: cmp.Or(limits.Contenders, 1_000),
+	}
+
+	sv.places.Store(int64(cmp.Or(limits.Places, 10_000)))
+
+	l, err := sv.list(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return sv.recognise(ctx, l)
+}
+
+// A survey is one look at a path and what is below.
+type survey struct {
+	*reader
+	client     *protocol.Client
+	places     atomic.Int64 // that may still be listed
+	contenders int          // that are read of each place
+}
+
+// A listing is a node whose children are known.
+type listing struct {
+	path     string
+	children []string // sorted; those that no recipe has claimed yet
+	stat     *zk.Stat // nil if there is no such node
+	hidden   bool     // an ACL forbids to list it
+}
+
+func (sv *survey) list(ctx context.Context, path string) (l listing, err error) {
+	l.path = path
+	l.children, l.stat, err = sv.reader.children(ctx, path)
+	if errors.Is(err, zk.ErrNoAuth) {
+		l.hidden = true
+		l.stat, err = sv.session.Exists(ctx, path)
+	}
+
+	if path == "/" { // the servers' own
+		l.children = slices.DeleteFunc(l.children, func(child string) bool { return child == "zookeeper" })
+	}
+	return l, err
+}
+
+// claim removes the children from l that keep says yes to, and returns them.
+func (l *listing) claim(keep func(child string) bool) (claimed []string) {
+	var rest []string
+	for _, child := range l.children {
+		if keep(child) {
+			claimed = append(claimed, child)
+		} else {
+			rest = append(rest, child)
+		}
+	}
+
+	l.children = rest
+	return claimed
+}
+
+func (l *listing) has(child string) bool { return slices.Contains(l.children, child) }
+
+// recognise says what a node is used for, and looks at what is below it.
+func (sv *survey) recognise(ctx context.Context, l listing) (*Place, error) {
+	p := &Place{Path: l.path}
+	switch {
+	case l.stat == nil:
+		p.Recipe = Missing
+		return p, nil
+	case l.hidden:
+		p.Recipe = Hidden
+	case len(l.children) == 0 && isEphemeral(l.stat):
+		p.Recipe = Barrier
+		p.note("falls with session %#x", l.stat.EphemeralOwner)
+	case len(l.children) == 0 && l.stat.Cversion > 0:
+		p.Recipe = Empty
+	case len(l.children) == 0:
+		p.Recipe = Leaf
+	}
+
+	p.Since = created(l.stat)
+	if p.Recipe != "" {
+		return p, nil
+	}
+
+	// The first that says yes has it: names that are more telling come first.
+	for _, read := range []func(context.Context, *listing, *Place) error{
+		sv.queue, sv.doubleBarrier, sv.once, sv.line, sv.leases, sv.foreignMembers,
+	} {
+		if err := read(ctx, &l, p); err != nil {
+			return nil, err
+		}
+		if p.Recipe != "" {
+			break
+		}
+	}
+	if err := sv.rest(ctx, l, p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// rest looks at the children that no recipe has claimed. Where there is no recipe, ephemeral ones
+// are the members of a group. Where there is one, they are not of it.
+func (sv *survey) rest(ctx context.Context, l listing, p *Place) error {
+	barriers := l.ephemeralBarriers()
+	below := make([]listing, len(l.children))
+	errs := make([]error, len(l.children))
+	parallel(len(l.children), func(i int) {
+		if sv.places.Add(-1) >= 0 {
+			below[i], errs[i] = sv.list(ctx, join(l.path, l.children[i]))
+		}
+	})
+	if err := cmp.Or(errs...); err != nil {
+		return err
+	}
+
+	var members []name
+	var deeper []listing
+	for i, child := range below {
+		switch {
+		case child.path == "":
+			p.Truncated = true
+		case child.stat == nil:
+		case isEphemeral(child.stat) && !barriers[l.children[i]]:
+			members = append(members, name{node: l.children[i], library: memberLibrary(l.children[i])})
+		default:
+			deeper = append(deeper, child)
+		}
+	}
+
+	if err := sv.members(ctx, p, members); err != nil {
+		return err
+	}
+
+	if p.Recipe == "" {
+		p.Recipe = Directory
+	}
+
+	for _, child := range deeper {
+		if p.Recipe != Directory && len(child.children) == 0 && !isEphemeral(child.stat) && !child.hidden {
+			p.Strangers = append(p.Strangers, Stranger{child.path[len(join(p.Path, "")):], false, created(child.stat)})
+			continue
+		}
+		found, err := sv.recognise(ctx, child)
+		if err != nil {
+			return err
+		}
+		p.Below = append(p.Below, found)
+	}
+	return nil
+}
+
+// note adds what is worth knowing.
+func (p *Place) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}

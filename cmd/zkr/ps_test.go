@@ -1,0 +1,176 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/group"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/semaphore"
+)
+
+// furnish makes a lock, a semaphore, a queue, a group and a barrier below root.
+func furnish(t *testing.T, s *recipestest.Server, root string) {
+	c := client(t, s)
+	_, err := lock.New(c, root+"/lock", lock.WithData([]byte(`{"host":"a.example","pid":7,"program":"backup"}`))).Lock(t.Context())
+	require.NoError(t, err)
+	session := suite.Session(t, c)
+	for _, node := range []struct {
+		name  string
+		flags int32
+	}{{"_c_0123456789abcdef0123456789abcdef-lock-", zk.FlagSequence}, {"\u202eodd", 0}} {
+		_, err := session.Conn().Create(session.Path(root+"/lock/"+node.name), []byte("\x1b[2J"), node.flags, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+	}
+
+	_, err = semaphore.New(c, root+"/permits", 3).Acquire(t.Context())
+	require.NoError(t, err)
+	_, err = queue.New(c, root+"/queue").Offer(t.Context(), []byte("x"))
+	require.NoError(t, err)
+	_, err = group.New(c, root+"/group").Join(t.Context(), "host-4", []byte("here"))
+	require.NoError(t, err)
+	succeed(t, s.ConnectString(), "barrier", "set", root+"/set")
+}
+
+func TestPsShowsATable(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		root := s.Root(t)
+		furnish(t, s, root)
+		assert.Equal(t, `PATH  RECIPE  STATE  WHO  SESSION  SINCE  NODE
+ROOT  directory  5 below
+ROOT/group  group  member  here  SESSION  TIME  host-4
+ROOT/lock  lock  holds  a.example:7 backup  SESSION  TIME  OWNER-lock-0000000000
+ROOT/lock  lock  waits  "\x1b[2J"  TIME  _c_0123456789abcdef0123456789abcdef-lock-0000000001  (orphan: not ephemeral: it stays when its owner has gone)
+ROOT/lock  lock  stranger  TIME  "\u202eodd"
+ROOT/permits  semaphore  holds  SESSION  TIME  OWNER-of-3-permit-0000000000
+ROOT/queue  queue  1 element, oldest TIME
+`, blank(succeed(t, s.ConnectString(), "ps", root), root))
+	})
+}
+
+func TestPsShowsATree(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		root := s.Root(t)
+		furnish(t, s, root)
+		assert.Equal(t, `ROOT
+├── group  group: 1 member
+│  └── member  here  since TIME  host-4
+├── lock  lock: 1 hold, 1 wait
+│  ├── holds  a.example:7 backup  since TIME  OWNER-lock-0000000000
+│  ├── waits  "\x1b[2J"  since TIME  _c_0123456789abcdef0123456789abcdef-lock-0000000001  (orphan: not ephemeral: it stays when its owner has gone)
+│  └── stranger  "\u202eodd"
+├── permits  semaphore: 1 of 3 held, 0 wait
+│  └── holds  SESSION  since TIME  OWNER-of-3-permit-0000000000
+├── queue  queue: 1 element, oldest TIME
+└── set  leaf: a barrier that is set, or nothing
+`, blank(succeed(t, s.ConnectString(), "ps", root, "--tree"), root))
+	})
+}
+
+func TestPsHasAStableJSON(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/lock"
+		c := client(t, s)
+		lease, err := lock.New(c, path, lock.WithData([]byte(`{"host":"a.example","pid":7}`))).Lock(t.Context())
+		require.NoError(t, err)
+
+		var got map[string]any
+		require.NoError(t, json.Unmarshal([]byte(succeed(t, s.ConnectString(), "ps", path, "--json")), &got))
+		assert.NotEmpty(t, got["since"])
+		contenders := got["contenders"].([]any)
+		require.Len(t, contenders, 1)
+		holder := contenders[0].(map[string]any)
+		assert.NotEmpty(t, holder["since"])
+		delete(holder, "since")
+		delete(got, "since")
+		assert.Equal(t, map[string]any{
+			"path": path, "recipe": "lock", "contenders": []any{map[string]any{
+				"node": lease.Node(), "state": "holds", "library": "zkrecipes", "session": sessionID(suite.Session(t, c).ID()),
+				"token": float64(lease.Token()), "host": "a.example", "pid": 7.0, "data": `{"host":"a.example","pid":7}`,
+			}},
+		}, got)
+
+		missing := succeed(t, s.ConnectString(), "ps", path+"/none", path+"/none", "--json")
+		line := `{"path":"` + path + `/none","recipe":"missing"}` + "\n"
+		assert.Equal(t, line+line, missing)
+	})
+}
+
+func TestPsShowsEachStateOfAPath(t *testing.T) {
+	s := recipestest.Start(t)
+	root, servers := s.Root(t), s.ConnectString()
+	ps := func(path string) string {
+		_, row, _ := strings.Cut(blank(succeed(t, servers, "ps", root+path), root), "\n")
+		return row
+	}
+	assert.Equal(t, "ROOT/none  missing  there is no such node\n", ps("/none"))
+	succeed(t, servers, "barrier", "set", root+"/set")
+	assert.Equal(t, "ROOT/set  leaf  a barrier that is set, or nothing\n", ps("/set"))
+
+	c := client(t, s)
+	lease, err := lock.New(c, root+"/used").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+	assert.Equal(t, "ROOT/used  empty  not in use\n", ps("/used"))
+	assert.Equal(t, "ROOT  directory  2 below\nROOT/used  empty  not in use\n", ps(""))
+
+	mine := client(t, s, protocol.WithAuth("digest", []byte("me:secret")), protocol.WithACL(zk.AuthACL(zk.PermAll)))
+	_, err = lock.New(mine, root+"/hidden").Lock(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "ROOT/hidden  hidden  may not be listed\n", ps("/hidden"))
+	assert.Contains(t, succeed(t, servers, "ps", root+"/hidden", "--auth", "digest:me:secret"), "holds")
+
+	q := queue.New(c, root+"/queue")
+	_, err = q.Offer(t.Context(), []byte("x"))
+	require.NoError(t, err)
+	_, err = q.Reserve(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "ROOT/queue  queue  1 element, 1 reserved, oldest TIME\nROOT/queue  queue  holds  SESSION  TIME  qn-N\n", ps("/queue"))
+
+	rw := succeed(t, servers, "ps", root+"/queue", "--limit", "1", "--tree")
+	assert.Contains(t, rw, "1 reserved")
+}
+
+func TestPsWatchesWhatChanges(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/lock"
+		table := begin(t, s.ConnectString(), "ps", path, "--watch", "--interval", "100ms")
+		lines := begin(t, s.ConnectString(), "ps", path, "--watch", "--json", "--interval", "100ms")
+		table.output.await(t, `there is no such node\n\z`)
+		lines.output.await(t, `"missing"}\n\z`)
+		_, err := lock.New(client(t, s), path).Lock(t.Context())
+		require.NoError(t, err)
+		table.output.await(t, `there is no such node\n\n(?s:.*)PATH[^\n]*\n[^\n]* holds [^\n]*\n\z`)
+		lines.output.await(t, `\n{[^\n]*"holds"[^\n]*}\n\z`)
+		assert.Zero(t, table.stop())
+		assert.Zero(t, lines.stop())
+		assert.NotContains(t, lines.output.String(), "\n\n")
+	})
+}
+
+func TestPsRefusesBadInput(t *testing.T) {
+	for _, args := range [][]string{{}, {"relative"}, {"/a", "/b/"}, {"/a", "--interval", "1ms"}, {"/a", "--limit", "0"}} {
+		r := inProcess(t, "127.0.0.1:1", "", append([]string{"ps"}, args...)...)
+		assert.Equal(t, exitUsage, r.status, args)
+		assert.Equal(t, 1, strings.Count(r.stderr, "\n"))
+	}
+}
+
+func TestDrawnScreenHasTheSizeOfTheTerminal(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, draw(&b, "title", []byte(strings.Repeat(strings.Repeat("ü", 100)+"\n", 50))))
+	lines := strings.Split(b.String(), "\r\n")
+	require.Len(t, lines, 24)
+	assert.Contains(t, lines[2], strings.Repeat("ü", 79)+"…")
+	assert.NotContains(t, lines[2], strings.Repeat("ü", 80))
+	assert.Contains(t, lines[23], "… 29 lines more")
+}

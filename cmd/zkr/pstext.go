@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
+)
+
+// writeTable writes a line for each contender, and one for each place without any.
+func writeTable(w io.Writer, places []*survey.Place) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(cells ...string) { fmt.Fprintln(table, strings.TrimRight(strings.Join(cells, "\t"), "\t")) }
+	row("PATH", "RECIPE", "STATE", "WHO", "SESSION", "SINCE", "NODE")
+	for _, asked := range places {
+		for p := range asked.All() {
+			at := []string{printable(p.Path), string(p.Recipe)}
+			row := func(cells ...string) { row(append(at[:2:2], cells...)...) }
+
+			// Directories and what may be nothing are shown if they were asked for.
+			if (p.Recipe != survey.Directory && p.Recipe != survey.Leaf || p == asked) && (len(p.Contenders) == 0 || p.Entries != nil) {
+				row(summary(p))
+			}
+			for _, c := range p.Contenders {
+				row(state(c), who(c), sessionID(c.Session), c.Since.Format(time.DateTime), printable(c.Node)+orphan(c))
+			}
+			for _, s := range p.Strangers {
+				row("stranger", "", "", s.Since.Format(time.DateTime), printable(s.Node))
+			}
+			for _, note := range notes(p) {
+				row("note: " + note)
+			}
+		}
+	}
+	return table.Flush()
+}
+
+// writeTree writes a place and what is below it as a tree.
+func writeTree(w io.Writer, p *survey.Place) {
+	fmt.Fprintln(w, printable(p.Path)+heading(p))
+	writeBranches(w, p, "")
+}
+
+func writeBranches(w io.Writer, p *survey.Place, indent string) {
+	var leaves []string
+	for _, c := range p.Contenders {
+		leaves = append(leaves, strings.Join([]string{
+			state(c), cmp.Or(who(c), sessionID(c.Session)), "since " + c.Since.Format(time.DateTime), printable(c.Node) + orphan(c),
+		}, "  "))
+	}
+
+	for _, s := range p.Strangers {
+		leaves = append(leaves, "stranger  "+printable(s.Node))
+	}
+
+	for _, note := range notes(p) {
+		leaves = append(leaves, "note: "+note)
+	}
+
+	last := len(leaves) + len(p.Below) - 1
+	branch := func(i int) (now, below string) {
+		if i == last {
+			return indent + "└── ", indent + "    "
+		}
+		return indent + "├── ", indent + "│   "
+	}
+
+	for i, leaf := range leaves {
+		now, _ := branch(i)
+		fmt.Fprintln(w, now+leaf)
+	}
+
+	for i, child := range p.Below {
+		now, below := branch(len(leaves) + i)
+		fmt.Fprintln(w, now+printable(path.Base(child.Path))+heading(child))
+		writeBranches(w, child, below)
+	}
+}
+
+// heading says what a place is, after its name.
+func heading(p *survey.Place) string {
+	if p.Recipe == survey.Directory {
+		return ""
+	}
+	return "  " + string(p.Recipe) + ": " + summary(p)
+}
+
+// summary says in what state a place is.
+func summary(p *survey.Place) string {
+	counts := make(map[survey.State]int)
+	for _, c := range p.Contenders {
+		counts[c.State]++
+	}
+
+	switch p.Recipe {
+	case survey.Leaf:
+		return "a barrier that is set, or nothing"
+	case survey.Barrier:
+		return "set"
+	case survey.Empty:
+		return "not in use"
+	case survey.Missing:
+		return "there is no such node"
+	case survey.Hidden:
+		return "may not be listed"
+	case survey.Directory:
+		return fmt.Sprintf("%d below", len(p.Below))
+	case survey.Queue:
+		text := plural(p.Entries.Length, "element")
+		if p.Entries.Reserved > 0 {
+			text += fmt.Sprintf(", %d reserved", p.Entries.Reserved)
+		}
+		if !p.Entries.Oldest.IsZero() {
+			text += ", oldest " + p.Entries.Oldest.Format(time.DateTime)
+		}
+		return text
+	case survey.Group:
+		return plural(counts[survey.Member], "member")
+	case survey.DoubleBarrier:
+		return fmt.Sprintf("%d inside, %d wait for %d", counts[survey.Inside], counts[survey.Waits], p.Permits)
+	case survey.Once:
+		return fmt.Sprintf("%d keys done, %d run, %d wait", p.Done, counts[survey.Holds], counts[survey.Waits])
+	case survey.Semaphore:
+		return fmt.Sprintf("%d of %d held, %d wait", counts[survey.Holds], p.Permits, counts[survey.Waits])
+	}
+	return fmt.Sprintf("%d hold, %d wait", counts[survey.Holds], counts[survey.Waits])
+}
+
+// plural returns a number of things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// state says what a contender has, and of what.
+func state(c survey.Contender) string {
+	if c.Mode == "" {
+		return string(c.State)
+	}
+	return string(c.State) + " " + printable(c.Mode)
+}
+
+// who says who a contender is: as its data say, or else its data, or else its library.
+func who(c survey.Contender) string {
+	const most = 40
+	o := c.Owner
+	switch {
+	case o != survey.Owner{}:
+		text := cmp.Or(o.Host, "?")
+		if o.PID != 0 {
+			text += ":" + strconv.Itoa(o.PID)
+		}
+		if o.Program != "" {
+			text += " " + o.Program
+		}
+		return printable(text)
+	case len(c.Data) > most:
+		return printable(string(c.Data[:most])) + "…"
+	case len(c.Data) > 0:
+		return printable(string(c.Data))
+	case c.Library != survey.Ours && c.Library != survey.Unknown:
+		return "(" + string(c.Library) + ")"
+	}
+	return ""
+}
+
+func orphan(c survey.Contender) string {
+	if c.Orphan == "" {
+		return ""
+	}
+	return "  (orphan: " + harmless(c.Orphan) + ")"
+}
+
+// notes are what else there is to say of a place.
+func notes(p *survey.Place) (all []string) {
+	for _, note := range p.Notes {
+		all = append(all, harmless(note))
+	}
+
+	if p.Truncated {
+		all = append(all, "there is more, which was not read")
+	}
+	return all
+}

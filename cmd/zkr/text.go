@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// printable returns text as it is if a terminal shows each of its characters, and quoted as in Go
+// otherwise. Text that begins with a quotation mark, or is empty, is quoted, too.
+func printable(text string) string {
+	if text != "" && text[0] != '"' && utf8.ValidString(text) && strings.IndexFunc(text, unprintable) < 0 {
+		return text
+	}
+	return strconv.Quote(text)
+}
+
+// unprintable reports whether a terminal may do something else with a character than show it.
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// harmless returns a line with each unprintable character escaped as in Go.
+func harmless(line string) string {
+	var b strings.Builder
+	for i, r := range line {
+		_, size := utf8.DecodeRuneInString(line[i:])
+		if r != utf8.RuneError && !unprintable(r) || r == utf8.RuneError && size > 1 {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.Quote(line[i : i+size])
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
+}
+
+// encodeJSON returns v in one line of JSON that a terminal shows as it is.
+func encodeJSON(v any) ([]byte, error) {
+	encoded, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+
+	// What is not ASCII stands in strings.
+	var b bytes.Buffer
+	for _, r := range string(encoded) {
+		switch {
+		case !unprintable(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+
+	b.WriteByte('\n')
+	return b.Bytes(), nil
+}
+
+// content is data in JSON: as text, or in base64 if they are none. It is for embedding.
+type content struct {
+	Data   *string `json:"data,omitempty"`
+	Base64 []byte  `json:"data_base64,omitempty"`
+}
+
+func contentOf(data []byte) content {
+	if text := string(data); utf8.ValidString(text) {
+		return content{Data: &text}
+	}
+	return content{Base64: data}
+}
+
+// sessionID is how session IDs are written, as the servers do. 0 is empty.
+func sessionID(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%#x", uint64(id))
+}
