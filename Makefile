@@ -40,7 +40,7 @@ ensemble: ## The tests of all recipes on an ensemble of three, in minutes (RUN=S
 
 .PHONY: mutate
 mutate: FOR = 10m
-mutate: ## Make mutants of the code by rule, and expect tests to fail (RUN=' lock/' FOR=0: all of lock's)
+mutate: ## Make mutants of the code by rule, and expect tests to fail (RUN=lock/ FOR=0: all of lock's)
 	go run ./internal/mutation/generated -run '$(RUN)' -for '$(FOR)'
 
 .PHONY: mutations
