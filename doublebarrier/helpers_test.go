@@ -58,7 +58,7 @@ func enter(ctx context.Context, b *doublebarrier.Barrier) *entering {
 	return e
 }
 
-var errStuck = errors.New("Enter has not returned")
+var errStuck = errors.New("no answer from Enter")
 
 func (e *entering) wait() (*doublebarrier.Entry, error) {
 	select {

@@ -253,6 +253,29 @@ func TestLateRemovalOfAnOrphanedGateDoesNotHitALaterGate(t *testing.T) {
 	}
 }
 
+// The record changes just before a member withdraws, which it does in the background.
+func TestMemberWithdrawsThoughTheRecordHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 2)
+		path := stage.Root(t) + "/b"
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		e := enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
+		joined(t, stage.Clients[1], path, 1)
+		synctest.Wait()
+
+		stage.Links[0].Delay(time.Second)
+		data, _ := suite.Get(t, stage.Clients[1], path+"/process")
+		_, err := session(t, stage.Clients[1]).Conn().Set(path+"/process", data, -1)
+		require.NoError(t, err)
+		cancel()
+		_, err = e.wait()
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+		joined(t, stage.Clients[1], path, 0)
+		stage.Calm()
+	})
+}
+
 func TestForeignNodesDoNotSlowALeave(t *testing.T) {
 	for _, n := range []int{3, 9} {
 		synctest.Test(t, func(t *testing.T) {
