@@ -29,6 +29,8 @@ func (e *examination) cost(ctx context.Context) {
 	}
 
 	switch {
+	case ctx.Err() != nil:
+		return // which says nothing about the ensemble
 	case err != nil:
 		f.Status, f.Found, f.Do = Fail, err.Error(), "a lock could not be taken: see what the other checks say"
 	case cycle > e.Timeout/6:

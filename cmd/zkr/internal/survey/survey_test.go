@@ -2,6 +2,7 @@ package survey_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -369,6 +370,14 @@ func TestForeignContendersAreRecognised(t *testing.T) {
 	} {
 		t.Run(string(library.name), func(t *testing.T) {
 			root, c, peer := srv.Root(t), client(t, srv), library.peer
+
+			// The servers soon remove empty containers, which Curator does not expect.
+			for _, path := range []string{root, root + "/lock", root + "/rw", root + "/queue", root + "/group"} {
+				err := suite.Session(t, c).Create(t.Context(), path, nil, zk.FlagPersistent)
+				if !errors.Is(err, zk.ErrNodeExists) {
+					require.NoError(t, err)
+				}
+			}
 			peer.Do(t, "lock", "l1", root+"/lock")
 			waiter := peer.Start("lock", "l2", root+"/lock")
 			p := lookFor(t, c, root+"/lock", 2)
