@@ -172,7 +172,7 @@ func TestServerWithoutDataTellsClientsThatTheirSessionHasExpired(t *testing.T) {
 	session := c.SessionID()
 
 	s.end(t, syscall.SIGKILL)
-	s = serve(t, "--listen", s.address)
+	serve(t, "--listen", s.address)
 	retry(t, func() error {
 		_, err := c.Create("/again", nil, 0, zk.WorldACL(zk.PermAll))
 		if errors.Is(err, zk.ErrNodeExists) {
