@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +26,7 @@ The lock is that of package lock, of Apache Curator's InterProcessMutex and of z
 			if shared {
 				acquire = l.share
 			}
-			return a.hold(cmd.Context(), l.argv, again(acquire))
+			return a.hold(cmd.Context(), l.argv, acquire)
 		},
 	}
 	cmd.Flags().BoolVar(&try, "try", false, "do not wait: fail if the lock is held")
@@ -56,11 +55,10 @@ func (l locker) lock(ctx context.Context, c *protocol.Client) (held, error) {
 	if err != nil {
 		return held{}, err
 	}
-	h := held{
+	return held{
 		path: l.path, node: lease.Node(), token: lease.Token(),
 		done: lease.Done(), err: lease.Err, revoked: lease.Revoked(), release: lease.Unlock,
-	}
-	return l.behind(ctx, c, h, readsOrWrites)
+	}, nil
 }
 
 func (l locker) share(ctx context.Context, c *protocol.Client) (held, error) {
@@ -75,23 +73,10 @@ func (l locker) share(ctx context.Context, c *protocol.Client) (held, error) {
 	if err != nil {
 		return held{}, err
 	}
-	h := held{
+	return held{
 		path: l.path, node: lease.Node(), token: lease.Token(),
 		done: lease.Done(), err: lease.Err, release: lease.Unlock,
-	}
-	return l.behind(ctx, c, h, locks)
-}
-
-// again repeats an acquisition whose session was lost meanwhile.
-func again(acquire acquirer) acquirer {
-	return func(ctx context.Context, c *protocol.Client) (held, error) {
-		for {
-			h, err := acquire(ctx, c)
-			if !errors.Is(err, protocol.ErrLost) || ctx.Err() != nil {
-				return h, err
-			}
-		}
-	}
+	}, nil
 }
 
 // announce says for whom the lock is waited for.

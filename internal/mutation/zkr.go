@@ -46,14 +46,6 @@ func init() {
 			Test:    "TestStoppedGuardDoesNotKeepTheCommand",
 		},
 		{
-			Name:    "zkr: a lock and a shared lock do not respect each other",
-			File:    "cmd/zkr/mixed.go",
-			Old:     `case blocker == "":`,
-			New:     `case true:`,
-			Package: "./cmd/zkr",
-			Test:    "TestExclusiveAndSharedLocksExcludeEachOther",
-		},
-		{
 			Name:    "zkr: what a command leaves behind goes on",
 			File:    "cmd/zkr/internal/guard/inside.go",
 			Func:    "(*inside).changed",
