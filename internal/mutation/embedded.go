@@ -50,8 +50,8 @@ func init() {
 		{
 			Name: "embedded: a session's nodes outlive it",
 			File: dir + "session.go",
-			Old:  "	delete(s.sessions, ss.id)\n	s.commit(transaction{changes: s.tree.deletions(ss.id)})",
-			New:  "	delete(s.sessions, ss.id)\n	s.commit(transaction{})",
+			Old:  "	delete(s.sessions, ss.id)\n	s.commit(transaction{changes: s.tree.deletions(ss.id), ended: ss})",
+			New:  "	delete(s.sessions, ss.id)\n	s.commit(transaction{ended: ss})",
 			Test: "TestCloseSessionDeletesEphemeralNodesThenAnswersThenCloses",
 		},
 		{
@@ -185,7 +185,7 @@ func init() {
 		{
 			Name: "embedded: followers show what their leader knows",
 			File: dir + "conn.go",
-			Old:  "		c.tree = f.tree\n",
+			Old:  "		c.tree = c.follower.tree\n",
 			New:  "",
 			Test: "TestReadsFromALaggingFollowerAreStale|TestWatchesOnALaggingFollowerFireLate",
 		},
@@ -234,7 +234,7 @@ func init() {
 		{
 			Name: "embedded: followers learn at once of expired sessions",
 			File: dir + "follower.go",
-			Old:  "x.expired.conn.tree == t {",
+			Old:  "x.ended.conn.tree == t {",
 			New:  "t != nil {",
 			Test: "TestLaggingFollowerLearnsLateThatASessionHasEnded|TestWritesOfASessionThatHasEndedFail",
 		},
@@ -262,15 +262,15 @@ func init() {
 		{
 			Name: "embedded: followers begin with nothing",
 			File: dir + "follower.go",
-			Old:  "f := &Follower{srv: s, tree: s.tree.clone()}",
-			New:  "f := &Follower{srv: s, tree: newTree()}",
+			Old:  "f.tree = s.tree.clone()",
+			New:  "f.tree = newTree()",
 			Test: "TestFollowersHaveTheLeadersTree",
 		},
 		{
 			Name: "embedded: followers do not learn of a session's end",
 			File: dir + "session.go",
-			Old:  "	s.commit(transaction{changes: s.tree.deletions(ss.id), expired: ss})",
-			New:  "	s.carryOut(transaction{zxid: s.tree.zxid + 1, changes: s.tree.deletions(ss.id), expired: ss}, s.tree)",
+			Old:  "	s.commit(transaction{changes: s.tree.deletions(ss.id), ended: ss, cut: true})",
+			New:  "	s.carryOut(transaction{zxid: s.tree.zxid + 1, changes: s.tree.deletions(ss.id), ended: ss, cut: true}, s.tree)",
 			Test: "TestFollowersHaveTheLeadersTree",
 		},
 		{
