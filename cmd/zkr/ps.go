@@ -37,7 +37,7 @@ recipe and state, who it is as far as its node's data say, its session, since wh
 and the name of its node, which break and revoke take. With --tree they are shown as a tree.
 
 A contender is marked as an orphan if no live process can stand behind it, or if it is the second node
-of one. A node that is not of its path's recipe is a stranger.
+of one. A node that is not of its path's recipe is unknown.
 
 With --watch, a terminal shows all of it live, until it is interrupted. Elsewhere it is printed again,
 after an empty line, whenever it has changed. With --json there is an object for each PATH, one a line:

@@ -50,7 +50,7 @@ ROOT  directory  5 below
 ROOT/group  group  member  here  SESSION  TIME  host-4
 ROOT/lock  lock  holds  a.example:7 backup  SESSION  TIME  OWNER-lock-0000000000
 ROOT/lock  lock  waits  "\x1b[2J"  TIME  _c_0123456789abcdef0123456789abcdef-lock-0000000001  (orphan: not ephemeral: it stays when its owner has gone)
-ROOT/lock  lock  stranger  TIME  "\u202eodd"
+ROOT/lock  lock  unknown  TIME  "\u202eodd"
 ROOT/permits  semaphore  holds  SESSION  TIME  OWNER-of-3-permit-0000000000
 ROOT/queue  queue  1 element, oldest TIME
 `, blank(succeed(t, s.ConnectString(), "ps", root), root))
@@ -67,7 +67,7 @@ func TestPsShowsATree(t *testing.T) {
 ├── lock  lock: 1 hold, 1 wait
 │  ├── holds  a.example:7 backup  since TIME  OWNER-lock-0000000000
 │  ├── waits  "\x1b[2J"  since TIME  _c_0123456789abcdef0123456789abcdef-lock-0000000001  (orphan: not ephemeral: it stays when its owner has gone)
-│  └── stranger  "\u202eodd"
+│  └── unknown  "\u202eodd"
 ├── permits  semaphore: 1 of 3 held, 0 wait
 │  └── holds  SESSION  since TIME  OWNER-of-3-permit-0000000000
 ├── queue  queue: 1 element, oldest TIME

@@ -17,7 +17,7 @@ type (
 		Contenders []jsonContender `json:"contenders,omitempty"`
 		Queue      *jsonQueue      `json:"queue,omitempty"`
 		Done       int             `json:"done,omitempty"`
-		Strangers  []jsonStranger  `json:"strangers,omitempty"`
+		Unknown    []jsonUnknown   `json:"unknown,omitempty"`
 		Notes      []string        `json:"notes,omitempty"`
 		Truncated  bool            `json:"truncated,omitempty"`
 		Below      []jsonPlace     `json:"below,omitempty"`
@@ -45,7 +45,7 @@ type (
 		Oldest   *time.Time `json:"oldest,omitempty"`
 	}
 
-	jsonStranger struct {
+	jsonUnknown struct {
 		Node      string    `json:"node"`
 		Ephemeral bool      `json:"ephemeral"`
 		Since     time.Time `json:"since"`
@@ -74,8 +74,8 @@ func placeJSON(p *survey.Place) jsonPlace {
 		j.Queue = &jsonQueue{e.Length, e.Reserved, e.Looked, timeJSON(e.Oldest)}
 	}
 
-	for _, s := range p.Strangers {
-		j.Strangers = append(j.Strangers, jsonStranger{s.Node, s.Ephemeral, s.Since.UTC()})
+	for _, s := range p.Unknown {
+		j.Unknown = append(j.Unknown, jsonUnknown{s.Node, s.Ephemeral, s.Since.UTC()})
 	}
 
 	for _, below := range p.Below {

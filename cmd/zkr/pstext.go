@@ -30,8 +30,8 @@ func writeTable(w io.Writer, places []*survey.Place) error {
 			for _, c := range p.Contenders {
 				row(state(c), who(c), sessionID(c.Session), c.Since.Format(time.DateTime), printable(c.Node)+orphan(c))
 			}
-			for _, s := range p.Strangers {
-				row("stranger", "", "", s.Since.Format(time.DateTime), printable(s.Node))
+			for _, s := range p.Unknown {
+				row("unknown", "", "", s.Since.Format(time.DateTime), printable(s.Node))
 			}
 			for _, note := range notes(p) {
 				row("note: " + note)
@@ -55,8 +55,8 @@ func writeBranches(w io.Writer, p *survey.Place, indent string) {
 		}, "  "))
 	}
 
-	for _, s := range p.Strangers {
-		leaves = append(leaves, "stranger  "+printable(s.Node))
+	for _, s := range p.Unknown {
+		leaves = append(leaves, "unknown  "+printable(s.Node))
 	}
 
 	for _, note := range notes(p) {

@@ -58,7 +58,7 @@ func init() {
 			File: "cmd/zkr/internal/survey/line.go",
 			Old:  "case !isEphemeral(n.stat):",
 			New:  "case false:",
-			Test: "TestOrphansAndStrangersAreMarked",
+			Test: "TestOrphansAndUnknownNodesAreMarked",
 		},
 		{
 			Name:    "zkr: doctor counts on members that are down",

@@ -28,7 +28,7 @@ func (sv *survey) members(ctx context.Context, p *Place, names []name) error {
 			p.Recipe = Group
 			p.Contenders = append(p.Contenders, n.contender(Member))
 		} else {
-			p.Strangers = append(p.Strangers, Stranger{n.name.node, true, created(n.stat)})
+			p.Unknown = append(p.Unknown, UnknownNode{n.name.node, true, created(n.stat)})
 		}
 	}
 	return nil

@@ -33,12 +33,12 @@ type Place struct {
 	Recipe Recipe
 	Since  time.Time // the creation of its node, by the server's clock
 
-	Permits    int         // how many a semaphore lets in, or a double barrier waits for; 0 if unknown
-	Contenders []Contender // in order of arrival; where there is a line, the holders first
-	Entries    *Entries    // of a queue
-	Done       int         // how many keys are done, of package once
-	Strangers  []Stranger  // children that are not the recipe's
-	Notes      []string    // what else is worth knowing: numbers that run out, a gate without members
+	Permits    int           // how many a semaphore lets in, or a double barrier waits for; 0 if unknown
+	Contenders []Contender   // in order of arrival; where there is a line, the holders first
+	Entries    *Entries      // of a queue
+	Done       int           // how many keys are done, of package once
+	Unknown    []UnknownNode // children that are not the recipe's
+	Notes      []string      // what else is worth knowing: numbers that run out, a gate without members
 
 	Below     []*Place // in order of their paths
 	Truncated bool     // there is more below, which was not read
@@ -77,8 +77,8 @@ type Entries struct {
 	Oldest   time.Time // when the first one was offered, by the server's clock; zero if there is none
 }
 
-// A Stranger is a child that is not of the recipe of its place.
-type Stranger struct {
+// An UnknownNode is a child that is not of the recipe of its place.
+type UnknownNode struct {
 	Node      string
 	Ephemeral bool
 	Since     time.Time

@@ -195,7 +195,7 @@ func (sv *survey) rest(ctx context.Context, l listing, p *Place) error {
 
 	for _, child := range deeper {
 		if p.Recipe != Directory && len(child.children) == 0 && !isEphemeral(child.stat) && !child.hidden {
-			p.Strangers = append(p.Strangers, Stranger{child.path[len(join(p.Path, "")):], false, created(child.stat)})
+			p.Unknown = append(p.Unknown, UnknownNode{child.path[len(join(p.Path, "")):], false, created(child.stat)})
 			continue
 		}
 		found, err := sv.recognise(ctx, child)

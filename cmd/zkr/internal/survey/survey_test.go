@@ -154,7 +154,7 @@ func TestOnceShowsWhichKeysRun(t *testing.T) {
 		require.Equal(t, []survey.State{survey.Holds, survey.Holds, survey.Waits}, states(p))
 		require.Equal(t, "b", p.Contenders[0].Mode)
 		require.Equal(t, "c", p.Contenders[1].Mode)
-		require.Empty(t, p.Strangers)
+		require.Empty(t, p.Unknown)
 		require.Empty(t, p.Below)
 	})
 }
@@ -230,7 +230,7 @@ func TestDoubleBarrierShowsWhoIsMissing(t *testing.T) {
 		require.Equal(t, []survey.State{survey.Inside, survey.Inside}, states(p))
 		require.Equal(t, "process/"+second.Node(), p.Find("process/"+second.Node()).Node)
 		require.Empty(t, p.Below)
-		require.Empty(t, p.Strangers)
+		require.Empty(t, p.Unknown)
 	})
 }
 
@@ -249,7 +249,7 @@ func TestGroupShowsMembersInOrder(t *testing.T) {
 	})
 }
 
-func TestOrphansAndStrangersAreMarked(t *testing.T) {
+func TestOrphansAndUnknownNodesAreMarked(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/lock", client(t, srv)
 		_, err := lock.New(c, path).Lock(t.Context())
@@ -278,10 +278,10 @@ func TestOrphansAndStrangersAreMarked(t *testing.T) {
 		require.Contains(t, p.Find(second).Orphan, "second node")
 		require.Contains(t, p.Find(forged).Orphan, "0xaa")
 		require.Equal(t, survey.ZKLock, p.Find(second).Library)
-		require.Len(t, p.Strangers, 2)
-		require.Equal(t, "me", p.Strangers[0].Node)
-		require.True(t, p.Strangers[0].Ephemeral)
-		require.Equal(t, "README", p.Strangers[1].Node)
+		require.Len(t, p.Unknown, 2)
+		require.Equal(t, "me", p.Unknown[0].Node)
+		require.True(t, p.Unknown[0].Ephemeral)
+		require.Equal(t, "README", p.Unknown[1].Node)
 		require.Len(t, p.Below, 1)
 		require.Equal(t, survey.Lock, p.Below[0].Recipe)
 		require.Equal(t, survey.Unknown, p.Below[0].Contenders[0].Library)
