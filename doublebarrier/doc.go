@@ -33,8 +33,9 @@
 //
 // Which gate is open, and how many rounds there have been, also stands in the data of process, the
 // record. It lasts as long as one of the members, or for good if the barrier was made
-// [WithKeptRounds]. So a round goes on when the opener's session ends. If process has data of another client, they are kept in front of the record. Data that are
-// written there later replace the record, see Failure. Other nodes below process are ignored.
+// [WithKeptRounds]. So a round goes on when the opener's session ends. If process has data of
+// another client, they are kept in front of the record. Data that are written there later replace
+// the record, see Failure. Other nodes below process are ignored.
 //
 // The path cannot be shared with Curator's DistributedDoubleBarrier, which takes process for a
 // member. Enter refuses a path that has members of Curator's and no process yet. It also refuses a
@@ -80,7 +81,8 @@
 // have died. The first members at a path that had another n need up to two writes and two listings
 // more.
 //
-// [Barrier.Waiting] costs its caller four requests and one for each member, and the members nothing.
+// [Barrier.Waiting] costs its caller four requests and one for each member, and the members
+// nothing.
 //
 // While a member waits, in Enter or Leave, it sends its session's pings and nothing else. After a
 // third of a session timeout it sets one watch more, on its own node or on a member that is inside.

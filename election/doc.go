@@ -11,10 +11,10 @@
 //
 // Leadership is a lock: an Election and a lock.Mutex at one path are the same thing, with one line
 // and one order, and exclude each other. The locks of other libraries that package lock names share
-// the line. So do the contenders of other recipes at the path, which count as candidates. Candidates are ephemeral sequential
-// nodes: the first one leads, and each other one watches its predecessor. The data of a candidate's
-// node is its value. The algorithm is that of the ZooKeeper documentation's recipes for locks and
-// leader election.
+// the line. So do the contenders of other recipes at the path, which count as candidates.
+// Candidates are ephemeral sequential nodes: the first one leads, and each other one watches its
+// predecessor. The data of a candidate's node is its value. The algorithm is that of the ZooKeeper
+// documentation's recipes for locks and leader election.
 //
 // # Guarantees
 //
