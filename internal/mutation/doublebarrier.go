@@ -194,6 +194,13 @@ func init() {
 			Test: "TestMemberThatWasCountedByALostGate",
 		},
 		{
+			Name: "double barrier: a process that was created anew goes on with the numbers of the old one",
+			File: "doublebarrier/arrival.go",
+			Old:  "			r.from = 0\n",
+			New:  "",
+			Test: "TestNumbersBeginAgain|TestCopiedRecordIsOfUse/embedded",
+		},
+		{
 			Name: "double barrier: a session that waits is kept alive",
 			File: "doublebarrier/arrival.go",
 			Old:  "		rest()\n		long, err",
