@@ -47,6 +47,13 @@ func init() {
 			Test: "TestEitherAllEnterOrNone/ctx_ends",
 		},
 		{
+			Name: "double barrier: a member withdraws by the record of a node that was deleted",
+			File: "doublebarrier/member.go",
+			Old:  "	a.seen = nil\n",
+			New:  "",
+			Test: "TestEitherAllEnterOrNoneThoughTheVersions",
+		},
+		{
 			Name: "double barrier: a gate opens for fewer",
 			File: "doublebarrier/gate.go",
 			Old:  "	if len(g.members) < b.n {",
