@@ -276,6 +276,30 @@ func TestMemberWithdrawsThoughTheRecordHasChanged(t *testing.T) {
 	})
 }
 
+// The gate has counted a member, whose node is then deleted by hand. Its ctx ends before it has heard
+// of either. It does not claim to have withdrawn.
+func TestCountedMemberThatIsDeletedHasNotWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 2)
+		path := stage.Root(t) + "/b"
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first := enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
+		joined(t, stage.Clients[1], path, 1)
+		synctest.Wait()
+
+		stage.Links[0].Delay(time.Millisecond)
+		second := enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
+		conn := session(t, stage.Clients[1]).Conn()
+		require.NoError(t, conn.Delete(path+"/process/"+second.Members()[0], -1))
+		cancel()
+		_, err := first.wait()
+		require.ErrorIs(t, err, protocol.ErrLost)
+		leave(t, second)
+		stage.Calm()
+	})
+}
+
 func TestForeignNodesDoNotSlowALeave(t *testing.T) {
 	for _, n := range []int{3, 9} {
 		synctest.Test(t, func(t *testing.T) {

@@ -54,6 +54,13 @@ func init() {
 			Test: "TestEitherAllEnterOrNoneThoughTheVersions",
 		},
 		{
+			Name: "double barrier: a member that was counted and deleted has withdrawn",
+			File: "doublebarrier/member.go",
+			Old:  "		} else if r.gate.has(a.node) {",
+			New:  "		} else if r.n < 0 {",
+			Test: "TestCountedMemberThatIsDeleted",
+		},
+		{
 			Name: "double barrier: a gate opens for fewer",
 			File: "doublebarrier/gate.go",
 			Old:  "	if len(g.members) < b.n {",
