@@ -276,7 +276,7 @@ func TestMemberWithdrawsThoughTheRecordHasChanged(t *testing.T) {
 	})
 }
 
-// The gate has counted a member, whose node is then deleted by hand. Its ctx ends before it has heard
+// A gate has counted a member, whose node is then deleted by hand. Its ctx ends before it has heard
 // of either. It does not claim to have withdrawn.
 func TestCountedMemberThatIsDeletedHasNotWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
