@@ -355,3 +355,49 @@ func vanishes(t *testing.T, c *protocol.Client, path string) {
 		return err == nil && !there && len(children) == 0
 	}, 2*suite.Limit, 2*time.Millisecond)
 }
+
+// All that is below the path vanishes, and the member joins again. At each packet of that, another
+// one comes, and then ctx ends. The record may have the version that the old one had.
+func TestEitherAllEnterOrNoneThoughTheVersionsBeginAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		root := srv.Root(t)
+		suite.Sweep(t, func(step int) bool {
+			path := pathOf(root, step)
+			link, other := srv.Link(t), srv.Client(t)
+			c := link.Client(t)
+			defer suite.Close(t, c, other)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+
+			first := (&visit{name: "first"}).start(ctx, t.Context(), doublebarrier.New(c, path, 2), 0)
+			joined(t, other, path, 1)
+			synctest.Wait()
+			conn := session(t, other).Conn()
+			data, _ := suite.Get(t, other, path+"/process")
+			_, err := conn.Set(path+"/process", data, -1)
+			require.NoError(t, err)
+			synctest.Wait()
+
+			second := &visit{name: "second"}
+			met := suite.At(link, step, func() {
+				second.start(ctx, t.Context(), doublebarrier.New(other, path, 2), 0)
+				time.Sleep(10 * time.Millisecond)
+				cancel()
+			})
+			wipe(t, conn, path+"/process")
+			synctest.Wait()
+			time.Sleep(20 * time.Millisecond)
+			cancel()
+			<-first.done
+			was := met()
+			visits := []*visit{first}
+			if was {
+				<-second.done
+				visits = append(visits, second)
+			}
+			require.NoError(t, agree(2, visits, 0), "step %d", step)
+			return was
+		})
+	})
+}

@@ -295,6 +295,9 @@ func (a *arrival) read(ctx context.Context) (record, *protocol.Watch, error) {
 		if !r.complete() {
 			r, err = b.read(ctx, s)
 		}
+		if r.version == 0 { // no member has written to this process yet: the numbers begin again
+			r.from = 0
+		}
 		if err == nil {
 			a.seen = &r
 		}

@@ -35,7 +35,8 @@
 // record. It lasts as long as one of the members, or for good if the barrier was made
 // [WithKeptRounds]. So a round goes on when the opener's session ends. If process has data of
 // another client, they are kept in front of the record. Data that are written there later replace
-// the record, see Failure. Other nodes below process are ignored.
+// the record, see Failure. A record may be copied to another path or server while no member is
+// there: the number of rounds goes on. Other nodes below process are ignored.
 //
 // The path cannot be shared with Curator's DistributedDoubleBarrier, which takes process for a
 // member. Enter refuses a path that has members of Curator's and no process yet. It also refuses a

@@ -276,6 +276,30 @@ func TestMemberWithdrawsThoughTheRecordHasChanged(t *testing.T) {
 	})
 }
 
+// A gate has counted a member, whose node is then deleted by hand. Its ctx ends before it has heard
+// of either. It does not claim to have withdrawn.
+func TestCountedMemberThatIsDeletedHasNotWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 2)
+		path := stage.Root(t) + "/b"
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first := enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
+		joined(t, stage.Clients[1], path, 1)
+		synctest.Wait()
+
+		stage.Links[0].Delay(time.Millisecond)
+		second := enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
+		conn := session(t, stage.Clients[1]).Conn()
+		require.NoError(t, conn.Delete(path+"/process/"+second.Members()[0], -1))
+		cancel()
+		_, err := first.wait()
+		require.ErrorIs(t, err, protocol.ErrLost)
+		leave(t, second)
+		stage.Calm()
+	})
+}
+
 func TestForeignNodesDoNotSlowALeave(t *testing.T) {
 	for _, n := range []int{3, 9} {
 		synctest.Test(t, func(t *testing.T) {
@@ -432,9 +456,10 @@ func TestRecordIsReadAgainWhenAGateOpensMeanwhile(t *testing.T) {
 			late := link.Client(t)
 			defer suite.Close(t, late, other)
 			session(t, late)
-			persistent(t, other, path)
+			persistent(t, other, path) // with the data from the beginning: such a record is not lost
 			conn := session(t, other).Conn()
-			_, err := conn.Set(path+"/process", []byte("foreign"), -1)
+			require.NoError(t, conn.Delete(path+"/process", -1))
+			_, err := conn.Create(path+"/process", []byte("foreign"), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
 
 			met := suite.At(link, step, func() { slow(srv, link, 0) })
@@ -449,5 +474,76 @@ func TestRecordIsReadAgainWhenAGateOpensMeanwhile(t *testing.T) {
 			require.Regexp(t, `^foreign.*rounds=1\n$`, string(data), "step %d", step)
 			return met()
 		})
+	})
+}
+
+// A round has died but for its opener, which has left and lives on with ready. The server removes
+// process, whose numbers begin again. Members that come then do not wait until those are as high as
+// they were.
+func TestNumbersBeginAgainBesideAReadyThatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		path := srv.Root(t) + "/b"
+		for number := range int64(9) {
+			requireRound(t, srv, path, number+1)
+		}
+
+		dies, opener := srv.Client(t), srv.Client(t)
+		first := enter(t.Context(), doublebarrier.New(dies, path, 2))
+		joined(t, opener, path, 1)
+		second := enter(t.Context(), doublebarrier.New(opener, path, 2)).must(t)
+		first.must(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, second.Leave(ctx), context.DeadlineExceeded)
+		require.NoError(t, dies.Close())
+		srv.Embedded().ReapContainers()
+		require.False(t, suite.Exists(t, opener, path+"/process"))
+		require.True(t, suite.Exists(t, opener, path+"/ready"))
+
+		next := inside(t, path, clients(t, srv, 2)...)
+		for _, e := range next {
+			require.EqualValues(t, 11, e.Round())
+			require.Contains(t, e.Node(), "-1-of-2-", "it has joined again")
+		}
+		leave(t, next...)
+	})
+}
+
+// The record was copied to another path, or server, with or without a gate. The numbers of the copy
+// begin again, but for those of the rounds.
+func TestCopiedRecordIsOfUse(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		original, watcher := srv.Root(t)+"/b", srv.Client(t)
+		for number := range int64(3) {
+			requireRound(t, srv, original, number+1)
+		}
+		cs := clients(t, srv, 2)
+		open := inside(t, original, cs...)
+		withGate, _ := suite.Get(t, watcher, original+"/process")
+		leave(t, open...)
+		suite.CatchUp(t, watcher)
+		without, _ := suite.Get(t, watcher, original+"/process")
+		require.NotEqual(t, withGate, without)
+
+		for _, record := range [][]byte{withGate, without} {
+			path := srv.Root(t) + "/b"
+			persistent(t, watcher, path)
+			conn := session(t, watcher).Conn()
+			require.NoError(t, conn.Delete(path+"/process", -1))
+			_, err := conn.Create(path+"/process", record, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+
+			for _, c := range cs {
+				suite.CatchUp(t, c)
+			}
+			next := inside(t, path, cs...)
+			for _, e := range next {
+				require.EqualValues(t, 5, e.Round())
+				require.Contains(t, e.Node(), "-1-of-2-", "it has joined again")
+			}
+			leave(t, next...)
+			empty(t, watcher, path)
+		}
 	})
 }

@@ -47,6 +47,20 @@ func init() {
 			Test: "TestEitherAllEnterOrNone/ctx_ends",
 		},
 		{
+			Name: "double barrier: a member withdraws by the record of a node that was deleted",
+			File: "doublebarrier/member.go",
+			Old:  "	a.seen = nil\n",
+			New:  "",
+			Test: "TestEitherAllEnterOrNoneThoughTheVersions",
+		},
+		{
+			Name: "double barrier: a member that was counted and deleted has withdrawn",
+			File: "doublebarrier/member.go",
+			Old:  "		} else if r.gate.has(a.node) {",
+			New:  "		} else if r.n < 0 {",
+			Test: "TestCountedMemberThatIsDeleted",
+		},
+		{
 			Name: "double barrier: a gate opens for fewer",
 			File: "doublebarrier/gate.go",
 			Old:  "	if len(g.members) < b.n {",
@@ -192,6 +206,13 @@ func init() {
 			Old:  "case r.n > 0 && a.sequence < r.from:",
 			New:  "case r.n < 0:",
 			Test: "TestMemberThatWasCountedByALostGate",
+		},
+		{
+			Name: "double barrier: a process that was created anew goes on with the numbers of the old one",
+			File: "doublebarrier/arrival.go",
+			Old:  "			r.from = 0\n",
+			New:  "",
+			Test: "TestNumbersBeginAgain|TestCopiedRecordIsOfUse/embedded",
 		},
 		{
 			Name: "double barrier: a session that waits is kept alive",
