@@ -34,9 +34,37 @@ func init() {
 		{
 			Name: "election: a listener is told of a leader that is past",
 			File: "election/listen.go",
-			Old:  "case !leader.Vacant() && leader.Token < l.state.Leader.Token:",
+			Old:  "case !leader.Vacant() && leader.Token < l.own:",
 			New:  "case false:",
 			Test: "TestListenerIsNotToldOfALeaderThatIsPast",
+		},
+		{
+			Name: "election: a listener is not told of a leader whose token is smaller than that of the one before",
+			File: "election/listen.go",
+			Old:  "leader.Token < l.own:",
+			New:  "leader.Token < l.state.Leader.Token:",
+			Test: "TestCandidateBehindAWriterThatBecomesAReader",
+		},
+		{
+			Name: "election: a listener is told of a value that it has replaced",
+			File: "election/listen.go",
+			Old:  "if l.state.Leader.Token == leader.Token {",
+			New:  "if false {",
+			Test: "TestListenerIsToldOfAValueThatWasProclaimedBeforeItsTerm",
+		},
+		{
+			Name: "election: a candidate behind a writer that has become a reader is observed",
+			File: "election/feed.go",
+			Old:  "if names[0].Replaceable() {",
+			New:  "if false {",
+			Test: "TestCandidateBehindAWriterThatBecomesAReader",
+		},
+		{
+			Name: "election: a candidate behind a writer that has become a reader is taken for the leader",
+			File: "election/observe.go",
+			Old:  "n.Replaceable()",
+			New:  "false",
+			Test: "TestLeaderIsNotTheCandidateBehindAWriterThatBecomesAReader",
 		},
 		{
 			Name: "election: a listener is not told why it sees no leader",

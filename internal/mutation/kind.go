@@ -66,8 +66,8 @@ func init() {
 		{
 			Name: "kinds: a writer that has become a reader is taken for gone",
 			File: "protocol/line/contender.go",
-			Old:  "!slices.Contains(replaceable, b.Kind)",
-			New:  "!slices.Contains(replaceable[:0], b.Kind)",
+			Old:  "c.line.allExclusive() && !b.Replaceable()",
+			New:  "c.line.allExclusive()",
 			Test: "TestMutexWaitsForAReaderThatHasReplacedAWriter",
 		},
 		{
