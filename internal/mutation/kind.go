@@ -71,6 +71,13 @@ func init() {
 			Test: "TestMutexWaitsForAReaderThatHasReplacedAWriter",
 		},
 		{
+			Name: "kinds: lines of several kinds share their listings",
+			File: "protocol/line/listing.go",
+			Old:  "strings.Join(l.names, ",
+			New:  "strings.Join(l.names[:0], ",
+			Test: "TestListingIsNotSharedBetweenKinds",
+		},
+		{
 			Name:    "kinds: a recipe checks contenders of others",
 			File:    "protocol/line/line.go",
 			Old:     "r.Check(ownKinds(line))",
