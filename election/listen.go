@@ -124,16 +124,7 @@ func (l *listener) lead(held context.Context, t *Term) error {
 		}
 	})
 	<-held.Done()
-	l.call(func() {
-		if l.state.Term == nil {
-			return
-		}
-		s := State{Leader: l.state.Leader}
-		if l.later != nil {
-			s.Leader = *l.later
-		}
-		l.tell(s)
-	})
+	l.call(l.end)
 	return nil
 }
 
@@ -145,6 +136,18 @@ func (l *listener) begin(t *Term) {
 	}
 	l.own = leader.Token
 	l.tell(State{t, leader})
+}
+
+// end tells of the end of a term that was told of.
+func (l *listener) end() {
+	if l.state.Term == nil {
+		return
+	}
+	s := State{Leader: l.state.Leader}
+	if l.later != nil {
+		s.Leader = *l.later
+	}
+	l.tell(s)
 }
 
 // saw tells of a leader that was observed.

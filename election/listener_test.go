@@ -37,3 +37,31 @@ func TestListenerIsToldOfAValueThatWasProclaimedBeforeItsTerm(t *testing.T) {
 		require.NoError(t, term.Resign(suite.Lasting(t)))
 	})
 }
+
+// What is seen while a term lasts that does not fit it is told with its end, and only if it is the
+// latest.
+func TestEndOfATermIsToldWithTheLeaderSeenLast(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		e := New(srv.Client(t), srv.Root(t)+"/end")
+		term, err := e.Campaign(suite.Lasting(t), nil)
+		require.NoError(t, err)
+		var told []State
+		l := &listener{f: func(s State) { told = append(told, s) }}
+		mine, next := Leader{nil, term.Token()}, Leader{[]byte("next"), term.Token() + 1}
+
+		l.begin(term)
+		l.saw(Leader{}) // from before it
+		l.saw(mine)
+		l.end()
+		require.Equal(t, []State{{term, mine}, {nil, mine}}, told)
+
+		told = nil
+		l.begin(term)
+		require.NoError(t, term.Resign(suite.Lasting(t)))
+		l.saw(Leader{[]byte("mine, still"), term.Token()})
+		l.saw(next)
+		l.end()
+		l.end()
+		require.Equal(t, []State{{term, mine}, {nil, next}}, told)
+	})
+}

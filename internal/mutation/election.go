@@ -46,6 +46,27 @@ func init() {
 			Test: "TestCandidateBehindAWriterThatBecomesAReader",
 		},
 		{
+			Name: "election: a listener hears late of the leader that it knows already when its term ends",
+			File: "election/listen.go",
+			Old:  "if l.later != nil {",
+			New:  "if false {",
+			Test: "TestEndOfATermIsToldWithTheLeaderSeenLast",
+		},
+		{
+			Name: "election: a listener hears of a vacancy before its term when that ends",
+			File: "election/listen.go",
+			Old:  "l.later = nil",
+			New:  "",
+			Test: "TestEndOfATermIsToldWithTheLeaderSeenLast",
+		},
+		{
+			Name: "election: a listener is told of a new value with a term that is over",
+			File: "election/listen.go",
+			Old:  " || t.Err() != nil):",
+			New:  "):",
+			Test: "TestEndOfATermIsToldWithTheLeaderSeenLast",
+		},
+		{
 			Name: "election: a listener is told of a value that it has replaced",
 			File: "election/listen.go",
 			Old:  "if l.state.Leader.Token == leader.Token {",
