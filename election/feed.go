@@ -218,6 +218,9 @@ func (f *feed) incumbent(ctx context.Context, names []line.Name) ([]line.Name, e
 	same, err := w.Current(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
 		f.gone = node
+		if names[0].Replaceable() {
+			return f.list(ctx)
+		}
 		return names[1:], nil
 	} else if err != nil || !same {
 		return names, err

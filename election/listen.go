@@ -98,6 +98,7 @@ type listener struct {
 
 	state State
 	told  bool    // f was called
+	own   int64   // the token of the last term that was told of
 	later *Leader // was seen while the end of the term is not told yet
 }
 
@@ -119,28 +120,42 @@ func (l *listener) call(f func()) {
 func (l *listener) lead(held context.Context, t *Term) error {
 	l.call(func() {
 		if t.Err() == nil {
-			l.tell(State{t, Leader{l.value, t.Token()}})
+			l.begin(t)
 		}
 	})
 	<-held.Done()
-	l.call(func() {
-		if l.state.Term == nil {
-			return
-		}
-		s := State{Leader: l.state.Leader}
-		if l.later != nil {
-			s.Leader = *l.later
-		}
-		l.tell(s)
-	})
+	l.call(l.end)
 	return nil
+}
+
+// begin tells of a term. If its leader was observed before, it may have proclaimed another value.
+func (l *listener) begin(t *Term) {
+	leader := Leader{l.value, t.Token()}
+	if l.state.Leader.Token == leader.Token {
+		leader = l.state.Leader
+	}
+	l.own = leader.Token
+	l.tell(State{t, leader})
+}
+
+// end tells of the end of a term that was told of.
+func (l *listener) end() {
+	if l.state.Term == nil {
+		return
+	}
+	s := State{Leader: l.state.Leader}
+	if l.later != nil {
+		s.Leader = *l.later
+	}
+	l.tell(s)
 }
 
 // saw tells of a leader that was observed.
 func (l *listener) saw(leader Leader) {
 	switch t := l.state.Term; {
-	case !leader.Vacant() && leader.Token < l.state.Leader.Token:
-		// The observer lags behind the term that has begun.
+	case !leader.Vacant() && leader.Token < l.own:
+		// The observer lags behind the term that has begun. Tokens of other leaders need not grow:
+		// that of a reader which was a writer is greater than those of the candidates behind it.
 	case t != nil && (leader.Token != t.Token() || t.Err() != nil):
 		l.later = &leader // the end of the term comes first
 	default:

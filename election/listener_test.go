@@ -4,15 +4,64 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 // The observer and the candidate of a listener do not learn of things in the same order.
 func TestListenerIsNotToldOfALeaderThatIsPast(t *testing.T) {
 	t.Parallel()
 	var told []int64
-	l := &listener{f: func(s State) { told = append(told, s.Leader.Token) }}
-	for _, token := range []int64{0, 3, 5, 3, 0, 0, 7} {
+	l := &listener{f: func(s State) { told = append(told, s.Leader.Token) }, own: 5}
+	for _, token := range []int64{0, 3, 5, 3, 0, 0, 9, 7} {
 		l.saw(Leader{Token: token})
 	}
-	require.Equal(t, []int64{0, 3, 5, 0, 7}, told)
+	require.Equal(t, []int64{0, 5, 0, 9, 7}, told)
+}
+
+// A process that learns from Leading that it leads may proclaim a value while its listener blocks.
+func TestListenerIsToldOfAValueThatWasProclaimedBeforeItsTerm(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		e := New(srv.Client(t), srv.Root(t)+"/early")
+		term, err := e.Campaign(suite.Lasting(t), []byte("old"))
+		require.NoError(t, err)
+		var last State
+		l := &listener{f: func(s State) { last = s }, value: []byte("old")}
+
+		l.saw(Leader{[]byte("new"), term.Token()})
+		l.begin(term)
+
+		require.Same(t, term, last.Term)
+		require.Equal(t, "new", string(last.Leader.Value))
+		require.NoError(t, term.Resign(suite.Lasting(t)))
+	})
+}
+
+// What is seen while a term lasts that does not fit it is told with its end, and only if it is the
+// latest.
+func TestEndOfATermIsToldWithTheLeaderSeenLast(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		e := New(srv.Client(t), srv.Root(t)+"/end")
+		term, err := e.Campaign(suite.Lasting(t), nil)
+		require.NoError(t, err)
+		var told []State
+		l := &listener{f: func(s State) { told = append(told, s) }}
+		mine, next := Leader{nil, term.Token()}, Leader{[]byte("next"), term.Token() + 1}
+
+		l.begin(term)
+		l.saw(Leader{}) // from before it
+		l.saw(mine)
+		l.end()
+		require.Equal(t, []State{{term, mine}, {nil, mine}}, told)
+
+		told = nil
+		l.begin(term)
+		require.NoError(t, term.Resign(suite.Lasting(t)))
+		l.saw(Leader{[]byte("mine, still"), term.Token()})
+		l.saw(next)
+		l.end()
+		l.end()
+		require.Equal(t, []State{{term, mine}, {nil, next}}, told)
+	})
 }

@@ -72,6 +72,8 @@ func (e *Election) first(ctx context.Context, s *protocol.Session) (Leader, erro
 				return Leader{data, stat.Czxid}, nil
 			} else if !errors.Is(err, zk.ErrNoNode) {
 				return Leader{}, err
+			} else if n.Replaceable() {
+				break // for another node, which is not in the listing
 			}
 		}
 	}

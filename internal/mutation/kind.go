@@ -66,9 +66,16 @@ func init() {
 		{
 			Name: "kinds: a writer that has become a reader is taken for gone",
 			File: "protocol/line/contender.go",
-			Old:  "!slices.Contains(replaceable, b.Kind)",
-			New:  "!slices.Contains(replaceable[:0], b.Kind)",
+			Old:  "c.line.allExclusive() && !b.Replaceable()",
+			New:  "c.line.allExclusive()",
 			Test: "TestMutexWaitsForAReaderThatHasReplacedAWriter",
+		},
+		{
+			Name: "kinds: lines of several kinds share their listings",
+			File: "protocol/line/listing.go",
+			Old:  "strings.Join(l.names, ",
+			New:  "strings.Join(l.names[:0], ",
+			Test: "TestListingIsNotSharedBetweenKinds",
 		},
 		{
 			Name:    "kinds: a recipe checks contenders of others",

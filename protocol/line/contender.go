@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -264,7 +263,7 @@ func (c *contender) ahead(names []Name, self int) (a ahead, err error) {
 		i := find(names, b.Node, b.Sequence)
 		a.single = b.respects(c.request.Kind) && len(c.request.blockers(names[i+1:], self-i-1)) == 0
 		a.first = i == 0
-		a.final = c.line.allExclusive() && !slices.Contains(replaceable, b.Kind)
+		a.final = c.line.allExclusive() && !b.Replaceable()
 		a.marker = a.single && !a.first && b.Owner != (protocol.Owner{}) && c.line.exclusive(b.Kind)
 	}
 	return a, nil

@@ -41,6 +41,10 @@ const writeLock = "x-"
 // replaceable are the kinds of writers. The node of a reader may take the place of theirs.
 var replaceable = []string{"write-", "__WRIT__", "__lock__"}
 
+// Replaceable reports whether another node may have taken the contender's place in line once its
+// own is gone, as that of a reader takes a writer's.
+func (n Name) Replaceable() bool { return slices.Contains(replaceable, n.Kind) }
+
 // name takes the name of a contender apart, which may be of another kind than those of the line.
 func (l *Line) name(node string) (Name, bool) {
 	if n, ok := ParseName(node, l.names...); ok {

@@ -233,3 +233,31 @@ func TestContendersOfOtherKindsAreShownAndBroken(t *testing.T) {
 		suite.Wait(t, reading.Done())
 	})
 }
+
+// Contenders of several kinds at a path do not share a listing under one session: each line takes
+// the names apart by its own kinds.
+func TestListingIsNotSharedBetweenKinds(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		const latency = 10 * time.Millisecond
+		path, link, ctx := srv.Root(t)+"/mixed", srv.Link(t), suite.Lasting(t)
+		held, err := rwlock.New(srv.Client(t), path).RLock(ctx)
+		require.NoError(t, err)
+		c := link.Client(t)
+		suite.Session(t, c)
+		link.Delay(latency)
+
+		reading := suite.Later(func() *rwlock.Lease {
+			l, err := rwlock.New(c, path).RLock(ctx)
+			require.NoError(t, err)
+			return l
+		})
+		time.Sleep(latency / 2) // so the mutex asks for a listing while that of the reader is under way
+		granted := enter(ctx, lineAt(c, path), request)
+		time.Sleep(time.Second)
+		pending(t, granted)
+
+		require.NoError(t, held.Unlock(ctx))
+		require.NoError(t, suite.Wait(t, reading).Unlock(ctx))
+		release(t, suite.Wait(t, granted))
+	})
+}
