@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -228,7 +230,11 @@ func TestKilledGuardTakesTheCommandAlong(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		path := s.Root(t) + "/lock"
 		p, pids := startFamily(t, s.ConnectString(), path, long)
-		require.NoError(t, syscall.Kill(p.guard(pids[0]), syscall.SIGKILL))
+		guard := p.guard(pids[0])
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", guard))
+		require.NoError(t, err)
+		assert.Equal(t, "zkr-guard\n", string(name))
+		require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
 		assert.Equal(t, exitSignal+9, p.status())
 		assert.Empty(t, running(pids))
 	})
