@@ -32,6 +32,11 @@ func checkOperands(cmd *cobra.Command, args, names []string) error {
 		return usagef("%s: needs %s, and was given %d arguments: %s",
 			cmd.CommandPath(), strings.Join(names, " and "), len(args), cmd.UseLine())
 	}
+	for i, arg := range args {
+		if arg == "" && names[i] != "PATH" {
+			return usagef("%s: %s must not be empty: %s", cmd.CommandPath(), names[i], cmd.UseLine())
+		}
+	}
 	if len(args) > 0 && names[0] == "PATH" {
 		if err := protocol.ValidatePath(args[0]); err != nil {
 			return usagef("%s: %s: %w", cmd.CommandPath(), args[0], err)

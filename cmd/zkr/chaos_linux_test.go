@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -62,8 +63,10 @@ func TestTenProcessesWriteOneFile(t *testing.T) {
 					if !assert.NoError(t, cmd.Start()) {
 						return
 					}
+					ended := suite.Later(cmd.Wait)
 					if victims[name] {
-						for content := ""; !strings.Contains(content, "begin "+name+"\n"); time.Sleep(time.Millisecond) {
+						// It may end before, as it may lose its session.
+						for content := ""; !strings.Contains(content, "begin "+name+"\n") && len(ended) == 0; time.Sleep(time.Millisecond) {
 							bytes, err := os.ReadFile(filepath.Join(dir, "log"))
 							if err == nil {
 								content = string(bytes)
@@ -71,7 +74,7 @@ func TestTenProcessesWriteOneFile(t *testing.T) {
 						}
 						_ = cmd.Process.Signal(syscall.SIGKILL)
 					}
-					err := cmd.Wait()
+					err := <-ended
 					if lost := cmd.ProcessState.ExitCode() == exitLost; err != nil && !lost && !victims[name] {
 						t.Errorf("run %s: %v", name, err) // a session may be lost on a busy machine
 					}

@@ -60,7 +60,7 @@ func membership(s *protocol.Session, m *group.Member, path string) held {
 	}()
 
 	return held{
-		path: path, node: m.Name(), done: done, release: m.Leave,
+		path: path, node: m.Name(), done: done,
 		err: func() error {
 			select {
 			case <-done:
@@ -75,6 +75,19 @@ func membership(s *protocol.Session, m *group.Member, path string) held {
 				return fmt.Errorf("%s: member %s: %w", path, m.Name(), protocol.ErrLost)
 			}
 			return nil
+		},
+		// A name that a lost session has is not waited for, however long the servers keep silent.
+		release: func(ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			left := make(chan error, 1)
+			go func() { left <- m.Leave(ctx) }()
+			select {
+			case err := <-left:
+				return err
+			case <-s.Done():
+				return fmt.Errorf("%s: member %s: %w", path, m.Name(), s.Err())
+			}
 		},
 	}
 }

@@ -47,7 +47,7 @@ func lookUp(argv []string) (program, error) {
 	path, err := exec.LookPath(argv[0])
 	switch {
 	case err == nil:
-	case os.IsPermission(err) || isFile(argv[0]):
+	case os.IsPermission(err) || exists(argv[0]):
 		return program{}, &exitError{exitCannotRun, fmt.Errorf("cannot run %s: %w", argv[0], err)}
 	default:
 		return program{}, &exitError{exitNotFound, fmt.Errorf("cannot find the command %s: %w", argv[0], err)}
@@ -55,9 +55,10 @@ func lookUp(argv []string) (program, error) {
 	return program{path, argv}, nil
 }
 
-func isFile(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && strings.ContainsRune(name, filepath.Separator) && !info.IsDir()
+// exists reports whether a program is named by its path, and there is something.
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil && strings.ContainsRune(name, filepath.Separator)
 }
 
 // holdHelp says what all commands do that run another one.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -26,7 +28,7 @@ const family = `
 	while :; do sleep 1; done`
 
 // Session timeouts: one to wait for, and one that a busy machine does not reach.
-const short, long = "8s", "40s"
+const short, long = "10s", "40s"
 
 // startFamily starts a family under a lock, and returns its process IDs once it holds the lock.
 func startFamily(t *testing.T, servers, path, timeout string) (*process, []int) {
@@ -40,7 +42,7 @@ func startFamily(t *testing.T, servers, path, timeout string) (*process, []int) 
 // lockNow waits for the lock at path.
 func lockNow(t *testing.T, s *recipestest.Server, path string) *lock.Lease {
 	t.Helper()
-	lease, err := lock.New(s.Client(t), path).Lock(suite.Lasting(t))
+	lease, err := lock.New(s.Client(t), path).Lock(suite.Within(t, hang))
 	require.NoError(t, err)
 	return lease
 }
@@ -57,6 +59,7 @@ func TestExitStatusIsThatOfTheCommand(t *testing.T) {
 			{exitSignal + 9, []string{"sh", "-c", "kill -9 $$"}},
 			{exitNotFound, []string{"/no/such/command"}},
 			{exitCannotRun, []string{"/dev/null"}},
+			{exitCannotRun, []string{"/"}},
 		} {
 			r := runZkr(t, s.ConnectString(), append([]string{"lock", path, "--"}, c.args...)...)
 			assert.Equal(t, c.status, r.status, "%v: %s", c.args, r.stderr)
@@ -107,9 +110,9 @@ func TestBusyAndTimedOutAreToldApart(t *testing.T) {
 		assert.Equal(t, exitBusy, r.status, r.stderr)
 		r = runZkr(t, s.ConnectString(), "lock", "--try", "--shared", path, "--", "true")
 		assert.Equal(t, exitBusy, r.status, r.stderr)
-		r = runZkr(t, s.ConnectString(), "lock", "--wait", "6s", path, "--", "true")
+		r = runZkr(t, s.ConnectString(), "lock", "--wait", "12s", path, "--", "true")
 		assert.Equal(t, exitTimedOut, r.status, r.stderr)
-		assert.Contains(t, r.stderr, "waiting for the lock "+path+", held by ")
+		assert.Contains(t, r.stderr, "waiting for the lock "+path)
 
 		require.NoError(t, lease.Unlock(suite.Lasting(t)))
 		r = runZkr(t, s.ConnectString(), "lock", "--try", path, "--", "true")
@@ -227,7 +230,11 @@ func TestKilledGuardTakesTheCommandAlong(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		path := s.Root(t) + "/lock"
 		p, pids := startFamily(t, s.ConnectString(), path, long)
-		require.NoError(t, syscall.Kill(p.guard(pids[0]), syscall.SIGKILL))
+		guard := p.guard(pids[0])
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", guard))
+		require.NoError(t, err)
+		assert.Equal(t, "zkr-guard\n", string(name))
+		require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
 		assert.Equal(t, exitSignal+9, p.status())
 		assert.Empty(t, running(pids))
 	})
@@ -293,6 +300,28 @@ func TestCommandIsGoneBeforeAPartitionedLockIsGranted(t *testing.T) {
 			})
 		}
 	})
+}
+
+func TestLossEndsZkrThoughNoServerAnswers(t *testing.T) {
+	s := recipestest.Start(t)
+	root := s.Root(t)
+	for name, args := range map[string][]string{
+		"lock":      {"lock", root + "/lock"},
+		"semaphore": {"semaphore", root + "/semaphore", "2"},
+		"elect":     {"elect", root + "/election"},
+		"join":      {"group", "join", root + "/group", "me"},
+		"once":      {"once", root + "/once", "today"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			link := s.Link(t)
+			p := start(t, zkr(t, network(t, s, link), append(args, "--timeout", short, "--", "sh", "-c", `echo $$; exec sleep 1000`)...))
+			pids := p.pids()
+			link.Stall()
+			assert.Equal(t, exitLost, p.status())
+			assert.Empty(t, running(pids))
+		})
+	}
 }
 
 func TestShortBreakCostsNothing(t *testing.T) {
@@ -392,6 +421,6 @@ func TestBarrierLetsCommandsInTogether(t *testing.T) {
 	assert.Zero(t, a.status())
 	assert.Zero(t, b.status())
 
-	r := runZkr(t, s.ConnectString(), "barrier", "enter", "--wait", "5s", path, "2", "--", "true")
+	r := runZkr(t, s.ConnectString(), "barrier", "enter", "--wait", "12s", path, "2", "--", "true")
 	assert.Equal(t, exitTimedOut, r.status, r.stderr)
 }

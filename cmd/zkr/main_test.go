@@ -67,6 +67,8 @@ func TestBadCommandLineIsOneLineAndStatus64(t *testing.T) {
 		"no path":     {"lock", "--", "true"},
 		"no command":  {"lock", "/a"},
 		"path":        {"lock", "a", "--", "true"},
+		"own dead":    {"queue", "work", "/q", "--dead", "/q", "--attempts", "1", "--", "true"},
+		"empty key":   {"once", "/a", "", "--", "true"},
 		"acl":         {"lock", "--acl", "world:anyone:x", "/a", "--", "true"},
 		"wait":        {"lock", "--wait", "-1s", "/a", "--", "true"},
 		"auth":        {"lock", "--auth", "secret", "/a", "--", "true"},

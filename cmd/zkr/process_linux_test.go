@@ -23,6 +23,21 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
+// hang is how long a process may take that has to wait for the end of a session.
+const hang = 4 * suite.Limit
+
+// wait waits for what a process must do.
+func wait[T any](t *testing.T, signal <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-signal:
+		return v
+	case <-time.After(hang):
+		require.FailNow(t, "no signal")
+		panic("unreachable")
+	}
+}
+
 // A process is a zkr that runs beside the test.
 type process struct {
 	t     *testing.T
@@ -56,8 +71,8 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 	require.NoError(t, cmd.Start())
 	require.NoError(t, in.Close())
 
-	var wait sync.WaitGroup
-	wait.Go(func() {
+	var all sync.WaitGroup
+	all.Go(func() {
 		defer out.Close()
 		for scanner := bufio.NewScanner(out); scanner.Scan(); {
 			p.lines <- scanner.Text()
@@ -72,7 +87,7 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 		_ = cmd.Process.Signal(syscall.SIGCONT)
 		_ = cmd.Process.Kill()
 		<-p.ended
-		wait.Wait() // for all that has its stdout
+		all.Wait() // for all that has its stdout
 		if t.Failed() {
 			p.mutex.Lock()
 			defer p.mutex.Unlock()
@@ -93,7 +108,7 @@ func notUnderNohup(t *testing.T) {
 // line waits for a line on stdout.
 func (p *process) line() string {
 	p.t.Helper()
-	return suite.Wait(p.t, p.lines)
+	return wait(p.t, p.lines)
 }
 
 // pids waits for a line of process IDs.
@@ -116,7 +131,7 @@ func (p *process) signal(s syscall.Signal) {
 // status waits for the end, and returns the exit status.
 func (p *process) status() int {
 	p.t.Helper()
-	suite.Wait(p.t, p.ended)
+	wait(p.t, p.ended)
 	return p.cmd.ProcessState.ExitCode()
 }
 
@@ -151,7 +166,7 @@ func running(pids []int) []int {
 // awaitEnd waits until none of the processes can do anything any more.
 func awaitEnd(t *testing.T, pids []int) {
 	t.Helper()
-	for end := time.Now().Add(suite.Limit); len(running(pids)) > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(hang); len(running(pids)) > 0; time.Sleep(time.Millisecond) {
 		require.True(t, time.Now().Before(end), "processes %v run on", running(pids))
 	}
 }
@@ -169,12 +184,12 @@ func network(t *testing.T, s *recipestest.Server, link *recipestest.Link) string
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	var wait sync.WaitGroup
+	var all sync.WaitGroup
 	t.Cleanup(func() {
 		listener.Close()
-		wait.Wait()
+		all.Wait()
 	})
-	wait.Go(func() {
+	all.Go(func() {
 		for {
 			near, err := listener.Accept()
 			if err != nil {
@@ -187,11 +202,11 @@ func network(t *testing.T, s *recipestest.Server, link *recipestest.Link) string
 			}
 			both := sync.OnceFunc(func() { near.Close(); far.Close() })
 			t.Cleanup(both)
-			wait.Go(func() {
+			all.Go(func() {
 				defer both()
 				_, _ = io.Copy(far, near)
 			})
-			wait.Go(func() {
+			all.Go(func() {
 				defer both()
 				_, _ = io.Copy(near, far)
 			})

@@ -34,6 +34,9 @@ The environment has ZKR_NODE, the ID of the element, ZKR_ATTEMPT, and ZKR_TOKEN,
 			if (dead == "") != (attempts == 0) || attempts < 0 {
 				return usagef("--dead PATH and --attempts N: give both, and at least one attempt, or none")
 			}
+			if dead == args[0] {
+				return usagef("--dead %s: a queue cannot be its own", dead)
+			}
 			if dead != "" {
 				if err := protocol.ValidatePath(dead); err != nil {
 					return usagef("--dead %s: %w", dead, err)

@@ -37,6 +37,9 @@ status 70 if the directory cannot be written, is damaged, or is in use by anothe
 			if err := checkListen(listen); err != nil {
 				return err
 			}
+			if data == "" && cmd.Flags().Changed("data") {
+				return usagef("--data: needs a directory; leave it out if nothing is to be kept")
+			}
 			return a.serve(cmd.Context(), embedded.Config{Address: listen, Dir: data})
 		},
 	}

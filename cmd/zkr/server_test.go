@@ -117,6 +117,7 @@ func TestServerRefusesWhatItCannotServe(t *testing.T) {
 		require.Contains(t, r.stderr, "must be a host and a port")
 	}
 	require.Equal(t, exitUsage, runZkr(t, "", "server", "operand").status)
+	require.Equal(t, exitUsage, runZkr(t, "", "server", "--listen", "127.0.0.1:0", "--data", "").status)
 
 	dir := t.TempDir()
 	s := serve(t, "--listen", "127.0.0.1:0", "--data", dir)

@@ -54,5 +54,14 @@ func init() {
 			Package: "./cmd/zkr",
 			Test:    "TestWhatACommandLeavesBehindEndsBeforeTheLockIsGivenBack",
 		},
+		{
+			Name:    "zkr: a lost member waits for servers that are silent",
+			File:    "cmd/zkr/groupjoin.go",
+			Func:    "membership",
+			Old:     "case <-s.Done():",
+			New:     "case <-ctx.Done():",
+			Package: "./cmd/zkr",
+			Test:    "TestLossEndsZkrThoughNoServerAnswers",
+		},
 	}...)
 }

@@ -47,24 +47,37 @@ func kinds(p *Process) (all []EventKind, status syscall.WaitStatus) {
 	return all, status
 }
 
+// startReady is like startShell, for a script that prints a line once it is ready. It has trust for
+// an hour.
+func startReady(t *testing.T, script string, grace time.Duration) *Process {
+	t.Helper()
+	p, out := startShell(t, script, grace, time.Hour)
+	_, err := out.ReadString('\n')
+	require.NoError(t, err)
+	return p
+}
+
 func TestCommandGetsSIGTERMAGraceBeforeTrustEnds(t *testing.T) {
+	p := startReady(t, `trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done`, time.Minute)
 	began := time.Now()
-	p, _ := startShell(t, `trap 'exit 9' TERM; while :; do sleep 0.05; done`, time.Minute, time.Minute+2*time.Second)
+	p.Trust(began.Add(time.Minute + 2*time.Second))
 	events, status := kinds(p)
 	assert.Equal(t, []EventKind{Doubted, Exited, Gone}, events)
 	assert.Equal(t, 9, status.ExitStatus())
-	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
+	assert.GreaterOrEqual(t, time.Since(began), time.Second)
 }
 
 func TestCommandThatIgnoresSIGTERMIsKilledWhenTrustEnds(t *testing.T) {
-	p, _ := startShell(t, `trap '' TERM; while :; do sleep 0.05; done`, time.Second, 4*time.Second)
+	p := startReady(t, `trap '' TERM; echo ready; while :; do sleep 0.05; done`, time.Second)
+	p.Trust(time.Now().Add(2 * time.Second))
 	events, status := kinds(p)
 	assert.Equal(t, []EventKind{Doubted, Exited, Gone}, events)
 	assert.Equal(t, syscall.SIGKILL, status.Signal())
 }
 
 func TestTrustThatIsRenewedLetsTheCommandRun(t *testing.T) {
-	p, _ := startShell(t, `trap 'exit 9' TERM; sleep 3`, time.Second, time.Minute)
+	p := startReady(t, `trap 'exit 9' TERM; echo ready; sleep 7`, time.Second)
+	p.Trust(time.Now().Add(6 * time.Second))
 	p.Trust(time.Now().Add(time.Hour))
 	events, status := kinds(p)
 	assert.Equal(t, []EventKind{Exited, Gone}, events)

@@ -43,6 +43,7 @@ func Main() {
 		killAt: math.MaxInt64,
 		termAt: math.MaxInt64,
 	}
+	rename()
 	// The command must inherit neither.
 	syscall.CloseOnExec(3)
 	syscall.CloseOnExec(4)

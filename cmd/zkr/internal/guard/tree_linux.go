@@ -12,6 +12,9 @@ import (
 
 const clockID = unix.CLOCK_BOOTTIME
 
+// rename gives this process a name that listings of processes show, as it runs /proc/self/exe.
+func rename() { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
+
 // adopt makes this process the parent of its descendants whose own parents die.
 func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 

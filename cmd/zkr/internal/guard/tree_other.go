@@ -10,6 +10,8 @@ import (
 
 const clockID = unix.CLOCK_MONOTONIC
 
+func rename() {} // it has the name of the file
+
 func adopt() error { return nil }
 
 func dieWith(*syscall.SysProcAttr) {}
