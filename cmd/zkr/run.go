@@ -200,7 +200,7 @@ func (j *job) outcome(p program) error {
 	switch {
 	case j.lost != nil:
 		return &exitError{exitLost, fmt.Errorf("%s: the command was ended: %w", j.held.path, j.lost)}
-	case errors.Is(j.failed, syscall.ETIME):
+	case errors.Is(j.failed, syscall.ECANCELED):
 		return &exitError{exitLost, fmt.Errorf("%s: was lost before the command has begun", j.held.path)}
 	case errors.Is(j.failed, syscall.ENOENT):
 		return &exitError{exitNotFound, fmt.Errorf("run %s: %w", p.path, j.failed)}

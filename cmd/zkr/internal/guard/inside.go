@@ -96,7 +96,7 @@ func (g *inside) run(pipe *os.File, argv []string) {
 	// The first record says how long there is trust. Without one, zkr has died.
 	first, ok := <-requests
 	if !ok || first.kind != trusted || first.value-g.grace <= clock() {
-		g.tell(failed, int64(syscall.ETIME))
+		g.tell(failed, int64(syscall.ECANCELED))
 		return
 	}
 	g.trust(first.value)
