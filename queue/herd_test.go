@@ -227,6 +227,22 @@ func oneStopsAsking(t *testing.T, consumers int) {
 		require.NoError(t, err)
 		takes, err := contest(t, racers[1:], 100)
 		require.NoError(t, err)
+
+		// The silent one may have a ticket that it does not use. The others find that entry when they
+		// list the queue for the second time, a third of a session timeout after the first.
+		behind := fmt.Sprintf("%06d", 50*consumers+100*(consumers-1)-soon)
+		for {
+			first, err := producer.Peek(suite.Lasting(t))
+			require.NoError(t, err)
+			if string(first) > behind {
+				break
+			}
+			some, err := contest(t, racers[1:], 1)
+			require.NoError(t, err)
+			takes = append(takes, some...)
+			time.Sleep(100 * time.Millisecond)
+		}
+
 		last := slices.MaxFunc(takes, func(a, b taking) int { return strings.Compare(a.data, b.data) })
 		left := drain(t, patient(t), producer)
 		before, found := slices.BinarySearch(left, last.data)
