@@ -200,7 +200,7 @@ func (g *inside) request(r record) {
 	case trusted:
 		g.trust(r.value)
 	case signal:
-		_ = syscall.Kill(-g.pid, syscall.Signal(r.value))
+		_ = syscall.Kill(-g.pid, syscall.Signal(r.value)) // it may have ended
 	case end:
 		g.end(g.grace)
 	case kill:
@@ -282,13 +282,13 @@ func (g *inside) killAll(now instant) {
 func signalAll(group, root int, skip func(int) bool, s syscall.Signal) []int {
 	all, known := descendants(root, skip)
 	for _, pid := range all {
-		_ = syscall.Kill(pid, s)
+		_ = syscall.Kill(pid, s) // it may have ended, and what stays is looked for again
 	}
 	if known || group == 0 {
 		return all
 	}
 
-	_ = syscall.Kill(-group, s)
+	_ = syscall.Kill(-group, s) // as above
 	if groupLeft(group) {
 		return []int{group}
 	}

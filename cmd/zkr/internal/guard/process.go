@@ -139,7 +139,7 @@ func (p *Process) End() { p.request(end, 0) }
 func (p *Process) Kill() { p.request(kill, 0) }
 
 // Abandon kills the guard, for one that does not do its work, and what it was to kill. Gone comes
-// once that is done.
+// once that is done. A guard that cannot be killed has ended.
 func (p *Process) Abandon() { _ = p.cmd.Process.Kill() }
 
 // request sends a record. A guard that does not read for minutes is one that Abandon is for.
