@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -26,17 +25,14 @@ func TestEventsOfAQueue(t *testing.T) {
 		client := srv.Client(t).With(protocol.WithObserver(events))
 		dead := queue.New(srv.Client(t), root+"/dead")
 		q := queue.New(client, root+"/q", queue.WithDeadLetter(dead, 2))
-		operator := srv.Client(t)
 
-		ids, err := q.OfferAll(t.Context(), numbered(0, 5))
+		_, err := q.OfferAll(t.Context(), numbered(0, 5))
 		require.NoError(t, err)
 		_, err = q.PollN(t.Context(), 2)
 		require.NoError(t, err)
 		for range 2 {
 			require.NoError(t, reserve(t, q).Nack(t.Context()))
 		}
-		conn := suite.Session(t, operator).Conn()
-		require.NoError(t, conn.Delete(root+"/q/"+ids[3], -1)) // which q has read ahead
 		_, err = q.Take(t.Context())
 		require.NoError(t, err)
 
@@ -45,6 +41,32 @@ func TestEventsOfAQueue(t *testing.T) {
 		require.Equal(t, 3, events[protocol.EventTaken])
 		require.Equal(t, 1, events[protocol.EventRedelivered])
 		require.Equal(t, 1, events[protocol.EventDeadLettered])
+	})
+}
+
+// An observer hears that another client was faster with an entry which a consumer has read ahead.
+func TestCollisionIsAnEvent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		root, events := srv.Root(t), counter{}
+		q := queue.New(srv.Client(t).With(protocol.WithObserver(events)), root+"/q")
+		operator := srv.Conn(t)
+		ids, err := q.OfferAll(t.Context(), numbered(0, 5))
+		require.NoError(t, err)
+
+		// By the second Poll, the consumer has seen its own nodes come, and lists no more.
+		for range 2 {
+			_, err = q.Poll(t.Context())
+			require.NoError(t, err)
+			synctest.Wait()
+		}
+		require.Zero(t, events[protocol.EventCollided])
+
+		require.NoError(t, operator.Delete(root+"/q/"+ids[2], -1))
+		_, err = q.Poll(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
 		require.Equal(t, 1, events[protocol.EventCollided])
 	})
 }
