@@ -46,19 +46,22 @@ type Observer interface {
 // An Event is what an [Observer] is told of.
 type Event struct {
 	Kind     EventKind
-	Recipe   string        // "lock", "election"
-	Path     string        // as it was given to the recipe
-	Session  int64         // the session in which it happened, or 0
-	Token    int64         // of the hold that began or ended, or 0
-	Count    int           // of entries, for the events of queues
-	Duration time.Duration // of the wait or the hold that has ended; of the pause before a retry
-	Err      error         // why a wait failed, a hold was lost or a request is repeated
+	Time     time.Time       // when it happened, which is before Observe is called
+	Context  context.Context // the caller's, for its values: it may have ended; never nil
+	Recipe   string          // "lock", "election"; empty for the events of a client
+	Path     string          // as it was given to the recipe
+	Mode     string          // "read" or "write" in package rwlock, the verb in package queue, or empty
+	Session  int64           // the session in which it happened, or 0
+	Token    int64           // of the hold that began or ended, or 0
+	Count    int             // of entries, for the events of queues; of attempts, for EventConnecting
+	Duration time.Duration   // of the wait or the hold that has ended; of the pause before a retry
+	Err      error           // why a wait failed, a hold was lost or a request is repeated
 }
 
 // An EventKind is the kind of an [Event].
 type EventKind int
 
-// The kinds of events. Those from EventOffered on are of queues.
+// The kinds of events. Those from EventOffered to EventDeadLettered are of queues.
 const (
 	EventAcquired     EventKind = iota + 1 // a wait is over; Err is nil if it succeeded
 	EventReleased                          // a hold was given back
@@ -69,6 +72,8 @@ const (
 	EventRedelivered                       // an item is delivered that was delivered before
 	EventCollided                          // another client was faster, and the request is repeated
 	EventDeadLettered                      // an item went to the dead letters
+	EventWaiting                           // a wait begins; one EventAcquired follows
+	EventConnecting                        // for this Duration there has been no connection; Err says why
 )
 
 // String returns the kind in lower case, as in "acquired".
@@ -92,12 +97,17 @@ func (k EventKind) String() string {
 		return "collided"
 	case EventDeadLettered:
 		return "dead-lettered"
+	case EventWaiting:
+		return "waiting"
+	case EventConnecting:
+		return "connecting"
 	}
 	return "unknown"
 }
 
-// LogObserver returns an observer that logs each event to l: retries and collisions at level debug,
-// losses and dead letters as warnings, all others at level info. It is safe for concurrent use.
+// LogObserver returns an observer that logs each event to l. Retries, collisions and the beginnings
+// of waits have level debug. Losses, dead letters and missing connections are warnings. All others
+// have level info. It is safe for concurrent use.
 func LogObserver(l *slog.Logger) Observer { return logObserver{l} }
 
 type logObserver struct{ log *slog.Logger }
@@ -105,9 +115,9 @@ type logObserver struct{ log *slog.Logger }
 func (o logObserver) Observe(e Event) {
 	level := slog.LevelInfo
 	switch e.Kind {
-	case EventRetried, EventCollided:
+	case EventRetried, EventCollided, EventWaiting:
 		level = slog.LevelDebug
-	case EventLost, EventDeadLettered:
+	case EventLost, EventDeadLettered, EventConnecting:
 		level = slog.LevelWarn
 	}
 
@@ -126,6 +136,10 @@ func (noObserver) Observe(Event) {}
 func (c *Client) observe(e Event) {
 	if c.observer == (noObserver{}) {
 		return
+	}
+	e.Time = time.Now()
+	if e.Context == nil {
+		e.Context = context.Background()
 	}
 	if first := c.events.post(func() { c.observer.Observe(e) }, 0); first {
 		c.log.Warn("observer is too slow: events are left out")

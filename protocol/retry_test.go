@@ -394,7 +394,11 @@ func (o observer) require(t *testing.T, want ...protocol.Event) {
 			require.NoError(t, e.Err)
 		}
 		require.GreaterOrEqual(t, e.Duration, w.Duration)
+		require.NotNil(t, e.Context)
+		require.LessOrEqual(t, e.Time, time.Now())
+		require.NotZero(t, e.Time)
 		e.Err, e.Duration, w.Err, w.Duration = nil, 0, nil, 0
+		e.Time, e.Context = time.Time{}, nil
 		require.Equal(t, w, e)
 	}
 }
@@ -481,16 +485,18 @@ func TestObserverIsToldOfEntries(t *testing.T) {
 func TestLogObserverHasALevelForEachKind(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[protocol.EventKind]string{
-		protocol.EventAcquired:         "level=INFO msg=acquired",
-		protocol.EventReleased:         "level=INFO msg=released",
-		protocol.EventLost:             "level=WARN msg=lost",
-		protocol.EventRetried:          "level=DEBUG msg=retried",
-		protocol.EventOffered:          "level=INFO msg=offered",
-		protocol.EventTaken:            "level=INFO msg=taken",
-		protocol.EventRedelivered:      "level=INFO msg=redelivered",
-		protocol.EventCollided:         "level=DEBUG msg=collided",
-		protocol.EventDeadLettered:     "level=WARN msg=dead-lettered",
-		protocol.EventDeadLettered + 1: "level=INFO msg=unknown",
+		protocol.EventAcquired:       "level=INFO msg=acquired",
+		protocol.EventReleased:       "level=INFO msg=released",
+		protocol.EventLost:           "level=WARN msg=lost",
+		protocol.EventRetried:        "level=DEBUG msg=retried",
+		protocol.EventOffered:        "level=INFO msg=offered",
+		protocol.EventTaken:          "level=INFO msg=taken",
+		protocol.EventRedelivered:    "level=INFO msg=redelivered",
+		protocol.EventCollided:       "level=DEBUG msg=collided",
+		protocol.EventDeadLettered:   "level=WARN msg=dead-lettered",
+		protocol.EventWaiting:        "level=DEBUG msg=waiting",
+		protocol.EventConnecting:     "level=WARN msg=connecting",
+		protocol.EventConnecting + 1: "level=INFO msg=unknown",
 	} {
 		var log bytes.Buffer
 		o := protocol.LogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
