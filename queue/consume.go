@@ -84,7 +84,7 @@ func (q *Queue) Consume(
 	case workers < 1:
 		return q.recipe.Wrap(fmt.Errorf("%d workers: at least one is needed", workers))
 	case fn == nil:
-		return q.recipe.Wrap(errors.New("the function for items is nil"))
+		return q.recipe.Wrap(errors.New("nil function"))
 	}
 
 	w := &workforce{queue: q, ctx: ctx, fn: fn}

@@ -46,5 +46,7 @@ func TestEventsOfAQueue(t *testing.T) {
 		require.Equal(t, 1, events[protocol.EventRedelivered])
 		require.Equal(t, 1, events[protocol.EventDeadLettered])
 		require.Equal(t, 1, events[protocol.EventCollided])
+		require.Equal(t, 1, events[protocol.EventReturned])
+		require.Zero(t, events[protocol.EventAcknowledged])
 	})
 }

@@ -13,8 +13,19 @@ import (
 )
 
 // ErrBusy is returned to contenders that do not wait and would have to. Recipes have errors of
-// their own for that.
-var ErrBusy = errors.New("busy")
+// their own for that, made by [NewBusy].
+var ErrBusy = NewBusy("busy")
+
+// NewBusy returns an error with this text for calls that do not wait and would have to.
+// [protocol.LogObserver] logs it at level debug.
+func NewBusy(text string) error { return &busyError{text} }
+
+type busyError struct{ text string }
+
+func (b *busyError) Error() string { return b.text }
+
+// Busy marks the error for observers.
+func (b *busyError) Busy() bool { return true }
 
 // errGone says that a node of ours was deleted before it was granted.
 var errGone = errors.New("node deleted while waiting")
