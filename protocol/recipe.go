@@ -41,9 +41,8 @@ func NewRecipe(c *Client, name, path string) *Recipe {
 // Its events, and those of the grants that are acquired through it, have that as their Mode. Call
 // it after [Configure].
 func (r *Recipe) Mode(mode string) *Recipe {
-	return &Recipe{
-		client: r.client, kind: unique.Make(kind{r.kind.Value().name, mode}), path: r.path, refused: r.refused, whole: r.whole,
-	}
+	k := unique.Make(kind{r.kind.Value().name, mode})
+	return &Recipe{client: r.client, kind: k, path: r.path, refused: r.refused, whole: r.whole}
 }
 
 // Part returns a recipe for nodes at another path that r uses inside, and of which its users need
