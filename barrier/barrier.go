@@ -155,7 +155,7 @@ func (b *Barrier) awaitFall(ctx context.Context, s *protocol.Session, other *zk.
 
 	_, err := s.WaitNode(limited, b.recipe.Path(), func(stat *zk.Stat) bool { return stat.Czxid != other.Czxid })
 	if err != nil && limited.Err() != nil && ctx.Err() == nil && s.Err() == nil {
-		return fmt.Errorf("%w: %#x", ErrEphemeral, other.EphemeralOwner)
+		return fmt.Errorf("%w: %#x", ErrEphemeral, uint64(other.EphemeralOwner))
 	}
 	return err
 }
@@ -170,8 +170,15 @@ func (b *Barrier) awaitFall(ctx context.Context, s *protocol.Session, other *zk.
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (b *Barrier) Wait(ctx context.Context) error {
+	if err := b.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
+
 	began, first := time.Now(), int64(0)
+	var in *protocol.Session
+	b.recipe.Waiting(ctx)
 	err := b.acrossSessions(ctx, func(s *protocol.Session) error {
+		in = s
 		// The caller may have learnt of a removal in another way: it has to be visible here, too.
 		if err := s.Sync(ctx, b.recipe.Path()); err != nil {
 			return err
@@ -201,7 +208,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 			}
 		}
 	})
-	b.recipe.Waited(began, err)
+	b.recipe.Waited(ctx, began, in, 0, err)
 	return err
 }
 

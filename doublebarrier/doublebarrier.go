@@ -114,23 +114,29 @@ func New(c *protocol.Client, path string, n int, opts ...Option) *Barrier {
 // [zk.ErrNodeExists]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNodeExists
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (b *Barrier) Enter(ctx context.Context) (*Entry, error) {
+	if err := b.recipe.ValidateCall(ctx, b.data); err != nil {
+		return nil, err
+	}
+
 	began := time.Now()
+	b.recipe.Waiting(ctx)
 	caller, stop := linger(ctx)
 	defer stop()
 
 	a := &arrival{barrier: b, caller: caller}
-	o, err := outcome{}, b.recipe.Validate(b.data)
-	if err == nil {
-		o, err = protocol.AcrossSessions(ctx, b.recipe, func(s *protocol.Session) (outcome, error) {
-			return a.attempt(ctx, s)
-		})
-	}
+	o, err := protocol.AcrossSessions(ctx, b.recipe, func(s *protocol.Session) (outcome, error) {
+		return a.attempt(ctx, s)
+	})
 	if err != nil { // which may be between two sessions
 		o = outcome{err: a.uncertain(err)}
 	}
 
 	o.err = b.recipe.Wrap(o.err)
-	b.recipe.Waited(began, o.err)
+	if o.entry == nil {
+		b.recipe.Waited(ctx, began, a.session, 0, o.err)
+	} else {
+		b.recipe.Waited(ctx, began, a.session, o.entry.Token(), o.err)
+	}
 	return o.entry, o.err
 }
 
@@ -141,6 +147,9 @@ func (b *Barrier) Enter(ctx context.Context) (*Entry, error) {
 // fn panics, Do gives up its place and does not wait for the other members. It returns an error of
 // Enter, or fn's, joined with that of Leave.
 func (b *Barrier) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+	if fn == nil {
+		return b.recipe.Wrap(errors.New("nil function"))
+	}
 	e, err := b.Enter(ctx)
 	if err != nil {
 		return err

@@ -91,7 +91,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	} {
 		_, err := b.Enter(t.Context())
 		require.ErrorContains(t, err, "doublebarrier: ", name)
-		require.ErrorContains(t, b.Do(t.Context(), nil), "doublebarrier: ", name)
+		require.ErrorContains(t, b.Do(t.Context(), func(context.Context) error { return nil }), "doublebarrier: ", name)
 	}
 
 	_, err := doublebarrier.New(c, "/a", 1_000_000).Enter(t.Context())

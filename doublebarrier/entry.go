@@ -3,6 +3,7 @@ package doublebarrier
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -88,8 +89,11 @@ func (e *Entry) Leave(ctx context.Context) error {
 		return nil
 	}
 
-	r := e.gate.barrier.recipe
+	r, began := e.gate.barrier.recipe, time.Now()
+	leaves, in := r.Mode("leave"), (*protocol.Session)(nil)
+	leaves.Waiting(ctx)
 	_, err := protocol.AcrossSessions(ctx, r, func(s *protocol.Session) (struct{}, error) {
+		in = s
 		if s == e.session {
 			return struct{}{}, e.gate.awaitEnd(ctx, s, e.orphaned)
 		}
@@ -100,5 +104,7 @@ func (e *Entry) Leave(ctx context.Context) error {
 		}
 		return struct{}{}, e.gate.awaitEnd(ctx, s, false)
 	})
-	return r.Wrap(err)
+	err = r.Wrap(err)
+	leaves.Waited(ctx, began, in, 0, err)
+	return err
 }

@@ -114,7 +114,8 @@ func (m *Member) join(ctx context.Context, s *protocol.Session, data []byte) (pl
 // rejoin blocks until the member is joined again, leaves, or the client is closed. A name that is
 // taken is waited for.
 func (m *Member) rejoin() (p place, err error) {
-	began := time.Now()
+	ctx, began := m.leaving, time.Now()
+	m.group.recipe.Waiting(ctx)
 	p, err = protocol.AcrossSessions(m.leaving, m.group.recipe, func(s *protocol.Session) (place, error) {
 		for {
 			m.mu.Lock()
@@ -136,7 +137,11 @@ func (m *Member) rejoin() (p place, err error) {
 			}
 		}
 	})
-	m.group.recipe.Waited(began, err)
+	if err != nil {
+		m.group.recipe.Waited(ctx, began, nil, 0, err)
+	} else {
+		m.group.recipe.Waited(ctx, began, p.grant.Session(), p.grant.Token(), nil)
+	}
 	return p, err
 }
 
@@ -288,6 +293,9 @@ func (m *Member) Set(ctx context.Context, data []byte) error {
 	if err := m.group.validate(m.name, data); err != nil {
 		return r.Wrap(err)
 	}
+	if err := r.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
 	select {
 	case m.setting <- struct{}{}:
 		defer func() { <-m.setting }()
@@ -346,6 +354,9 @@ func (m *Member) replaceData(data []byte) (before []byte) {
 //
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (m *Member) Leave(ctx context.Context) error {
+	if err := m.group.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
 	m.leave()
 	select {
 	case <-m.over:

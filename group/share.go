@@ -34,6 +34,15 @@ import (
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func Share(ctx context.Context, g *Group, me *Member, items []string,
 	work func(ctx context.Context, item string) error) error {
+	switch {
+	case work == nil:
+		return g.recipe.Wrap(errors.New("nil function"))
+	case me == nil:
+		return g.recipe.Wrap(errors.New("nil member"))
+	}
+	if err := g.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
 	s := &share{group: g, me: me, work: work, held: make(map[string]*holding)}
 	for _, item := range items {
 		if err := g.validate(item, nil); err != nil {

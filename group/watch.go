@@ -103,8 +103,12 @@ func (o *observation) show(peers []Peer) {
 // [Group.Watch] does, and returns the same errors. Await promises nothing about later: a member may
 // have left by the time that Await returns.
 func (g *Group) Await(ctx context.Context, n int) (peers []Peer, err error) {
-	began := time.Now()
-	defer func() { g.recipe.Waited(began, err) }()
+	if err := g.recipe.ValidateCall(ctx, nil); err != nil {
+		return nil, err
+	}
+	r, began := g.recipe.Mode("await"), time.Now()
+	r.Waiting(ctx)
+	defer func() { r.Waited(ctx, began, nil, 0, err) }()
 	for peers, err := range g.Watch(ctx) {
 		if err != nil || len(peers) >= n {
 			return peers, err

@@ -67,7 +67,8 @@ func ExampleMutex_TryDo() {
 
 	sweeping := lock.New(client, "/locks/sweep")
 	sweep := func(ctx context.Context, _ *lock.Lease) error {
-		err := sweeping.TryDo(ctx, nil) // what another process would get now
+		idle := func(context.Context, *lock.Lease) error { return nil }
+		err := sweeping.TryDo(ctx, idle) // what another process would get now
 		fmt.Println("sweeping; another one is told:", errors.Is(err, lock.ErrLocked))
 		return nil
 	}

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 
 	"github.com/go-zookeeper/zk"
 
@@ -11,7 +10,7 @@ import (
 )
 
 // ErrLocked is returned by TryLock and TryDo when another contender holds the lock or waits for it.
-var ErrLocked = errors.New("locked")
+var ErrLocked = line.NewBusy("locked")
 
 // A Lease is a lock that is held until it is given back with [Lease.Unlock] or lost. It is lost
 // with its session, and when another client deletes its node. It is safe for concurrent use.

@@ -215,7 +215,7 @@ func TestTryDoHoldsTheLockOrDoesNotCall(t *testing.T) {
 		held := suite.Must(t, other.Lock)
 		suite.CatchUp(t, c)
 		before := writes()
-		err := m.TryDo(suite.Lasting(t), nil)
+		err := m.TryDo(suite.Lasting(t), func(context.Context, *lock.Lease) error { return nil })
 		require.ErrorIs(t, err, lock.ErrLocked)
 		require.EqualError(t, err, "lock: "+path+": locked")
 		require.Equal(t, before, writes())
@@ -225,7 +225,7 @@ func TestTryDoHoldsTheLockOrDoesNotCall(t *testing.T) {
 		failed := errors.New("failed")
 		require.ErrorIs(t, m.TryDo(t.Context(), func(ctx context.Context, l *lock.Lease) error {
 			require.NoError(t, l.Err())
-			require.ErrorIs(t, m.TryDo(ctx, nil), lock.ErrLocked)
+			require.ErrorIs(t, m.TryDo(ctx, func(context.Context, *lock.Lease) error { return nil }), lock.ErrLocked)
 			return failed
 		}), failed)
 		suite.Await(t, 0, m.Contenders)
@@ -325,8 +325,8 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 
 			_, err = m.TryLock(t.Context())
 			require.Error(t, err, name)
-			require.Error(t, m.Do(t.Context(), nil), name)
-			require.Error(t, m.TryDo(t.Context(), nil), name)
+			require.Error(t, m.Do(t.Context(), func(context.Context, *lock.Lease) error { return nil }), name)
+			require.Error(t, m.TryDo(t.Context(), func(context.Context, *lock.Lease) error { return nil }), name)
 			if name != "too much data" {
 				_, err = m.Contenders(t.Context())
 				require.Error(t, err, name)

@@ -71,11 +71,12 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 
 func (m *Mutex) take(ctx context.Context, request line.Request) (*Lease, error) {
 	g, err := m.recipe.Acquire(ctx, request.Data, func(s *protocol.Session) (*protocol.Grant, error) {
-		return m.local.take(ctx, s, request, m.acquire)
+		g, err := m.local.take(ctx, s, request, m.acquire)
+		if errors.Is(err, line.ErrBusy) {
+			err = ErrLocked
+		}
+		return g, err
 	})
-	if errors.Is(err, line.ErrBusy) {
-		err = m.recipe.Wrap(ErrLocked)
-	}
 	if err != nil {
 		if since, ok := m.recipe.HeldSince(); ok && ctx.Err() != nil {
 			err = fmt.Errorf("%w (held by this client since %s)", err, since.Format(time.DateTime))
@@ -92,16 +93,20 @@ func (m *Mutex) take(ctx context.Context, request line.Request) (*Lease, error) 
 // back. It gives the lock back even if ctx has ended or fn panics. It returns an error of Lock, or
 // fn's own. If the lease was lost before fn returned, the loss is joined to fn's error.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
-	return do(ctx, m.Lock, fn)
+	return m.do(ctx, m.Lock, fn)
 }
 
 // TryDo is [Mutex.Do] with [Mutex.TryLock]: if it would have to wait, it returns an error that
 // wraps [ErrLocked], and does not call fn.
 func (m *Mutex) TryDo(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
-	return do(ctx, m.TryLock, fn)
+	return m.do(ctx, m.TryLock, fn)
 }
 
-func do(ctx context.Context, acquire func(context.Context) (*Lease, error), fn func(context.Context, *Lease) error) error {
+func (m *Mutex) do(ctx context.Context, acquire func(context.Context) (*Lease, error),
+	fn func(context.Context, *Lease) error) error {
+	if fn == nil {
+		return m.recipe.Wrap(errors.New("nil function"))
+	}
 	l, err := acquire(ctx)
 	if err != nil {
 		return err

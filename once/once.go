@@ -79,6 +79,9 @@ func New(c *protocol.Client, path string, opts ...Option) *Once {
 //
 // [lock.Mutex.Lock]: https://pkg.go.dev/github.com/zkrecipes/zkrecipes/lock#Mutex.Lock
 func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, token int64) error) (ran bool, err error) {
+	if fn == nil {
+		return false, o.recipe.Wrap(errors.New("nil function"))
+	}
 	if key == "" || len(key) > maxKey {
 		err := fmt.Errorf("a key needs from 1 to %d bytes, got %d", maxKey, len(key))
 		return false, o.recipe.Wrap(errors.Join(o.recipe.Validate(nil), err))

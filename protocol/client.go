@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -55,6 +56,8 @@ type sessions struct {
 	ended   chan struct{} // closed when Close has ended
 	endErr  error         // what Close returns; set before ended is closed
 
+	attempts atomic.Int64 // to connect that have failed
+
 	mu      sync.Mutex // protects what follows; nothing blocks while it is held
 	current *session   // nil while there is none
 	dialing *session   // the session that is to become current
@@ -62,7 +65,9 @@ type sessions struct {
 	failed  error // why there will never be a session
 	refused error // why the last attempt to open a session failed, if the servers refused a credential
 	state   State
-	stopped bool // no goroutine may be started any more
+	outage  outage
+	granted map[time.Duration]bool // session timeouts that were logged
+	stopped bool                   // no goroutine may be started any more
 	running sync.WaitGroup
 
 	unclosed error // about orphaned sessions that could not be closed in time
@@ -84,6 +89,7 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 			lookup:  net.DefaultResolver.LookupHost,
 			changed: make(chan struct{}),
 			ended:   make(chan struct{}),
+			granted: make(map[time.Duration]bool),
 		},
 		acl:        zk.WorldACL(zk.PermAll),
 		newBackOff: defaultBackOff,
@@ -103,12 +109,18 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 			return nil, fmt.Errorf("connect: %w", err)
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if ctx == nil {
+		return nil, fmt.Errorf("connect: %w", errNilContext)
+	}
+	if ctx.Err() != nil {
 		return nil, fmt.Errorf("connect: %w", contextError(ctx))
 	}
 
 	c.closing, c.close = context.WithCancelCause(context.Background())
 	c.work, c.stop = context.WithCancel(context.Background())
+	c.mu.Lock()
+	c.beginOutage()
+	c.mu.Unlock()
 	c.spawn(c.run)
 	if _, err := c.Session(ctx); err != nil {
 		c.Close()
@@ -138,8 +150,13 @@ func (c *Client) With(opts ...Option) *Client {
 // [ErrClosed]. If the servers have refused a credential before there ever was a session, it returns
 // that error.
 func (c *Client) Session(ctx context.Context) (*Session, error) {
-	if c.err != nil {
+	switch {
+	case c == nil || c.sessions == nil:
+		return nil, errNoClient
+	case c.err != nil:
 		return nil, c.err
+	case ctx == nil:
+		return nil, errNilContext
 	}
 	for {
 		if ctx.Err() != nil {
@@ -186,7 +203,7 @@ func (c *Client) bind(s *session) *Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.bound == nil || c.bound.session != s {
-		c.bound = &Session{s, c}
+		c.bound = &Session{s, c, nil}
 	}
 	return c.bound
 }
@@ -222,6 +239,7 @@ func (c *Client) Close() error {
 	first := !c.stopped
 	c.stopped = true
 	c.close(ErrClosed)
+	c.outage.stop()
 	s, dialing := c.current, c.dialing
 	c.mu.Unlock()
 	if !first {
@@ -412,7 +430,7 @@ func (c *Client) retire(s *session) bool {
 		return false
 	}
 
-	c.log.Warn("session lost", "session", s.ID(), "error", s.Err())
+	c.log.Warn("session lost", "session", hexID(s.ID()), "error", s.Err())
 	dispose := func() {
 		if err := s.dispose(c.work); err != nil {
 			c.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"os"
@@ -315,7 +316,14 @@ func (w *connection) nextFrame() error {
 // zxid there. If the frame answers a request of our own, it returns what to call with which error
 // code.
 func (w *connection) peekFrame() (done func(code zkwire.Code), code zkwire.Code, err error) {
+	w.mu.Lock()
+	established := w.established
+	w.mu.Unlock()
+
 	head, err := w.in.Peek(4)
+	if err != nil && !established && errors.Is(err, io.EOF) {
+		err = fmt.Errorf("the server hangs up during the handshake, as one does that is out of its quorum: %w", err)
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -327,9 +335,6 @@ func (w *connection) peekFrame() (done func(code zkwire.Code), code zkwire.Code,
 		return nil, 0, err
 	}
 
-	w.mu.Lock()
-	established := w.established
-	w.mu.Unlock()
 	w.progress, w.kind = false, 0
 	if !established {
 		err = w.handshake(size)

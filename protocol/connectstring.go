@@ -14,8 +14,17 @@ import (
 // is empty or an absolute path.
 func parseConnectString(s string) (servers []string, chroot string, err error) {
 	hosts := s
+	if strings.Contains(s, "://") {
+		return nil, "", fmt.Errorf("connect string %q: it has a scheme, and should be host:port,host:port/chroot", s)
+	}
 	if i := strings.IndexByte(s, '/'); i >= 0 {
 		hosts, chroot = s[:i], s[i:]
+		if strings.Contains(chroot, ",") && strings.Contains(chroot[strings.IndexByte(chroot, ','):], ":") {
+			return nil, "", fmt.Errorf("connect string %q: a server stands behind the chroot, which comes once and last", s)
+		}
+		if reserved(chroot) {
+			return nil, "", fmt.Errorf("connect string %q: chroot: %w: it is reserved for ZooKeeper itself", s, zk.ErrInvalidPath)
+		}
 		if err := ValidatePath(chroot); err != nil {
 			return nil, "", fmt.Errorf("connect string %q: chroot: %w", s, err)
 		}

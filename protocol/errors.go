@@ -46,6 +46,11 @@ var (
 	ErrMixed = errors.New("another library at the path does not respect this contender")
 )
 
+var (
+	errNilContext = errors.New("nil context")
+	errNoClient   = errors.New("nil client: make one with Connect")
+)
+
 // wrap adds recipe and path to err, in the form that all recipes use: "lock: /locks/a: …". It
 // returns nil if err is nil, and an error that has both already as it is.
 func wrap(recipe, path string, err error) error {
@@ -117,7 +122,7 @@ func serverCode(err error) zkwire.Code {
 	if err == nil {
 		return 0
 	}
-	number, unknown := strings.CutPrefix(err.Error(), "unknown error: ")
+	_, number, unknown := strings.Cut(err.Error(), "unknown error: ")
 	code, err := strconv.ParseInt(number, 10, 32)
 	if !unknown || err != nil {
 		return 0

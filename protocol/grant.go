@@ -45,14 +45,15 @@ const guardAfter = 20 * time.Millisecond
 
 // newGrant makes a node of ours something that is held. It fails with errStale if the session
 // cannot be trusted now.
-func newGrant(r *Recipe, s *Session, node string, token int64, named bool, remove func(context.Context) error) (*Grant, error) {
+func newGrant(ctx context.Context, r *Recipe, s *Session, node string, token int64, named bool,
+	remove func(context.Context) error) (*Grant, error) {
 	g := &Grant{
 		recipe: r, session: s,
 		node: node, token: token, named: named,
 		since:  time.Now(),
 		remove: remove,
 	}
-	g.life, g.end = context.WithCancelCause(context.Background())
+	g.life, g.end = context.WithCancelCause(r.values(ctx))
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -215,28 +216,38 @@ func (g *Grant) Node() string { return path.Base(g.node) }
 
 // lose ends a grant that was not given back.
 func (g *Grant) lose(err error) {
-	if g.finish(g.recipe.Wrap(err)) {
-		g.client().log.Warn("lost", "recipe", g.recipe.name, "path", g.recipe.path, "token", g.token, "error", err)
-		g.client().observe(g.event(EventLost, err))
+	if g.finish(g.recipe.Wrap(err), nil) {
+		g.logLoss(err)
+		g.report(g.life, EventLost, err)
 	}
 }
 
-func (g *Grant) event(k EventKind, err error) Event {
-	return Event{
-		Kind: k, Recipe: g.recipe.name, Path: g.recipe.path,
-		Session: g.session.ID(), Token: g.token, Duration: time.Since(g.since), Err: err,
+func (g *Grant) logLoss(err error) {
+	if g.recipe.whole != nil { // its users know nothing of it
+		return
 	}
+	g.client().log.Warn("lost", "recipe", g.recipe.kind.Value().name, "path", g.recipe.path,
+		"session", hexID(g.session.ID()), "token", g.token, "error", err)
 }
 
-// finish ends the grant, and reports whether it was still held.
-func (g *Grant) finish(err error) bool {
+// report reports that the grant has ended. The life of the grant has the values of the context that
+// it was acquired with.
+func (g *Grant) report(ctx context.Context, k EventKind, err error) {
+	g.recipe.Report(Event{
+		Kind: k, Context: ctx, Session: g.session.ID(), Token: g.token, Duration: time.Since(g.since), Err: err,
+	})
+}
+
+// finish ends the grant, and reports whether it was still held. If it is given back, caller is the
+// context with which that was asked for.
+func (g *Grant) finish(err error, caller context.Context) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.life.Err() != nil {
 		return false
 	}
 	if errors.Is(err, ErrReleased) {
-		g.removal = &removal{detach(context.Background(), g.session.session), make(chan struct{}), nil}
+		g.removal = &removal{detach(g.recipe.values(caller), g.session.session), make(chan struct{}), nil}
 	}
 	g.end(err)
 	if g.guard != nil {
@@ -272,8 +283,11 @@ func (g *Grant) Verify(ctx context.Context) error {
 // ended before the deletion was confirmed. A further call waits for the same deletion and returns
 // the same. The recipes' own verbs are made of it. It is safe for concurrent use.
 func (g *Grant) Release(ctx context.Context) error {
-	if g.Err() == nil && g.finish(g.recipe.Wrap(ErrReleased)) {
-		g.client().observe(g.event(EventReleased, nil))
+	if ctx == nil {
+		return g.recipe.Wrap(errNilContext)
+	}
+	if g.Err() == nil && g.finish(g.recipe.Wrap(ErrReleased), ctx) {
+		g.report(Caller(ctx), EventReleased, nil)
 		if !g.client().spawn(g.dispose) {
 			g.dispose() // the client was closed, and so the session is over
 		}

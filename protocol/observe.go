@@ -2,7 +2,7 @@ package protocol
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -39,36 +39,92 @@ func (s State) String() string {
 // Observe is called for one event at a time, in order, from a goroutine of the client's own. It may
 // call the client, [Client.Close] included. While it blocks, state listeners wait, too. An observer
 // misses the events that come while 1,000 calls are due already. The logger then gets a warning.
+//
+// Each [EventWaiting] is followed by one [EventAcquired], which has the same Context, Recipe, Path
+// and Mode. So the waits under way are those without their EventAcquired. An EventAcquired with a
+// Token begins a hold, which one [EventReleased] or [EventLost] with that Token ends.
+//
+// No event has credentials or data in it.
 type Observer interface {
 	Observe(Event)
 }
 
-// An Event is what an [Observer] is told of.
+// An Event is what an [Observer] is told of. A field that does not apply is zero, but for Time and
+// Context.
+//
+// The modes are "read" and "write" in package rwlock, "take", "reserve" and "offer" in package
+// queue, "await" for Await in package group, and "leave" for Leave in package doublebarrier.
 type Event struct {
-	Kind     EventKind
-	Recipe   string        // "lock", "election"
+	Kind EventKind
+
+	// Time is when it happened. Observe may be called later.
+	Time time.Time
+
+	// Context is that of the caller, for its values: it may have ended. Of EventReleased it is that
+	// of the call which gave back, of EventLost that of the call which acquired. What serves
+	// several callers together, or none, has a context without values. It is never nil.
+	Context context.Context
+
+	Recipe   string        // "lock", "election"; empty for the events of a client, and for your own requests
 	Path     string        // as it was given to the recipe
-	Session  int64         // the session in which it happened, or 0
-	Token    int64         // of the hold that began or ended, or 0
-	Count    int           // of entries, for the events of queues
-	Duration time.Duration // of the wait or the hold that has ended; of the pause before a retry
-	Err      error         // why a wait failed, a hold was lost or a request is repeated
+	Mode     string        // the way in which the recipe is used, if it has several
+	Session  int64         // the session in which it happened, if it is known
+	Token    int64         // of the hold that begins, ends or is settled
+	Count    int           // of entries, for the events of queues; of failed attempts, for EventConnecting
+	Duration time.Duration // of the wait, the hold or the outage; of the pause before a retry
+	Err      error         // what the caller got, why a hold was lost, or why a request is repeated
 }
 
 // An EventKind is the kind of an [Event].
 type EventKind int
 
-// The kinds of events. Those from EventOffered on are of queues.
 const (
-	EventAcquired     EventKind = iota + 1 // a wait is over; Err is nil if it succeeded
-	EventReleased                          // a hold was given back
-	EventLost                              // a hold was lost
-	EventRetried                           // a request did not succeed and will be tried again
-	EventOffered                           // entries were appended
-	EventTaken                             // entries were removed by Take, Poll or PollN
-	EventRedelivered                       // an item is delivered that was delivered before
-	EventCollided                          // another client was faster, and the request is repeated
-	EventDeadLettered                      // an item went to the dead letters
+	// EventAcquired says that a wait is over. Err is nil if it succeeded. A wait that acquires
+	// nothing, such as that at a barrier, has no Token.
+	EventAcquired EventKind = iota + 1
+
+	// EventReleased says that the holder has given something back. The deletion of its node begins.
+	EventReleased
+
+	// EventLost says that something was lost, and Err says why. Duration is how long it was held.
+	EventLost
+
+	// EventRetried says that a request has failed with Err, and is tried again after Duration.
+	EventRetried
+
+	// EventOffered says that Count entries were appended to a queue, in one transaction.
+	EventOffered
+
+	// EventTaken says that Take, Poll or PollN removed Count entries, in one transaction.
+	EventTaken
+
+	// EventRedelivered says that an item is about to be delivered that was delivered before.
+	EventRedelivered
+
+	// EventCollided says that another client was faster, and that the request for Count entries is
+	// repeated.
+	EventCollided
+
+	// EventDeadLettered says that an item went to the dead letters.
+	EventDeadLettered
+
+	// EventWaiting says that a call begins to wait, before it asks the servers to be granted
+	// something. One EventAcquired follows, also if the call need not wait, fails, or its ctx ends.
+	// There is none for a call that is refused because of its arguments.
+	EventWaiting
+
+	// EventConnecting says that there has been no connection for Duration, and Err says why. It
+	// comes after one second, and then at intervals that double up to a minute. It goes to the
+	// observer that was given to [Connect], and not to those of [Client.With].
+	EventConnecting
+
+	// EventAcknowledged says that the servers have removed an item which its holder had
+	// acknowledged. It follows the item's EventReleased.
+	EventAcknowledged
+
+	// EventReturned says that the servers have an item again which its holder had given back with
+	// Nack, in its place or at the tail. It follows the item's EventReleased.
+	EventReturned
 )
 
 // String returns the kind in lower case, as in "acquired".
@@ -92,29 +148,65 @@ func (k EventKind) String() string {
 		return "collided"
 	case EventDeadLettered:
 		return "dead-lettered"
+	case EventWaiting:
+		return "waiting"
+	case EventConnecting:
+		return "connecting"
+	case EventAcknowledged:
+		return "acknowledged"
+	case EventReturned:
+		return "returned"
 	}
 	return "unknown"
 }
 
-// LogObserver returns an observer that logs each event to l: retries and collisions at level debug,
-// losses and dead letters as warnings, all others at level info. It is safe for concurrent use.
+// LogObserver returns an observer that logs each event to l, with the event's Context. What does not
+// apply is left out.
+//
+// Retries, collisions, the beginnings of waits, and calls that do not wait and would have to, have
+// level debug. Losses, dead letters and missing connections are warnings. All others have level
+// info. It is safe for concurrent use.
 func LogObserver(l *slog.Logger) Observer { return logObserver{l} }
 
 type logObserver struct{ log *slog.Logger }
 
 func (o logObserver) Observe(e Event) {
-	level := slog.LevelInfo
-	switch e.Kind {
-	case EventRetried, EventCollided:
+	ctx := e.Context
+	if ctx == nil { // an event of the user's own
+		ctx = context.Background()
+	}
+	level, message := slog.LevelInfo, e.Kind.String()
+	var busy interface{ Busy() bool }
+	switch {
+	case e.Kind == EventRetried, e.Kind == EventCollided, e.Kind == EventWaiting:
 		level = slog.LevelDebug
-	case EventLost, EventDeadLettered:
+	case e.Kind == EventLost, e.Kind == EventDeadLettered, e.Kind == EventConnecting:
 		level = slog.LevelWarn
+	case e.Kind == EventAcquired && e.Err != nil:
+		message = "not acquired"
+		if errors.As(e.Err, &busy) {
+			level = slog.LevelDebug
+		}
+	}
+	if !o.log.Enabled(ctx, level) {
+		return
 	}
 
-	o.log.LogAttrs(context.Background(), level, e.Kind.String(),
-		slog.String("recipe", e.Recipe), slog.String("path", e.Path),
-		slog.String("session", fmt.Sprintf("%#x", uint64(e.Session))), slog.Int64("token", e.Token),
-		slog.Int("count", e.Count), slog.Duration("duration", e.Duration), slog.Any("error", e.Err))
+	var attrs []slog.Attr
+	add := func(applies bool, a slog.Attr) {
+		if applies {
+			attrs = append(attrs, a)
+		}
+	}
+	add(e.Recipe != "", slog.String("recipe", e.Recipe))
+	add(e.Path != "", slog.String("path", e.Path))
+	add(e.Mode != "", slog.String("mode", e.Mode))
+	add(e.Session != 0, slog.Any("session", hexID(e.Session)))
+	add(e.Token != 0, slog.Int64("token", e.Token))
+	add(e.Count != 0, slog.Int("count", e.Count))
+	add(e.Duration != 0, slog.Duration("duration", e.Duration))
+	add(e.Err != nil, slog.Any("error", e.Err))
+	o.log.LogAttrs(ctx, level, message, attrs...)
 }
 
 // noObserver is the observer of a client that was given none.
@@ -122,10 +214,17 @@ type noObserver struct{}
 
 func (noObserver) Observe(Event) {}
 
+// observed reports whether there is an observer.
+func (c *Client) observed() bool { return c.observer != (noObserver{}) }
+
 // observe posts an event to the observer, if there is one.
 func (c *Client) observe(e Event) {
-	if c.observer == (noObserver{}) {
+	if !c.observed() {
 		return
+	}
+	e.Time = time.Now()
+	if e.Context == nil {
+		e.Context = context.Background()
 	}
 	if first := c.events.post(func() { c.observer.Observe(e) }, 0); first {
 		c.log.Warn("observer is too slow: events are left out")
@@ -138,6 +237,12 @@ func (c *Client) setState(state State) {
 		return
 	}
 	c.state = state
+	switch state {
+	case Connected:
+		c.endOutage()
+	case Suspended, Lost:
+		c.beginOutage()
+	}
 	if len(c.listeners) == 0 {
 		return
 	}

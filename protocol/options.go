@@ -146,7 +146,15 @@ func defaultBackOff() backoff.BackOff {
 }
 
 // WithLogger logs failures, and what the client does about them, to l. By default the client logs
-// nothing.
+// nothing. The log has no credentials and no data in it.
+//
+// Warnings say that a session or something that is held was lost, that the servers refuse requests
+// or a credential, and that they grant another session timeout than was asked for. If there has
+// been no connection for a second, [Connect] and later, a warning says so, with the moment at which
+// what is held is lost. It is repeated at intervals that double up to a minute, and an info follows
+// when there is a connection again. These are of the client, whatever number of calls wait: they go
+// to the logger that was given to Connect, and not to those of [Client.With]. Errors are about what
+// was left behind. All else has level debug.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *Client) error {
 		if l == nil {
@@ -157,7 +165,9 @@ func WithLogger(l *slog.Logger) Option {
 	})
 }
 
-// WithObserver calls o for events, such as acquired and lost. See [Observer] and [EventKind].
+// WithObserver calls o for events, such as waiting, acquired and lost. See [Observer] and
+// [EventKind]. The recipes of a client that [Client.With] has made tell the observer of that client
+// alone.
 func WithObserver(o Observer) Option {
 	return option(func(c *Client) error {
 		if o == nil {

@@ -34,15 +34,15 @@ func (c *Client) closeOrphan(ctx context.Context, session int64, password []byte
 			//
 			// Close does not wait for this pause: its own attempts cannot keep the session alive
 			// for long.
-			c.log.Warn("lost session not closed", "session", session, "error", err)
+			c.log.Warn("lost session not closed", "session", hexID(session), "error", err)
 			pause, closing = timeout+timeout/2, c.closing.Done()
 		}
 		select {
 		case <-time.After(pause):
 		case <-closing:
 		case <-ctx.Done():
-			return fmt.Errorf("session %#x could not be closed, its nodes stay until it expires: %w: %w",
-				session, context.Cause(ctx), err)
+			return fmt.Errorf("session %v could not be closed, its nodes stay until it expires: %w: %w",
+				hexID(session), context.Cause(ctx), err)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func (c *Client) closeOrphanAt(ctx context.Context, server string, session int64
 	}
 	end := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: 1, Op: zkwire.OpCloseSession})
 	if err := request(conn, in, end); err != nil {
-		return true, fmt.Errorf("closing session %#x: %w", session, err)
+		return true, fmt.Errorf("closing session %v: %w", hexID(session), err)
 	}
 	return false, nil
 }

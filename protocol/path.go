@@ -36,12 +36,15 @@ func ValidatePath(path string) error {
 	case !utf8.ValidString(path):
 		return invalid("is not UTF-8")
 	}
+	switch {
+	case strings.Contains(path, "//"):
+		return invalid(`has "//"`)
+	case strings.HasSuffix(path, "/"):
+		return invalid("ends with a slash")
+	}
 	for part := range strings.SplitSeq(path[1:], "/") {
-		switch part {
-		case "":
-			return invalid("has an empty part")
-		case ".", "..":
-			return invalid("is relative")
+		if part == "." || part == ".." {
+			return invalid(fmt.Sprintf("has a part %q", part))
 		}
 		for _, r := range part {
 			if r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
@@ -52,16 +55,24 @@ func ValidatePath(path string) error {
 	return nil
 }
 
+// reserved reports whether a path, with its chroot, is for nodes of ZooKeeper's own.
+func reserved(path string) bool {
+	return path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/")
+}
+
 // validate is what every recipe asks of its client, its path and its data before any I/O.
 func validate(c *Client, path string, data []byte) error {
-	if c == nil {
-		return errors.New("nil client")
+	if c == nil || c.sessions == nil {
+		return errNoClient
 	}
 	if err := ValidatePath(path); err != nil {
 		return err
 	}
 	if path == "/" {
 		return fmt.Errorf("%w: a recipe needs a path below the root", zk.ErrInvalidPath)
+	}
+	if reserved(c.chroot + path) {
+		return fmt.Errorf("%w: %q is reserved for ZooKeeper itself", zk.ErrInvalidPath, path)
 	}
 	n := len(c.chroot) + len(path) + len(data)
 	if n > MaxData {

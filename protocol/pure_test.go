@@ -189,7 +189,7 @@ func TestErrIsComputedFromTheClocksWhenItIsCalled(t *testing.T) {
 			s.id, s.trust.timeout = 1, 12*time.Second
 			s.trust.began(time.Now())
 			s.engage()
-			g, err := newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, false, nil)
+			g, err := newGrant(context.Background(), NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, false, nil)
 			require.NoError(t, err)
 			ctx, cancel := g.Context(t.Context())
 			defer cancel()
@@ -213,7 +213,7 @@ func TestUntrustedSessionGrantsNothing(t *testing.T) {
 		s.engage()
 		time.Sleep(9 * time.Second)
 		require.NoError(t, s.Err(), "nothing is held, so nothing is lost")
-		_, err := newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, false, nil)
+		_, err := newGrant(context.Background(), NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, false, nil)
 		require.ErrorIs(t, err, errStale)
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -223,7 +223,7 @@ func TestUntrustedSessionGrantsNothing(t *testing.T) {
 		require.Equal(t, 1, s.engaged, "as before the call")
 
 		time.Sleep(3 * time.Second)
-		_, err = newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, false, nil)
+		_, err = newGrant(context.Background(), NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, false, nil)
 		require.ErrorIs(t, err, ErrLost, "silent for a whole timeout")
 	})
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
@@ -18,15 +20,52 @@ import (
 // See docs/writing-a-recipe.md for a whole recipe.
 type Recipe struct {
 	client  *Client
-	name    string
+	kind    unique.Handle[kind]
 	path    string
-	refused error // an option
+	refused error   // an option
+	whole   *Recipe // not nil if this is a part of that one
+
+	bound atomic.Pointer[Session] // the latest session, bound to the recipe; nil without an observer
 }
+
+// A kind is what a recipe is called in errors and events.
+type kind struct{ name, mode string }
 
 // NewRecipe returns the recipe of this name at path. It does no I/O and cannot fail: the first call
 // reports a nil client or a bad path.
 func NewRecipe(c *Client, name, path string) *Recipe {
-	return &Recipe{client: c, name: name, path: path}
+	return &Recipe{client: c, kind: unique.Make(kind{name: name}), path: path}
+}
+
+// Mode returns the recipe for one of several ways in which it is used, such as "read" and "write".
+// Its events, and those of the grants that are acquired through it, have that as their Mode. Call
+// it after [Configure].
+func (r *Recipe) Mode(mode string) *Recipe {
+	k := unique.Make(kind{r.kind.Value().name, mode})
+	return &Recipe{client: r.client, kind: k, path: r.path, refused: r.refused, whole: r.whole}
+}
+
+// Part returns a recipe for nodes at another path that r uses inside, and of which its users need
+// not know. Their waits and holds are not reported. Errors and retries have the path of r.
+func (r *Recipe) Part(path string) *Recipe {
+	return &Recipe{client: r.client, kind: r.kind, path: path, refused: r.refused, whole: r}
+}
+
+// values returns a context that never ends, with the values of the caller's if there is an observer
+// to see them.
+func (r *Recipe) values(ctx context.Context) context.Context {
+	if ctx == nil || !r.client.observed() || r.whole != nil {
+		return context.Background()
+	}
+	return context.WithoutCancel(Caller(ctx))
+}
+
+// known returns the recipe that users know: r, or what it is a part of.
+func (r *Recipe) known() *Recipe {
+	for r.whole != nil {
+		r = r.whole
+	}
+	return r
 }
 
 // Configure applies options to v, which is built on r. The first call reports those that fail. Nil
@@ -56,15 +95,34 @@ func (r *Recipe) ACL() []zk.ACL { return r.client.acl }
 
 // Wrap adds the recipe and the path to err, in the one form that all recipes use: "lock: /locks/a:
 // …". A nil err stays nil, and an error that has both already stays as it is.
-func (r *Recipe) Wrap(err error) error { return wrap(r.name, r.path, err) }
+func (r *Recipe) Wrap(err error) error {
+	if r == nil {
+		return err
+	}
+	r = r.known()
+	return wrap(r.kind.Value().name, r.path, err)
+}
 
 // Validate reports what is wrong with the client, the path, an option, or the data for a node,
 // before any I/O. Its error wraps [zk.ErrInvalidPath], [ErrTooLarge] or the option's error.
 func (r *Recipe) Validate(data []byte) error {
+	if r == nil {
+		return errors.New("a zero value: make it with New")
+	}
 	if err := validate(r.client, r.path, data); err != nil {
 		return err
 	}
 	return r.refused
+}
+
+// ValidateCall is [Recipe.Validate] for a call with this context, which must not be nil. Its error
+// carries recipe and path.
+func (r *Recipe) ValidateCall(ctx context.Context, data []byte) error {
+	err := r.Validate(data)
+	if err == nil && ctx == nil {
+		err = errNilContext
+	}
+	return r.Wrap(err)
 }
 
 // Session returns the current session, bound to the view. It blocks until there is one. Its error
@@ -73,29 +131,60 @@ func (r *Recipe) Session(ctx context.Context) (*Session, error) {
 	if err := r.Validate(nil); err != nil {
 		return nil, err
 	}
-	return r.client.Session(ctx)
+	return r.session(ctx)
 }
 
-// Waited reports to the view's observer that a wait has ended which began at that time, with err.
-// It is for verbs that acquire nothing: [Recipe.Acquire] reports by itself, and so do the grants
-// when they end.
-func (r *Recipe) Waited(began time.Time, err error) {
-	if r.client != nil {
-		r.client.observe(Event{Kind: EventAcquired, Recipe: r.name, Path: r.path, Duration: time.Since(began), Err: err})
+// session returns the current session. If there is an observer, the session knows the recipe, which
+// the events of its retries name then.
+func (r *Recipe) session(ctx context.Context) (*Session, error) {
+	s, err := r.client.Session(ctx)
+	if err != nil || !r.client.observed() {
+		return s, err
+	}
+	for {
+		bound := r.bound.Load()
+		if bound != nil && bound.session == s.session {
+			return bound, nil
+		}
+		if next := (&Session{s.session, s.client, r.known()}); r.bound.CompareAndSwap(bound, next) {
+			return next, nil
+		}
 	}
 }
 
-// Report reports to the view's observer what has happened to this many entries under s, which may
-// be nil. It is for the events of queues. It does no I/O and does not block.
-func (r *Recipe) Report(kind EventKind, s *Session, count int, err error) {
-	if r.client == nil {
-		return
-	}
-	e := Event{Kind: kind, Recipe: r.name, Path: r.path, Count: count, Err: err}
+// Waiting reports to the view's observer that a wait begins. The caller reports its end with
+// [Recipe.Waited], whatever that is. Both are for verbs that acquire nothing: [Recipe.Acquire]
+// reports by itself, and so do the grants when they end.
+func (r *Recipe) Waiting(ctx context.Context) {
+	r.Report(Event{Kind: EventWaiting, Context: ctx})
+}
+
+// Waited reports to the view's observer that a wait has ended which began at that time, with err. If
+// s is not nil, that is where it ended. If token is not 0, it is that of what is held now.
+func (r *Recipe) Waited(ctx context.Context, began time.Time, s *Session, token int64, err error) {
+	e := Event{Kind: EventAcquired, Context: ctx, Token: token, Duration: time.Since(began), Err: err}
 	if s != nil {
 		e.Session = s.ID()
 	}
+	r.Report(e)
+}
+
+// Report reports an event to the view's observer. It sets its Time, and what says which recipe it
+// is. It does no I/O and does not block.
+func (r *Recipe) Report(e Event) {
+	if r == nil || r.whole != nil || r.client == nil || r.client.sessions == nil {
+		return
+	}
+	r.name(&e)
 	r.client.observe(e)
+}
+
+// name sets what says of an event which recipe it is about. A nil recipe is none.
+func (r *Recipe) name(e *Event) {
+	if r != nil {
+		k := r.kind.Value()
+		e.Recipe, e.Mode, e.Path = k.name, k.mode, r.path
+	}
 }
 
 // AcrossSessions is the frame of a recipe's verb: it calls attempt under the current session. If
@@ -113,7 +202,7 @@ func AcrossSessions[T any](ctx context.Context, r *Recipe, attempt func(*Session
 
 	var pause backoff.BackOff
 	for {
-		s, err := r.client.Session(ctx)
+		s, err := r.session(ctx)
 		if err != nil {
 			return v, err
 		}
@@ -128,7 +217,7 @@ func AcrossSessions[T any](ctx context.Context, r *Recipe, attempt func(*Session
 		if pause == nil || time.Since(began) > s.Timeout() {
 			pause = r.client.newBackOff()
 		}
-		if err := r.client.pause(ctx, r.client.closing.Done(), pause.NextBackOff(), err); err != nil {
+		if err := r.client.pause(ctx, s, r.client.closing.Done(), pause.NextBackOff(), err); err != nil {
 			return v, err
 		}
 	}
@@ -150,14 +239,15 @@ type againError struct{ error }
 func (a *againError) Unwrap() error { return a.error }
 
 // Acquire is [AcrossSessions] for attempts that acquire something. It validates data, which attempt
-// stores in its node. A grant that comes when ctx has ended is given back. Acquire reports the end
-// of the wait to the view's observer. It wraps its error.
+// stores in its node. A grant that comes when ctx has ended is given back. Acquire reports the
+// beginning and the end of the wait to the view's observer. It wraps its error.
 func (r *Recipe) Acquire(ctx context.Context, data []byte, attempt func(*Session) (*Grant, error)) (*Grant, error) {
-	if err := r.Validate(data); err != nil {
-		return nil, r.Wrap(err)
+	if err := r.ValidateCall(ctx, data); err != nil {
+		return nil, err
 	}
 
 	began := time.Now()
+	r.waiting(ctx)
 	g, err := AcrossSessions(ctx, r, attempt)
 	if err == nil && ctx.Err() != nil {
 		late := g
@@ -165,26 +255,30 @@ func (r *Recipe) Acquire(ctx context.Context, data []byte, attempt func(*Session
 		g, err = nil, contextError(ctx)
 	}
 
-	r.acquired(began, g, err)
-	return g, r.Wrap(err)
+	err = r.Wrap(err)
+	r.acquired(ctx, began, g, err)
+	return g, err
 }
 
-// acquired reports the end of a wait. It is not part of Acquire, whose frame waits with each
+// waiting and acquired report a wait. They are not part of Acquire, whose frame waits with each
 // contender.
 //
 //go:noinline
-func (r *Recipe) acquired(began time.Time, g *Grant, err error) {
-	e := Event{Kind: EventAcquired, Recipe: r.name, Path: r.path, Duration: time.Since(began), Err: err}
-	if err == nil {
-		e.Session, e.Token = g.session.ID(), g.token
+func (r *Recipe) waiting(ctx context.Context) { r.Waiting(ctx) }
+
+//go:noinline
+func (r *Recipe) acquired(ctx context.Context, began time.Time, g *Grant, err error) {
+	if err != nil {
+		r.Waited(ctx, began, nil, 0, err)
+	} else {
+		r.Waited(ctx, began, g.session, g.token, nil)
 	}
-	r.client.observe(e)
 }
 
 // HeldSince reports whether the current session of the client holds something at the recipe's path,
 // and since when. It does no I/O.
 func (r *Recipe) HeldSince() (since time.Time, held bool) {
-	if r.client == nil {
+	if r == nil || r.client == nil || r.client.sessions == nil {
 		return since, false
 	}
 	r.client.mu.Lock()
@@ -230,7 +324,7 @@ func (r *Recipe) grant(ctx context.Context, s *Session, path string, token int64
 	remove func(context.Context) error) (*Grant, error) {
 	s.engage()
 	for {
-		g, err := newGrant(r, s, s.Path(path), token, named, remove)
+		g, err := newGrant(ctx, r, s, s.Path(path), token, named, remove)
 		if errors.Is(err, errStale) {
 			if _, err = s.Confirm(ctx); err == nil {
 				continue

@@ -12,7 +12,8 @@ import (
 
 // Replace makes another node stand for what g stands for. swap creates the node at path, whose name
 // must never have been used, and deletes g's node, in one transaction; its context is that of
-// [Detach]. The new grant has g's token: it is the same holder.
+// [Detach]. The new grant has g's token: it is the same holder. It is one of r, which is g's recipe
+// in the same or another [Recipe.Mode].
 //
 // Replace blocks until swap returns or ctx ends. Then g is over, as if given back, and its Err
 // wraps [ErrReleased]. If swap fails g goes on, with these exceptions. If ctx ends while swap is at
@@ -24,8 +25,16 @@ import (
 // Other values of g may be used meanwhile. [Grant.Release] wins over a replacement that is under
 // way: all is given back, and Replace returns an error that wraps ErrReleased. Of two replacements
 // one fails that way too. All errors carry the recipe and the path.
-func (g *Grant) Replace(ctx context.Context, path string, swap func(ctx context.Context) error) (*Grant, error) {
-	next, err := g.tryReplace(ctx, g.session.Path(path), swap)
+func (g *Grant) Replace(ctx context.Context, r *Recipe, path string,
+	swap func(ctx context.Context) error) (next *Grant, err error) {
+	if ctx == nil {
+		return nil, g.recipe.Wrap(errNilContext)
+	}
+	began := time.Now()
+	r.Waiting(ctx)
+	defer func() { r.acquired(ctx, began, next, err) }()
+
+	next, err = g.tryReplace(ctx, r, g.session.Path(path), swap)
 	switch over := g.Err(); {
 	case err == nil:
 		return next, nil
@@ -35,13 +44,12 @@ func (g *Grant) Replace(ctx context.Context, path string, swap func(ctx context.
 	return nil, g.recipe.Wrap(err)
 }
 
-func (g *Grant) tryReplace(ctx context.Context, node string, swap func(ctx context.Context) error) (*Grant, error) {
+func (g *Grant) tryReplace(ctx context.Context, r *Recipe, node string, swap func(ctx context.Context) error) (*Grant, error) {
 	if err := g.beginReplacement(ctx, node); err != nil {
 		return nil, err
 	}
-	began := time.Now()
 	next, err := Detach(ctx, g.session, func(ctx context.Context) (*Grant, error) {
-		next, err := g.replace(ctx, node, swap)
+		next, err := g.replace(ctx, r, node, swap)
 		if err != nil {
 			g.endReplacement()
 		}
@@ -53,14 +61,11 @@ func (g *Grant) tryReplace(ctx context.Context, node string, swap func(ctx conte
 	case ctx.Err() != nil, errors.Is(err, errGivenUp):
 		g.Release(ctx)
 	}
-	e := g.event(EventAcquired, err)
-	e.Duration = time.Since(began)
-	g.client().observe(e)
 	return next, err
 }
 
 // replace swaps the nodes and makes a grant of the new one.
-func (g *Grant) replace(ctx context.Context, node string, swap func(ctx context.Context) error) (*Grant, error) {
+func (g *Grant) replace(ctx context.Context, r *Recipe, node string, swap func(ctx context.Context) error) (*Grant, error) {
 	s := g.session
 	err := swap(ctx)
 	switch {
@@ -75,7 +80,7 @@ func (g *Grant) replace(ctx context.Context, node string, swap func(ctx context.
 	}
 
 	s.engage()
-	next, err := newGrant(g.recipe, s, node, g.token, false, func(ctx context.Context) error { return s.remove(ctx, node) })
+	next, err := newGrant(ctx, r, s, node, g.token, false, func(ctx context.Context) error { return s.remove(ctx, node) })
 	if err != nil {
 		s.disengage()
 		// Without trust in the session g is lost; given back, it is deleted with both its nodes.
@@ -91,13 +96,13 @@ func (g *Grant) handOver(ctx context.Context, next *Grant) (*Grant, error) {
 	defer g.endReplacement()
 	released := g.recipe.Wrap(ErrReleased)
 	ended := contextError(ctx)
-	if ended == nil && g.finish(released) {
-		g.client().observe(g.event(EventReleased, nil))
+	if ended == nil && g.finish(released, ctx) {
+		g.report(Caller(ctx), EventReleased, nil)
 		close(g.removal.done)
 		return next, nil
 	}
 	g.Release(ctx)
-	next.finish(released)
+	next.finish(released, ctx)
 	return nil, cmp.Or(ended, g.Err())
 }
 

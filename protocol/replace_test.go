@@ -41,7 +41,7 @@ func TestReplacementWhoseOutcomeIsUnknownIsGivenBack(t *testing.T) {
 				s := session(t, c)
 				g, old := granted(t, s, protocol.NewRecipe(c, "test", path))
 
-				_, err := g.Replace(lasting(t), path+"/next", func(ctx context.Context) error {
+				_, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", func(ctx context.Context) error {
 					if done {
 						require.NoError(t, swap(ctx, s, old, path+"/next"))
 					}
@@ -70,7 +70,7 @@ func TestReleaseInAnotherWayWhileReplacedLeavesNothingBehind(t *testing.T) {
 		remove := func(ctx context.Context) error { return s.Delete(ctx, old, -1) }
 		swapped, released := make(chan struct{}), make(chan struct{})
 		replaced := later(func() error {
-			_, err := g.Replace(lasting(t), next, func(ctx context.Context) error {
+			_, err := g.Replace(lasting(t), r, next, func(ctx context.Context) error {
 				err := swap(ctx, s, old, next)
 				close(swapped)
 				<-released
@@ -116,11 +116,12 @@ func TestReplacementIsNotMistakenForALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/line", srv.Link(t)
 		watched := link.Answered(recipestest.OpGetData, 1)
-		g := hold(t, link.Client(t), path)
+		c := link.Client(t)
+		g := hold(t, c, path)
 		wait(t, watched)
 		replace := replacing(g, path, path+"/next")
 
-		next, err := g.Replace(lasting(t), path+"/next", func(ctx context.Context) error {
+		next, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", func(ctx context.Context) error {
 			err := replace(ctx)
 			synctest.Wait() // whatever can be found out has been
 			return err
@@ -150,11 +151,11 @@ func (c *endingContext) Err() error {
 
 func TestReplacementForACallerThatHasGoneIsGivenBack(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/line"
-		g := hold(t, srv.Client(t), path)
+		path, c := srv.Root(t)+"/line", srv.Client(t)
+		g := hold(t, c, path)
 		replace, ctx := replacing(g, path, path+"/next"), &endingContext{Context: lasting(t)}
 
-		_, err := g.Replace(ctx, path+"/next", func(life context.Context) error {
+		_, err := g.Replace(ctx, protocol.NewRecipe(c, "test", path), path+"/next", func(life context.Context) error {
 			err := replace(life)
 			ctx.ended.Store(true)
 			return err
@@ -173,7 +174,7 @@ func TestReplacementOfUnknownOutcomeGivesBothNodesBack(t *testing.T) {
 		g := hold(t, c, path)
 		s := g.Session()
 
-		_, err := g.Replace(lasting(t), path+"/next", func(ctx context.Context) error {
+		_, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", func(ctx context.Context) error {
 			if err := s.Create(ctx, path+"/next", nil, zk.FlagEphemeral); err != nil {
 				return err
 			}

@@ -20,20 +20,23 @@ import (
 // Create refuses it with [ErrTooLarge] and sends nothing. Do and DoOnce find out what is too large
 // for this server. All other errors are those of c. Create is safe for concurrent use.
 func Create(c *zk.Conn, path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
-	return send(headerSize+createSize(path, data, acl), func() (string, error) {
+	made, err := send(headerSize+createSize(path, data, acl), func() (string, error) {
 		return c.Create(path, data, flags, acl)
 	})
+	return made, denied(err, "create", path)
 }
 
 // Set calls Set of c. It refuses data that is too large as [Create] does.
 func Set(c *zk.Conn, path string, data []byte, version int32) (*zk.Stat, error) {
-	return send(headerSize+setSize(path, data), func() (*zk.Stat, error) { return c.Set(path, data, version) })
+	stat, err := send(headerSize+setSize(path, data), func() (*zk.Stat, error) { return c.Set(path, data, version) })
+	return stat, denied(err, "write", path)
 }
 
 // Multi calls Multi of c. It refuses transactions that are too large as [Create] does. One size
 // above a megabyte would make zk.Conn panic.
 func Multi(c *zk.Conn, ops ...any) ([]zk.MultiResponse, error) {
-	return send(MultiSize(ops...), func() ([]zk.MultiResponse, error) { return c.Multi(ops...) })
+	answers, err := send(MultiSize(ops...), func() ([]zk.MultiResponse, error) { return c.Multi(ops...) })
+	return answers, deniedIn(err, answers, ops)
 }
 
 // MultiSize returns the size in bytes of the request that [Multi] sends for these operations.

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -19,7 +20,7 @@ func held(t *testing.T) (*session, *Grant) {
 	s.id, s.trust.timeout = 1, 12*time.Second
 	s.trust.began(time.Now())
 	s.engage()
-	g, err := newGrant(NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, false, nil)
+	g, err := newGrant(context.Background(), NewRecipe(c, "test", "/line"), s.base, "/line/node", 1, false, nil)
 	require.NoError(t, err)
 	return s, g
 }

@@ -38,6 +38,10 @@ func Do[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) (T
 // over.
 func DoOnce[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error),
 	settle func(context.Context) (v T, done bool, err error)) (T, error) {
+	if ctx == nil {
+		var zero T
+		return zero, errNilContext
+	}
 	d := detachedFrom(ctx)
 	var pause backoff.BackOff
 	var last error
@@ -58,7 +62,7 @@ func DoOnce[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)
 			return v, s.tooLarge(err)
 		}
 		if out == definite {
-			return v, err
+			return v, s.client.explain(err)
 		}
 		if over := s.Err(); over != nil {
 			return v, over
@@ -85,7 +89,7 @@ func DoOnce[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)
 			pause = defaultBackOff()
 			wait = pause.NextBackOff()
 		}
-		if failed := s.client.pause(ctx, s.Done(), wait, err); failed != nil {
+		if failed := s.client.pause(ctx, s, s.Done(), wait, err); failed != nil {
 			return v, failed
 		}
 		if refused && settle == nil {
@@ -129,14 +133,18 @@ func once[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) 
 	return v, unknown, s.ended(ctx)
 }
 
-// pause sleeps between two attempts, the first of which died of err, or until over is closed. It
-// returns an error if ctx ends or the back-off does.
-func (c *Client) pause(ctx context.Context, over <-chan struct{}, d time.Duration, err error) error {
+// pause sleeps between two attempts, the first of which was made under s and died of err, or until
+// over is closed. It returns an error if ctx ends or the back-off does.
+func (c *Client) pause(ctx context.Context, s *Session, over <-chan struct{}, d time.Duration, err error) error {
 	if d == backoff.Stop {
 		return givenUp(err)
 	}
 	c.log.Debug("trying again", "error", err, "after", d)
-	c.observe(Event{Kind: EventRetried, Duration: d, Err: err})
+	if c.observed() {
+		e := Event{Kind: EventRetried, Context: Caller(ctx), Session: s.ID(), Duration: d, Err: err}
+		s.recipe.name(&e)
+		c.observe(e)
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -188,6 +196,18 @@ func (d *detached) Value(key any) any {
 func detachedFrom(ctx context.Context) *detached {
 	d, _ := ctx.Value(detachedKey{}).(*detached)
 	return d
+}
+
+// Caller returns the context of the caller for whom work of [Detach] is done under ctx, for the values
+// in events. Of another ctx it returns that.
+func Caller(ctx context.Context) context.Context {
+	for {
+		d := detachedFrom(ctx)
+		if d == nil {
+			return ctx
+		}
+		ctx = d.caller
+	}
 }
 
 func (d *detached) giveUp(err error) {
@@ -247,6 +267,10 @@ func (d *detached) contextError(ctx context.Context) error {
 // In work of another Detach, under the very ctx of that work, it simply calls work. After
 // [Client.Close] it returns [ErrClosed]. It is safe for concurrent use.
 func Detach[T any](ctx context.Context, s *Session, work func(context.Context) (T, error), undo func(T)) (T, error) {
+	if ctx == nil {
+		var zero T
+		return zero, errNilContext
+	}
 	if _, already := ctx.(*detached); already {
 		return work(ctx)
 	}
@@ -320,7 +344,7 @@ func (s *Session) insist(ctx context.Context, path string, op func() error) erro
 			s.client.log.Error("not cleaned up yet", "path", path, "error", err)
 		}
 		d.giveUp(err)
-		if failed := s.client.pause(ctx, s.Done(), pause.NextBackOff(), err); failed != nil {
+		if failed := s.client.pause(ctx, s, s.Done(), pause.NextBackOff(), err); failed != nil {
 			return err
 		}
 	}

@@ -394,7 +394,11 @@ func (o observer) require(t *testing.T, want ...protocol.Event) {
 			require.NoError(t, e.Err)
 		}
 		require.GreaterOrEqual(t, e.Duration, w.Duration)
+		require.NotNil(t, e.Context)
+		require.LessOrEqual(t, e.Time, time.Now())
+		require.NotZero(t, e.Time)
 		e.Err, e.Duration, w.Err, w.Duration = nil, 0, nil, 0
+		e.Time, e.Context = time.Time{}, nil
 		require.Equal(t, w, e)
 	}
 }
@@ -412,28 +416,31 @@ func TestObserverIsToldWhatHappensInOrder(t *testing.T) {
 			return e
 		}
 		one := hold(t, c, root)
-		told.require(t, event(protocol.EventAcquired, one, 0, nil))
+		waiting := event(protocol.EventWaiting, nil, 0, nil)
+		told.require(t, waiting, event(protocol.EventAcquired, one, 0, nil))
 		_, err := lineAt(c, root).Enter(within(t, 2*time.Second), request)
 		require.Error(t, err)
-		told.require(t, event(protocol.EventAcquired, nil, 2*time.Second, context.DeadlineExceeded))
+		told.require(t, waiting, event(protocol.EventAcquired, nil, 2*time.Second, context.DeadlineExceeded))
 		require.NoError(t, one.Release(lasting(t)))
 		told.require(t, event(protocol.EventReleased, one, 2*time.Second, nil))
 
 		two := hold(t, c, root)
-		told.require(t, event(protocol.EventAcquired, two, 0, nil))
+		told.require(t, waiting, event(protocol.EventAcquired, two, 0, nil))
 		time.Sleep(3 * time.Second)
 		require.NoError(t, lineAt(c, root).Break(lasting(t), two.Node()))
 		told.require(t, event(protocol.EventLost, two, 3*time.Second, protocol.ErrLost))
 
 		three := hold(t, c, root)
-		told.require(t, event(protocol.EventAcquired, three, 0, nil))
+		told.require(t, waiting, event(protocol.EventAcquired, three, 0, nil))
 		link.LoseReply(recipestest.OpDelete, 1)
 		require.NoError(t, three.Release(lasting(t)))
 		told.require(t, event(protocol.EventReleased, three, 0, nil))
-		told.require(t, protocol.Event{Kind: protocol.EventRetried, Err: zk.ErrConnectionClosed})
+		told.require(t, protocol.Event{
+			Kind: protocol.EventRetried, Recipe: "test", Path: root, Session: id, Err: zk.ErrConnectionClosed,
+		})
 
 		four := hold(t, c, root)
-		told.require(t, event(protocol.EventAcquired, four, 0, nil))
+		told.require(t, waiting, event(protocol.EventAcquired, four, 0, nil))
 		require.NoError(t, c.Close())
 		told.require(t, event(protocol.EventLost, four, 0, protocol.ErrLost))
 		synctest.Wait()
@@ -465,10 +472,12 @@ func TestObserverIsToldOfEntries(t *testing.T) {
 		c := base.With(protocol.WithObserver(told))
 		r := protocol.NewRecipe(c, "test", root)
 		s := session(t, c)
-		r.Report(protocol.EventTaken, s, 3, nil)
-		r.Report(protocol.EventCollided, nil, 1, zk.ErrNodeExists)
-		protocol.NewRecipe(base, "test", root).Report(protocol.EventTaken, s, 1, nil) // another view's
-		protocol.NewRecipe(nil, "test", root).Report(protocol.EventTaken, nil, 1, nil)
+		taken := protocol.Event{Kind: protocol.EventTaken, Session: s.ID(), Count: 3}
+		r.Report(taken)
+		r.Report(protocol.Event{Kind: protocol.EventCollided, Count: 1, Err: zk.ErrNodeExists})
+		r.Part(root + "/inside").Report(taken)
+		protocol.NewRecipe(base, "test", root).Report(taken) // another view's
+		protocol.NewRecipe(nil, "test", root).Report(taken)
 
 		told.require(t,
 			protocol.Event{Kind: protocol.EventTaken, Recipe: "test", Path: root, Session: s.ID(), Count: 3},
@@ -481,22 +490,26 @@ func TestObserverIsToldOfEntries(t *testing.T) {
 func TestLogObserverHasALevelForEachKind(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[protocol.EventKind]string{
-		protocol.EventAcquired:         "level=INFO msg=acquired",
-		protocol.EventReleased:         "level=INFO msg=released",
-		protocol.EventLost:             "level=WARN msg=lost",
-		protocol.EventRetried:          "level=DEBUG msg=retried",
-		protocol.EventOffered:          "level=INFO msg=offered",
-		protocol.EventTaken:            "level=INFO msg=taken",
-		protocol.EventRedelivered:      "level=INFO msg=redelivered",
-		protocol.EventCollided:         "level=DEBUG msg=collided",
-		protocol.EventDeadLettered:     "level=WARN msg=dead-lettered",
-		protocol.EventDeadLettered + 1: "level=INFO msg=unknown",
+		protocol.EventAcquired:     "level=INFO msg=acquired",
+		protocol.EventReleased:     "level=INFO msg=released",
+		protocol.EventLost:         "level=WARN msg=lost",
+		protocol.EventRetried:      "level=DEBUG msg=retried",
+		protocol.EventOffered:      "level=INFO msg=offered",
+		protocol.EventTaken:        "level=INFO msg=taken",
+		protocol.EventRedelivered:  "level=INFO msg=redelivered",
+		protocol.EventCollided:     "level=DEBUG msg=collided",
+		protocol.EventDeadLettered: "level=WARN msg=dead-lettered",
+		protocol.EventWaiting:      "level=DEBUG msg=waiting",
+		protocol.EventConnecting:   "level=WARN msg=connecting",
+		protocol.EventAcknowledged: "level=INFO msg=acknowledged",
+		protocol.EventReturned:     "level=INFO msg=returned",
+		protocol.EventReturned + 1: "level=INFO msg=unknown",
 	} {
 		var log bytes.Buffer
 		o := protocol.LogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		o.Observe(protocol.Event{Kind: kind, Recipe: "queue", Count: 7})
 		require.Contains(t, log.String(), want+" recipe=queue")
-		require.Contains(t, log.String(), " count=7 ")
+		require.Contains(t, log.String(), " count=7")
 	}
 }
 
@@ -505,6 +518,7 @@ func TestObserverMayCallTheClientAndCloseIt(t *testing.T) {
 		root, told, done := srv.Root(t), make(observer), make(chan error, 1)
 		c := srv.Client(t, protocol.WithObserver(told))
 		go func() {
+			<-told      // a wait begins
 			e := <-told // from within Observe, as far as the dispatcher can tell
 			s, err := c.Session(context.Background())
 			if err == nil {

@@ -34,6 +34,7 @@ import (
 type Session struct {
 	*session
 	client *Client
+	recipe *Recipe // which the events of retries name, or nil
 }
 
 // A session is what the Sessions of all views of a client have in common.
@@ -95,7 +96,7 @@ func newSession(c *Client) *session {
 		grants:  make(map[*Grant]struct{}),
 		shared:  make(map[any]any),
 	}
-	s.base = &Session{s, c}
+	s.base = &Session{s, c, nil}
 	s.nonces.Store(rand.Uint32())
 	s.watches.session = s
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -176,9 +177,9 @@ func (s *session) overdue(now time.Time) error {
 	case s.id == 0:
 		return nil
 	case len(s.grants) > 0 && s.trust.over(now):
-		return fmt.Errorf("%w: session %#x: %s", ErrLost, s.id, s.trust.lapse(now))
+		return fmt.Errorf("%w: session %v: %s", ErrLost, hexID(s.id), s.trust.lapse(now))
 	case s.trust.silent(now):
-		return fmt.Errorf("%w: session %#x was silent for %v", ErrLost, s.id,
+		return fmt.Errorf("%w: session %v was silent for %v", ErrLost, hexID(s.id),
 			elapsed(s.trust.contact, now).Round(time.Millisecond))
 	}
 	return nil
@@ -265,7 +266,7 @@ func (s *session) connected(w *connection, h zkwire.ConnectResponse) (rewatch []
 	case h.SessionID != s.id || h.SessionID == 0:
 		// For an expired session most servers answer with number 0, and some with a new session.
 		// zk.Conn must see neither: it would go on in a new session.
-		err = fmt.Errorf("%w: session %#x expired", ErrLost, s.id)
+		err = fmt.Errorf("%w: session %v expired", ErrLost, hexID(s.id))
 		if s.id == 0 {
 			err = errors.New("the server refused to open a session")
 		}
@@ -299,6 +300,9 @@ func (s *session) connected(w *connection, h zkwire.ConnectResponse) (rewatch []
 
 	s.client.review(s)
 	s.poke()
+	if h.Timeout != s.client.timeout {
+		s.client.spawn(func() { s.client.tellGranted(h.Timeout) })
+	}
 	return rewatch, nil
 }
 
@@ -319,6 +323,9 @@ func (s *session) disconnected(w *connection, why error) {
 	if s.wire == nil {
 		s.failures++
 		s.lastFail = why
+	}
+	if !current {
+		s.client.attempts.Add(1)
 	}
 	s.mu.Unlock()
 
@@ -383,7 +390,7 @@ func (s *session) warn(code zkwire.Code) {
 	s.mu.Unlock()
 	if due {
 		s.client.spawn(func() { // the caller must not wait for a logger
-			s.client.log.Warn("server refuses requests, which are tried again", "session", s.ID(), "error", code.String())
+			s.client.log.Warn("server refuses requests, which are tried again", "session", hexID(s.ID()), "error", code.String())
 		})
 	}
 }
@@ -713,5 +720,6 @@ const shortestPause = 10 * time.Millisecond
 type logger struct{ s *session }
 
 func (l logger) Printf(format string, args ...any) {
-	l.s.client.log.Debug("zk: "+strings.TrimSpace(fmt.Sprintf(format, args...)), "session", l.s.ID())
+	format = strings.Replace(format, "authentication failed", "handshake failed", 1) // which has no credentials in it
+	l.s.client.log.Debug("zk: "+strings.TrimSpace(fmt.Sprintf(format, args...)), "session", hexID(l.s.ID()))
 }

@@ -136,14 +136,14 @@ func (t *trust) over(now time.Time) bool {
 
 // lapse returns why trust has run out, as a text. Trust must be over.
 func (t *trust) lapse(now time.Time) string {
-	since, what := t.carried, "the leader need not have heard of it"
+	since, what := t.carried, "the leader need not have heard from it"
 	switch {
 	case elapsed(t.confirmed, now) >= share(t.timeout, trustShare):
-		since, what = t.confirmed, "the leader has not answered it"
+		since, what = t.confirmed, "the leader has not answered"
 	case t.agreed.Before(t.carried):
-		since, what = t.agreed, "no quorum has agreed to anything of it"
+		since, what = t.agreed, "no quorum has agreed to a write"
 	}
-	return fmt.Sprintf("%s for %v", what, elapsed(since, now).Round(time.Millisecond))
+	return fmt.Sprintf("%s for %v, so the ensemble may have expired it", what, elapsed(since, now).Round(time.Millisecond))
 }
 
 // due returns when the next request is due that renews trust, and whether it must be a write. While

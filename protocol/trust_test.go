@@ -40,10 +40,10 @@ func TestTrustNeedsTheServerTheLeaderAndAQuorum(t *testing.T) {
 		want  time.Duration
 		lapse string
 	}{
-		byServer: {8 * second, "the leader has not answered it for 8s"},
-		byLeader: {11 * second, "no quorum has agreed to anything of it for 11s"},
+		byServer: {8 * second, "the leader has not answered for 8s, so the ensemble may have expired it"},
+		byLeader: {11 * second, "no quorum has agreed to a write for 11s, so the ensemble may have expired it"},
 		// The contact at 15 s was reported before the write at 19 s.
-		byQuorum: {26 * second, "the leader need not have heard of it for 11s"},
+		byQuorum: {26 * second, "the leader need not have heard from it for 11s, so the ensemble may have expired it"},
 	} {
 		want := until.want
 		tr := newTrust()

@@ -24,7 +24,7 @@ func (s *Session) Get(ctx context.Context, path string) (data []byte, stat *zk.S
 	}
 	a, err := Do(ctx, s, func(c *zk.Conn) (a answer, err error) {
 		a.data, a.stat, err = c.Get(node)
-		return a, err
+		return a, denied(err, "read", node)
 	})
 	return a.data, a.stat, err
 }
@@ -57,7 +57,7 @@ func (s *Session) children(ctx context.Context, node string) (names []string, st
 	}
 	a, err := Do(ctx, s, func(c *zk.Conn) (a answer, err error) {
 		a.names, a.stat, err = c.Children(node)
-		return a, err
+		return a, denied(err, "list the children of", node)
 	})
 	return a.names, a.stat, err
 }
@@ -93,7 +93,7 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 		return s.remove(ctx, s.Path(path))
 	}
 	_, err := Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, c.Delete(s.Path(path), version)
+		return struct{}{}, denied(c.Delete(s.Path(path), version), "delete", s.Path(path))
 	})
 	return err
 }
@@ -166,7 +166,7 @@ func (s *Session) DeleteWith(ctx context.Context, path string, op func(*zk.Conn)
 // remove deletes a node whose name is never used again. It returns [zk.ErrNoNode] if another client
 // had deleted it.
 func (s *Session) remove(ctx context.Context, node string) error {
-	once := deletion(func(c *zk.Conn) error { return c.Delete(node, -1) })
+	once := deletion(func(c *zk.Conn) error { return denied(c.Delete(node, -1), "delete", node) })
 	return s.insist(ctx, node, func() error {
 		s.engage()
 		defer s.disengage()

@@ -57,6 +57,7 @@ type sharedWatch struct {
 func (t *watchTable) on(s *Session, path string) *sharedWatch {
 	return t.set(s, path, func(c *zk.Conn, w *sharedWatch) (err error) {
 		w.data, w.stat, _, err = c.GetW(path)
+		err = denied(err, "read", path)
 		return err
 	})
 }
@@ -68,6 +69,7 @@ func (t *watchTable) below(s *Session, path string) *sharedWatch {
 	return t.set(s, path+childrenKey, func(c *zk.Conn, w *sharedWatch) (err error) {
 		for {
 			w.children, w.stat, _, err = c.ChildrenW(path)
+			err = denied(err, "list the children of", path)
 			if !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}

@@ -227,11 +227,13 @@ func (p *producer) endTurn(life context.Context) {
 // session is lost, the wait goes on in the next one, at the end of the line. The other errors are
 // those of Offer, and the server's if it refuses a place in line.
 func (q *Queue) OfferWait(ctx context.Context, data []byte) (id string, err error) {
-	began := time.Now()
 	if id, err = q.Offer(ctx, data); !errors.Is(err, ErrFull) {
 		return id, err
 	}
-	defer func() { q.recipe.Waited(began, err) }()
+
+	began, in := time.Now(), (*protocol.Session)(nil)
+	q.offerWaits.Waiting(ctx)
+	defer func() { q.offerWaits.Waited(ctx, began, in, 0, err) }()
 
 	select {
 	case q.waiting <- struct{}{}:
@@ -245,6 +247,7 @@ func (q *Queue) OfferWait(ctx context.Context, data []byte) (id string, err erro
 		if err != nil {
 			return "", err
 		}
+		in = turn.Session()
 		id, err := q.offerInTurn(ctx, turn, data)
 		turn.Session().Go(func(life context.Context) { turn.Release(life) })
 		if !errors.Is(err, errTurnLost) {

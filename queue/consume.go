@@ -84,7 +84,10 @@ func (q *Queue) Consume(
 	case workers < 1:
 		return q.recipe.Wrap(fmt.Errorf("%d workers: at least one is needed", workers))
 	case fn == nil:
-		return q.recipe.Wrap(errors.New("the function for items is nil"))
+		return q.recipe.Wrap(errors.New("nil function"))
+	}
+	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
 	}
 
 	w := &workforce{queue: q, ctx: ctx, fn: fn}

@@ -64,7 +64,9 @@ func (q *Queue) moveToDeadLetters(
 			},
 			ring(p.session, dead.path, ""))
 		if err == nil {
-			q.recipe.Report(protocol.EventDeadLettered, p.session, 1, nil)
+			q.recipe.Report(protocol.Event{
+				Kind: protocol.EventDeadLettered, Session: p.session.ID(), Token: c.token, Count: 1,
+			})
 		}
 		if refusedAt(err) < first || !errors.Is(err, zk.ErrNoNode) {
 			return err

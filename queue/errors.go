@@ -5,12 +5,13 @@ import (
 	"fmt"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
 var (
 	// ErrEmpty is returned by calls that do not wait if there is nothing that they could have: the
 	// queue has no entries, or all of them are reserved.
-	ErrEmpty = errors.New("empty")
+	ErrEmpty = line.NewBusy("empty")
 
 	// ErrFull is returned by the offering verbs, except OfferWait, if the queue would get longer
 	// than [WithMaxLength] allows.

@@ -68,5 +68,7 @@ func TestCollisionIsAnEvent(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, 1, events[protocol.EventCollided])
+		require.Equal(t, 1, events[protocol.EventReturned])
+		require.Zero(t, events[protocol.EventAcknowledged])
 	})
 }

@@ -231,6 +231,9 @@ func (it *Item) Nack(ctx context.Context, opts ...NackOption) error {
 
 // decide ends the item as d says, unless it has ended in another way.
 func (it *Item) decide(ctx context.Context, d decision, n nack) error {
+	if err := it.queue.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
 	it.mu.Lock()
 	if it.decision == undecided {
 		it.decision, it.nack = d, n
@@ -253,12 +256,12 @@ func (it *Item) carryOut(life context.Context) error {
 	p, c := it.under, it.claim
 	var err error
 	gone := true
-	switch last := it.queue.deadLetters != nil && it.Attempt() >= it.queue.attempts; {
+	switch {
 	case d == acknowledged:
 		err = p.settler.settle(life, c, p.deleteEntry(c, -1))
 	case d == unused:
 		p.deleteClaim(life, c, false)
-	case last:
+	case it.lastAttempt():
 		err = it.queue.moveToDeadLetters(life, p, c, it.queue.origin(c, c.attempt, n.reason))
 	case n.moves:
 		err = p.move(life, c, n.due)
@@ -270,6 +273,7 @@ func (it *Item) carryOut(life context.Context) error {
 	switch {
 	case err == nil:
 		p.release(c, gone)
+		it.report(life, d)
 		return nil
 	case p.session.Err() != nil:
 		p.release(c, false)
@@ -285,6 +289,25 @@ func (it *Item) carryOut(life context.Context) error {
 		err = fmt.Errorf("%w: %s is not reserved by this item any more", protocol.ErrLost, it.ID())
 	}
 	return err
+}
+
+// report reports how the item was settled. Items that become dead letters report that.
+func (it *Item) report(life context.Context, d decision) {
+	kind := protocol.EventAcknowledged
+	switch {
+	case d == refused && it.lastAttempt(), d == unused:
+		return
+	case d == refused:
+		kind = protocol.EventReturned
+	}
+	it.queue.reserves.Report(protocol.Event{
+		Kind: kind, Context: protocol.Caller(life), Session: it.under.session.ID(), Token: it.claim.token, Count: 1,
+	})
+}
+
+// lastAttempt reports whether the item becomes a dead letter if it is not acknowledged.
+func (it *Item) lastAttempt() bool {
+	return it.queue.deadLetters != nil && it.Attempt() >= it.queue.attempts
 }
 
 // claimGone reports whether a settlement has failed because its claim was deleted.
@@ -320,11 +343,13 @@ func (q *Queue) itemFor(ctx context.Context, p *perSession, r *removal) (*Item, 
 	}
 
 	if r.claim.attempt > 1 {
-		q.recipe.Report(protocol.EventRedelivered, p.session, 1, nil)
+		q.reserves.Report(protocol.Event{
+			Kind: protocol.EventRedelivered, Context: ctx, Session: p.session.ID(), Token: r.claim.token, Count: 1,
+		})
 	}
 	it := &Item{queue: q, under: p, claim: r.claim}
 	var err error
-	it.grant, err = q.recipe.NewGrant(ctx, p.session, p.pathOf(r.claim), r.claim.token, it.carryOut)
+	it.grant, err = q.reserves.NewGrant(ctx, p.session, p.pathOf(r.claim), r.claim.token, it.carryOut)
 	if err != nil {
 		p.deleteLater(r.claim)
 		return nil, err

@@ -313,7 +313,7 @@ func (p *producer) send(life context.Context) {
 	case errors.Is(err, protocol.ErrTooLarge) && len(sent) > 1:
 		returned(p.offers, sent, true) // each of them may do alone
 	case errors.Is(err, zk.ErrBadVersion):
-		p.recipe.Report(protocol.EventCollided, p.session, len(sent), nil)
+		p.report(protocol.EventCollided, len(sent), err)
 		p.bound.collide()
 	case errors.Is(err, zk.ErrNoNode):
 		if culprit != nil {
@@ -405,7 +405,7 @@ func (p *producer) deliver(sent []*offer, done result) {
 			o.ids = append(o.ids, path.Base(a.String))
 		}
 	}
-	p.recipe.Report(protocol.EventOffered, p.session, n, nil)
+	p.report(protocol.EventOffered, n, nil)
 	p.offers.Answer(nil, sent...)
 
 	p.next += int64(n)

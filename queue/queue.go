@@ -16,6 +16,9 @@ import (
 // processes. It is safe for concurrent use. Goroutines that share a Queue share its round trips.
 type Queue struct {
 	recipe     *protocol.Recipe
+	takes      *protocol.Recipe // the recipe in the modes of its waits
+	reserves   *protocol.Recipe
+	offerWaits *protocol.Recipe
 	path       string
 	priorities bool // of entries: kazoo's layout
 	producers
@@ -32,15 +35,16 @@ type Queue struct {
 // New returns the queue at path, whose node is created as needed. New does no I/O and cannot fail.
 // A nil client, a bad path or a bad option is reported by the first call.
 func New(c *protocol.Client, path string, opts ...Option) *Queue {
-	const recipe = "queue"
+	r := protocol.NewRecipe(c, "queue", path)
 	q := &Queue{
-		recipe: protocol.NewRecipe(c, recipe, path),
-		path:   path,
+		recipe:    r,
+		path:      path,
+		producers: newProducers(r.Part(path + offeringNode)),
 
 		retryDelay: retryDelay,
 	}
-	q.producers = newProducers(protocol.NewRecipe(c, recipe, path+offeringNode))
-	protocol.Configure(q.recipe, q, opts)
+	protocol.Configure(r, q, opts)
+	q.takes, q.reserves, q.offerWaits = r.Mode("take"), r.Mode("reserve"), r.Mode("offer")
 	return q
 }
 
@@ -53,16 +57,20 @@ func New(c *protocol.Client, path string, opts ...Option) *Queue {
 // too. Then the entry was removed, and no other consumer will get it, or it was not. Other errors
 // wrap [protocol.ErrClosed], [zk.ErrInvalidPath], or are the server's own.
 func (q *Queue) Take(ctx context.Context) ([]byte, error) {
+	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
+		return nil, err
+	}
 	began := time.Now()
-	data, err := q.remove(ctx, 1, true)
-	q.recipe.Waited(began, err)
+	q.takes.Waiting(ctx)
+	data, s, err := q.remove(ctx, 1, true)
+	q.takes.Waited(ctx, began, s, 0, err)
 	return first(data), err
 }
 
 // Poll is [Queue.Take] without the wait: it returns [ErrEmpty] if at some moment of the call there
 // was no entry that is not reserved.
 func (q *Queue) Poll(ctx context.Context) ([]byte, error) {
-	data, err := q.remove(ctx, 1, false)
+	data, _, err := q.remove(ctx, 1, false)
 	return first(data), err
 }
 
@@ -73,9 +81,10 @@ func (q *Queue) Poll(ctx context.Context) ([]byte, error) {
 // It blocks, and returns errors, as [Queue.Poll] does.
 func (q *Queue) PollN(ctx context.Context, max int) ([][]byte, error) {
 	if max < 1 {
-		return nil, q.recipe.Wrap(fmt.Errorf("PollN of %d entries: at least one is needed", max))
+		return nil, q.recipe.Wrap(fmt.Errorf("PollN needs a max of at least 1, got %d", max))
 	}
-	return q.remove(ctx, min(max, maxOps), false)
+	data, _, err := q.remove(ctx, min(max, maxOps), false)
+	return data, err
 }
 
 func first(data [][]byte) []byte {
@@ -85,9 +94,11 @@ func first(data [][]byte) []byte {
 	return data[0]
 }
 
-// remove removes up to max entries. If wait is set it waits for one.
-func (q *Queue) remove(ctx context.Context, max int, wait bool) ([][]byte, error) {
+// remove removes up to max entries. If wait is set it waits for one. It returns the session in which
+// it has ended.
+func (q *Queue) remove(ctx context.Context, max int, wait bool) (_ [][]byte, in *protocol.Session, err error) {
 	r, err := across(ctx, q, func(p *producer) (*removal, error) {
+		in = p.session
 		return p.consumer.remove(ctx, &removal{max: max, wait: wait})
 	})
 
@@ -95,12 +106,12 @@ func (q *Queue) remove(ctx context.Context, max int, wait bool) ([][]byte, error
 		if !errors.As(err, new(*UncertainError)) {
 			err = &UncertainError{IDs: r.ids, Data: r.data, Err: err}
 		}
-		return r.data, err
+		return r.data, in, err
 	}
 	if err != nil {
-		return nil, err
+		return nil, in, err
 	}
-	return r.data, nil
+	return r.data, in, nil
 }
 
 // Reserve claims the first entry that is not reserved. It blocks until there is one, and waits on
@@ -116,18 +127,32 @@ func (q *Queue) remove(ctx context.Context, max int, wait bool) ([][]byte, error
 // entry of another library that is too large for that, Reserve returns [protocol.ErrTooLarge].
 // [Queue.Take] removes it.
 func (q *Queue) Reserve(ctx context.Context) (*Item, error) {
-	began := time.Now()
-	it, err := q.reserve(ctx, true)
-	q.recipe.Waited(began, err)
-	return it, err
+	return q.reserve(ctx, true)
 }
 
 // TryReserve is [Queue.Reserve] without the wait: it returns [ErrEmpty] where [Queue.Poll] does.
 func (q *Queue) TryReserve(ctx context.Context) (*Item, error) { return q.reserve(ctx, false) }
 
-func (q *Queue) reserve(ctx context.Context, wait bool) (*Item, error) {
+func (q *Queue) reserve(ctx context.Context, wait bool) (it *Item, err error) {
+	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
+		return nil, err
+	}
+	var under *perSession
+	began := time.Now()
+	q.reserves.Waiting(ctx)
+	defer func() {
+		var s *protocol.Session
+		if under != nil {
+			s = under.session
+		}
+		var token int64
+		if it != nil {
+			token = it.Token()
+		}
+		q.reserves.Waited(ctx, began, s, token, err)
+	}()
+
 	for {
-		var under *perSession
 		r, err := across(ctx, q, func(p *producer) (*removal, error) {
 			under = p.perSession
 			return p.consumer.remove(ctx, &removal{max: 1, wait: wait, reserve: true})

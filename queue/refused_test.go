@@ -47,7 +47,7 @@ func TestConsumersThatCannotBeCounted(t *testing.T) {
 	})
 }
 
-// observer passes on how waits have ended.
+// observer collects how waits have ended, and what is tried again.
 type observer struct {
 	mu   sync.Mutex
 	errs []error
@@ -62,7 +62,7 @@ func (o *observer) all() []error {
 func (o *observer) Observe(e protocol.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if e.Kind == protocol.EventAcquired && !strings.HasSuffix(e.Path, "/zkrecipes/waiting") {
+	if e.Kind == protocol.EventAcquired || e.Kind == protocol.EventRetried {
 		o.errs = append(o.errs, e.Err)
 	}
 }

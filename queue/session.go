@@ -29,6 +29,11 @@ type perSession struct {
 	claims   atomic.Int64
 }
 
+// report reports what has happened to this many entries, of any number of callers.
+func (p *perSession) report(kind protocol.EventKind, n int, err error) {
+	p.recipe.Report(protocol.Event{Kind: kind, Session: p.session.ID(), Count: n, Err: err})
+}
+
 func (p *perSession) holdsItems() bool { return p.claims.Load() > 0 }
 
 func (p *perSession) names(children []string) []name { return p.queue.names(children) }

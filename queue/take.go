@@ -310,7 +310,7 @@ func (c *consumer) deliver(sent []*removal, touched []*entry, done result) {
 	}
 
 	if taken > 0 {
-		c.recipe.Report(protocol.EventTaken, c.session, taken, nil)
+		c.report(protocol.EventTaken, taken, nil)
 	}
 
 	// A caller that has left cannot give its item back.
@@ -343,7 +343,7 @@ func (c *consumer) outcomeUnknown(sent []*removal, err error) {
 
 // collided notes why the transaction failed at an entry. The others are tried again.
 func (c *consumer) collided(e *entry, sent []*removal, err error) error {
-	c.recipe.Report(protocol.EventCollided, c.session, 1, nil)
+	c.report(protocol.EventCollided, 1, err)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		c.isGone(e)

@@ -135,13 +135,12 @@ func (c *consumer) enter() {
 	c.place = place{cancel: cancel, events: events, lookout: lookout}
 	c.session.Go(func(life context.Context) {
 		defer context.AfterFunc(life, cancel)()
-		began := time.Now()
 		err := c.stand(ctx, lookout, events)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		c.warn(looksNowAndThen, err)
-		c.recipe.Waited(began, c.recipe.Wrap(fmt.Errorf("wait in line: %w", err)))
+		c.report(protocol.EventRetried, 0, c.recipe.Wrap(fmt.Errorf("wait in line: %w", err)))
 		tell(ctx, events, failed)
 	})
 }

@@ -62,7 +62,7 @@ func (l *Lease) replace(ctx context.Context) (*protocol.Grant, error) {
 	reader := fmt.Sprintf("%s-%s"+protocol.SequenceFormat, owner, l.mutex.read.Kind, name.Sequence)
 	from, to := r.Path()+"/"+g.Node(), r.Path()+"/"+reader
 
-	return g.Replace(ctx, to, func(ctx context.Context) error {
+	return g.Replace(ctx, l.mutex.read.Recipe, to, func(ctx context.Context) error {
 		uncertain := false
 		_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
 			if err := protocol.Wanted(ctx); err != nil {

@@ -3,7 +3,6 @@ package rwlock
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -46,18 +45,6 @@ type sharing struct {
 	mu   sync.Mutex // protects what follows, and what it says of places
 	open *place     // nil if the next reader needs a node of its own
 }
-
-// quiet returns the recipe for grants that report nothing.
-func quiet(c *protocol.Client, path string) *protocol.Recipe {
-	if c != nil {
-		c = c.With(protocol.WithObserver(silent{}), protocol.WithLogger(slog.New(slog.DiscardHandler)))
-	}
-	return protocol.NewRecipe(c, "rwlock", path)
-}
-
-type silent struct{}
-
-func (silent) Observe(protocol.Event) {}
 
 // A place is a node in line that readers share. It is in line on behalf of all of them, so the end
 // of one reader's ctx does not end the wait of the others.
@@ -215,7 +202,7 @@ func (p *place) wait(ctx context.Context) (*protocol.Grant, error) {
 		return nil, p.err
 	}
 
-	r := p.mutex.recipe
+	r := p.mutex.read.Recipe
 	var g *protocol.Grant
 	g, err := r.NewGrant(ctx, p.session, r.Path()+"/"+p.grant.Node(), p.grant.Token(),
 		func(ctx context.Context) error { return p.leave(ctx, g) })

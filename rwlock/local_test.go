@@ -347,9 +347,29 @@ func TestEachSharedLeaseIsReported(t *testing.T) {
 	unlock(t, readAll(t, m, 3)...)
 	unlock(t, must(t, write, m))
 	const acquired, released = protocol.EventAcquired, protocol.EventReleased
-	for _, kind := range []protocol.EventKind{acquired, acquired, acquired, released, released, released, acquired, released} {
-		require.Equal(t, kind, suite.Wait(t, events).Kind)
+	const waiting, reading, writing = protocol.EventWaiting, "read", "write"
+	type reported struct {
+		kind protocol.EventKind
+		mode string
 	}
+	var got []reported
+	waits := 0
+	for waits < 4 || len(got) < 8 {
+		e := suite.Wait(t, events)
+		require.Equal(t, "rwlock", e.Recipe)
+		if e.Kind == waiting { // which may come between those of the other readers
+			waits++
+			continue
+		}
+		require.NotZero(t, e.Token)
+		got = append(got, reported{e.Kind, e.Mode})
+	}
+	require.Equal(t, []reported{
+		{acquired, reading}, {acquired, reading}, {acquired, reading},
+		{released, reading}, {released, reading}, {released, reading},
+		{acquired, writing}, {released, writing},
+	}, got)
+	require.Empty(t, events, "the shared node reports nothing")
 }
 
 type observer chan protocol.Event

@@ -46,8 +46,9 @@ func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
 		write:  line.Request{Kind: spellings[Native].write, Blockers: line.Exclusive},
 	}
 	protocol.Configure(r, m, opts)
+	m.read.Recipe, m.write.Recipe = r.Mode("read"), r.Mode("write")
 	if m.sharing != nil {
-		m.sharing.recipe = quiet(c, path)
+		m.sharing.recipe = r.Part(path)
 	}
 	return m
 }
@@ -91,12 +92,13 @@ func (m *RWMutex) try(ctx context.Context, request line.Request) (*Lease, error)
 }
 
 func (m *RWMutex) take(ctx context.Context, request line.Request) (*Lease, error) {
-	g, err := m.recipe.Acquire(ctx, request.Data, func(s *protocol.Session) (*protocol.Grant, error) {
-		return m.sharing.take(ctx, s, m, request)
+	g, err := request.Recipe.Acquire(ctx, request.Data, func(s *protocol.Session) (*protocol.Grant, error) {
+		g, err := m.sharing.take(ctx, s, m, request)
+		if errors.Is(err, line.ErrBusy) {
+			err = ErrLocked
+		}
+		return g, err
 	})
-	if errors.Is(err, line.ErrBusy) {
-		err = m.recipe.Wrap(ErrLocked)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +122,9 @@ func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context, l *Lease
 }
 
 func (m *RWMutex) do(ctx context.Context, request line.Request, fn func(ctx context.Context, l *Lease) error) error {
+	if fn == nil {
+		return m.recipe.Wrap(errors.New("nil function"))
+	}
 	l, err := m.take(ctx, request)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 
 var (
 	// ErrNoPermit is returned by TryAcquire and TryDo when they would have to wait.
-	ErrNoPermit = errors.New("no permit")
+	ErrNoPermit = line.NewBusy("no permit")
 
 	// ErrPermits is returned when others at the path count on another number of permits.
 	ErrPermits = errors.New("contenders disagree about the number of permits")
@@ -84,12 +84,16 @@ func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acq
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, true) }
 
 func (s *Semaphore) acquire(ctx context.Context, try bool) (*Permit, error) {
-	g, err := s.line.Enter(ctx, line.Request{
+	request := line.Request{
 		Kind: fmt.Sprintf("of-%d-permit-", s.permits.Load()), Data: s.data, Try: try, Blockers: s.blockers, Check: s.check,
-	})
-	if errors.Is(err, line.ErrBusy) {
-		err = s.recipe.Wrap(ErrNoPermit)
 	}
+	g, err := s.recipe.Acquire(ctx, s.data, func(session *protocol.Session) (*protocol.Grant, error) {
+		g, err := s.line.Join(ctx, session, request)
+		if errors.Is(err, line.ErrBusy) {
+			err = ErrNoPermit
+		}
+		return g, err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +113,9 @@ func (s *Semaphore) TryDo(ctx context.Context, fn func(ctx context.Context, p *P
 }
 
 func (s *Semaphore) do(ctx context.Context, try bool, fn func(ctx context.Context, p *Permit) error) error {
+	if fn == nil {
+		return s.recipe.Wrap(errors.New("nil function"))
+	}
 	p, err := s.acquire(ctx, try)
 	if err != nil {
 		return err

@@ -203,7 +203,7 @@ func TestTryAcquireWritesOnlyIfThereIsAPermit(t *testing.T) {
 		_, err = s.TryAcquire(t.Context())
 		require.ErrorIs(t, err, semaphore.ErrNoPermit)
 		require.EqualError(t, err, "semaphore: "+path+": no permit")
-		require.ErrorIs(t, s.TryDo(t.Context(), nil), semaphore.ErrNoPermit)
+		require.ErrorIs(t, s.TryDo(t.Context(), func(context.Context, *semaphore.Permit) error { return nil }), semaphore.ErrNoPermit)
 		require.Equal(t, before, writes())
 
 		release(t, one)
@@ -274,8 +274,12 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 		calls := map[string]func() error{
 			"Acquire":    func() error { _, err := test.s.Acquire(t.Context()); return err },
 			"TryAcquire": func() error { _, err := test.s.TryAcquire(t.Context()); return err },
-			"Do":         func() error { return test.s.Do(t.Context(), nil) },
-			"TryDo":      func() error { return test.s.TryDo(t.Context(), nil) },
+			"Do": func() error {
+				return test.s.Do(t.Context(), func(context.Context, *semaphore.Permit) error { return nil })
+			},
+			"TryDo": func() error {
+				return test.s.TryDo(t.Context(), func(context.Context, *semaphore.Permit) error { return nil })
+			},
 		}
 		if name != "too much data" {
 			calls["Contenders"] = func() error { _, err := test.s.Contenders(t.Context()); return err }

@@ -13,8 +13,19 @@ import (
 )
 
 // ErrBusy is returned to contenders that do not wait and would have to. Recipes have errors of
-// their own for that.
-var ErrBusy = errors.New("busy")
+// their own for that, made by [NewBusy].
+var ErrBusy = NewBusy("busy")
+
+// NewBusy returns an error with this text for calls that do not wait and would have to.
+// [protocol.LogObserver] logs it at level debug.
+func NewBusy(text string) error { return &busyError{text} }
+
+type busyError struct{ text string }
+
+func (b *busyError) Error() string { return b.text }
+
+// Busy marks the error for observers.
+func (b *busyError) Busy() bool { return true }
 
 // errGone says that a node of ours was deleted before it was granted.
 var errGone = errors.New("node deleted while waiting")
@@ -106,6 +117,14 @@ func (l *Line) allExclusive() bool {
 	return !slices.ContainsFunc(l.kinds, func(k Kind) bool { return !k.Exclusive })
 }
 
+// made returns the line's recipe. That of a nil Line is nil, which refuses every call.
+func (l *Line) made() *protocol.Recipe {
+	if l == nil {
+		return nil
+	}
+	return l.recipe
+}
+
 func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node }
 
 // Enter waits in line until the request is granted. It blocks until then, until ctx ends, which
@@ -119,7 +138,7 @@ func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node 
 // the server's own, such as [zk.ErrNoAuth]. The error carries recipe and path. Enter is safe for
 // concurrent use.
 func (l *Line) Enter(ctx context.Context, r Request) (*protocol.Grant, error) {
-	return l.recipe.Acquire(ctx, r.Data, func(s *protocol.Session) (*protocol.Grant, error) {
+	return l.made().Acquire(ctx, r.Data, func(s *protocol.Session) (*protocol.Grant, error) {
 		return l.Join(ctx, s, r)
 	})
 }

@@ -1,0 +1,131 @@
+package protocol
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+)
+
+// The client tells its logger and its observer when it has had no connection for this long, and
+// then at intervals that double up to a minute.
+const (
+	firstNotice  = time.Second
+	rarestNotice = time.Minute
+)
+
+// An outage is a time without a connection. A connection that does not last ends no outage, so one
+// that comes and goes is told of, too. The mu of the sessions protects it.
+type outage struct {
+	notice   *time.Timer
+	began    time.Time
+	back     time.Time     // when there was a connection again; zero while there is none
+	due      time.Time     // when the next notice is
+	pause    time.Duration // until the one after it
+	attempts int64         // that had failed before it
+	told     bool          // a notice has come since there was a connection
+}
+
+// beginOutage notes that there is no connection. The caller holds mu.
+func (c *Client) beginOutage() {
+	o, now := &c.outage, time.Now()
+	lasted := !o.back.IsZero() && now.Sub(o.back) >= firstNotice
+	if o.began.IsZero() || lasted {
+		o.began, o.attempts = now, c.attempts.Load()
+		o.due, o.pause = now.Add(firstNotice), 2*firstNotice
+	}
+	o.back = time.Time{}
+	o.schedule(now, c)
+}
+
+func (o *outage) schedule(now time.Time, c *Client) {
+	o.stop()
+	o.notice = time.AfterFunc(o.due.Sub(now), func() { c.spawn(c.tellOfOutage) })
+}
+
+func (o *outage) stop() {
+	if o.notice != nil {
+		o.notice.Stop()
+	}
+}
+
+// endOutage notes that there is a connection. The caller holds mu.
+func (c *Client) endOutage() {
+	o := &c.outage
+	o.stop()
+	o.back = time.Now()
+	if !o.told || c.stopped {
+		return
+	}
+	o.told = false
+	session, away := c.current.ID(), o.back.Sub(o.began)
+	c.running.Go(func() { // the caller must not wait for a logger
+		c.log.Info("connected again", "session", hexID(session), "after", away.Round(time.Millisecond))
+	})
+}
+
+// tellOfOutage tells the logger and the observer that there still is no connection, and until when
+// what is held can be trusted.
+func (c *Client) tellOfOutage() {
+	c.mu.Lock()
+	o, now := &c.outage, time.Now()
+	if c.state == Connected || now.Before(o.due) { // it has come back, and perhaps gone again
+		c.mu.Unlock()
+		return
+	}
+	away, attempts := now.Sub(o.began), c.attempts.Load()-o.attempts
+	o.due, o.pause, o.told = now.Add(o.pause), min(2*o.pause, rarestNotice), true
+	o.schedule(now, c)
+	s, current, refused := cmp.Or(c.dialing, c.current), c.current, c.refused
+	c.mu.Unlock()
+
+	e := Event{Kind: EventConnecting, Count: int(attempts), Duration: away, Err: cmp.Or(refused, errNoAnswer)}
+	if s != nil {
+		s.mu.Lock()
+		e.Err = cmp.Or(refused, s.lastFail, errNoAnswer)
+		s.mu.Unlock()
+	}
+	attrs := []any{
+		"servers", strings.Join(c.servers, ","), "for", away.Round(time.Millisecond), "attempts", attempts, "error", e.Err,
+	}
+	if current != nil && current.Err() == nil {
+		current.mu.Lock()
+		e.Session = current.id
+		attrs = append(attrs, "session", hexID(current.id))
+		if holds := len(current.grants); holds > 0 {
+			attrs = append(attrs, "holds", holds, "lost at", current.trust.deadline())
+		}
+		current.mu.Unlock()
+	}
+
+	if refused == nil { // or else each attempt is logged
+		c.log.Warn("no connection", attrs...)
+	}
+	c.observe(e)
+}
+
+var errNoAnswer = errors.New("no attempt to connect has ended yet")
+
+// tellGranted logs, once for each timeout, that the servers grant another session timeout than was
+// asked for.
+func (c *Client) tellGranted(granted time.Duration) {
+	c.mu.Lock()
+	told := c.granted[granted]
+	if !told {
+		c.granted[granted] = true
+	}
+	c.mu.Unlock()
+	if !told {
+		c.log.Warn("the server grants another session timeout than was asked for", "asked", c.timeout, "granted", granted)
+	}
+}
+
+// A hexID is a session ID as it is written everywhere: 0x and hex digits.
+type hexID int64
+
+func (id hexID) String() string { return fmt.Sprintf("%#x", uint64(id)) }
+
+// LogValue makes every handler write it so.
+func (id hexID) LogValue() slog.Value { return slog.StringValue(id.String()) }
