@@ -18,9 +18,13 @@
 //	zkrecipes.request.collisions      counter          {collision}  requests repeated as another client was faster
 //	zkrecipes.queue.offered           counter          {entry}      entries appended
 //	zkrecipes.queue.taken             counter          {entry}      entries removed by Take, Poll or PollN
+//	zkrecipes.queue.acknowledged      counter          {entry}      items acknowledged
+//	zkrecipes.queue.returned          counter          {entry}      items given back with Nack
 //	zkrecipes.queue.redelivered       counter          {entry}      items delivered again
 //	zkrecipes.queue.dead_lettered     counter          {entry}      items moved to the dead letters
 //	zkrecipes.connection.outages      counter          {report}     reports of a missing connection, by error.type
+//
+// A missing connection is reported after a second, and then at intervals that double up to a minute.
 //
 // These are measured on request, by [Observer.ObserveClient] and [Observer.ObserveQueue]:
 //

@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
 // The causes of a loss.
@@ -32,7 +31,6 @@ var errorTypes = []struct {
 	err  error
 	name string
 }{
-	{line.ErrBusy, busy},
 	{context.Canceled, canceled},
 	{context.DeadlineExceeded, "timeout"},
 	{protocol.ErrUncertain, "outcome_unknown"},
@@ -51,6 +49,9 @@ var errorTypes = []struct {
 
 // errorType returns the value of error.type for err, one of few.
 func errorType(err error) string {
+	if b := (interface{ Busy() bool })(nil); errors.As(err, &b) && b.Busy() { // of all Try calls
+		return busy
+	}
 	for _, t := range errorTypes {
 		if errors.Is(err, t.err) {
 			return t.name
@@ -68,7 +69,7 @@ func errorType(err error) string {
 // Package protocol has no error values for these.
 var (
 	deletedNode = regexp.MustCompile(`(?s)\bnode .* was deleted$`)
-	lapsedTrust = regexp.MustCompile(`\bsession 0x[0-9a-f]+: .* for [0-9.a-zµ]+$`)
+	lapsedTrust = regexp.MustCompile(`\bsession 0x[0-9a-f]+: `) // and then the reason
 )
 
 // lossCause returns why a hold or its session was lost.

@@ -17,6 +17,8 @@ type instruments struct {
 	collisions   metric.Int64Counter
 	offered      metric.Int64Counter
 	taken        metric.Int64Counter
+	acknowledged metric.Int64Counter
+	returned     metric.Int64Counter
 	redelivered  metric.Int64Counter
 	deadLettered metric.Int64Counter
 	outages      metric.Int64Counter
@@ -71,6 +73,8 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		collisions:   counter("zkrecipes.request.collisions", "{collision}", "Requests that were repeated as another client was faster."),
 		offered:      counter("zkrecipes.queue.offered", "{entry}", "Entries appended to a queue."),
 		taken:        counter("zkrecipes.queue.taken", "{entry}", "Entries removed from a queue by Take, Poll or PollN."),
+		acknowledged: counter("zkrecipes.queue.acknowledged", "{entry}", "Items that their holders had acknowledged."),
+		returned:     counter("zkrecipes.queue.returned", "{entry}", "Items that their holders had given back."),
 		redelivered:  counter("zkrecipes.queue.redelivered", "{entry}", "Items that were delivered again."),
 		deadLettered: counter("zkrecipes.queue.dead_lettered", "{entry}", "Items that went to the dead letters."),
 		outages:      counter("zkrecipes.connection.outages", "{report}", "Reports that there has been no connection for a while."),

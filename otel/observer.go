@@ -107,6 +107,10 @@ func (o *Observer) Observe(e protocol.Event) {
 		o.redelivered.Add(ctx, count, o.labels(e))
 	case protocol.EventDeadLettered:
 		o.deadLettered.Add(ctx, count, o.labels(e))
+	case protocol.EventAcknowledged:
+		o.acknowledged.Add(ctx, count, o.labels(e))
+	case protocol.EventReturned:
+		o.returned.Add(ctx, count, o.labels(e))
 	case protocol.EventConnecting:
 		o.outages.Add(ctx, 1, o.labels(e, ofError(e.Err)...))
 	}

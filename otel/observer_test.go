@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	zkotel "github.com/zkrecipes/zkrecipes/otel"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -259,6 +260,8 @@ func TestEachKindOfEventHasACounter(t *testing.T) {
 	for kind, counter := range map[protocol.EventKind]struct{ name, unit string }{
 		protocol.EventOffered:      {"zkrecipes.queue.offered", "{entry}"},
 		protocol.EventTaken:        {"zkrecipes.queue.taken", "{entry}"},
+		protocol.EventAcknowledged: {"zkrecipes.queue.acknowledged", "{entry}"},
+		protocol.EventReturned:     {"zkrecipes.queue.returned", "{entry}"},
 		protocol.EventRedelivered:  {"zkrecipes.queue.redelivered", "{entry}"},
 		protocol.EventDeadLettered: {"zkrecipes.queue.dead_lettered", "{entry}"},
 	} {
@@ -272,7 +275,7 @@ func TestEachKindOfEventHasACounter(t *testing.T) {
 	require.Equal(t, series{value: 1, unit: "{retry}"}, p.value("zkrecipes.request.retries", "error.type", "timeout"))
 	p.Observe(protocol.Event{Kind: protocol.EventConnecting, Context: t.Context(), Count: 7, Err: errors.New("no luck")})
 	require.Equal(t, series{value: 1, unit: "{report}"}, p.value("zkrecipes.connection.outages", "error.type", "_OTHER"))
-	p.Observe(protocol.Event{Kind: protocol.EventConnecting + 1, Context: t.Context()}) // of a later version
+	p.Observe(protocol.Event{Kind: protocol.EventReturned + 1, Context: t.Context()}) // of a later version
 }
 
 func TestHoldLinksToItsWaitAndToTheHolderBefore(t *testing.T) {
@@ -407,7 +410,7 @@ func TestEndOfAnUnknownHoldIsMeasured(t *testing.T) {
 
 // Without a bound an observer that misses the ends of holds would grow for ever.
 func TestHoldsThatNeverEndAreBounded(t *testing.T) {
-	p := newProbe(t, zkotel.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))))
+	p := newProbe(t, zkotel.WithTracerProvider(noop.NewTracerProvider()))
 	f := newFeed(p)
 	const limit, beyond = 1 << 16, 100
 	for token := range int64(limit + beyond) {

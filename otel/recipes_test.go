@@ -165,6 +165,17 @@ func TestCutConnectionLeadsToRetries(t *testing.T) {
 	})
 }
 
+func TestMissingConnectionIsCounted(t *testing.T) {
+	recipestest.Bubble(t, func(t *testing.T, server *recipestest.Server) {
+		p, link := newProbe(t), server.Link(t)
+		link.Client(t, protocol.WithObserver(p), protocol.WithSessionTimeout(timeout))
+		link.Cut()
+		time.Sleep(1500 * time.Millisecond)
+		link.Heal()
+		require.Equal(t, series{value: 1, unit: "{report}"}, p.value("zkrecipes.connection.outages", "error.type", "connection"))
+	})
+}
+
 func TestClientIsObserved(t *testing.T) {
 	recipestest.Bubble(t, func(t *testing.T, server *recipestest.Server) {
 		p, link := newProbe(t), server.Link(t)
