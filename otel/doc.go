@@ -9,33 +9,35 @@
 //
 // # Metrics
 //
-//	zkrecipes.wait.active             up-down counter  {wait}       waits that are under way
-//	zkrecipes.wait.duration           histogram        s            waits that have ended; error.type if in vain
-//	zkrecipes.hold.active             up-down counter  {hold}       what is held
-//	zkrecipes.hold.duration           histogram        s            holds that have ended; error.type if lost
-//	zkrecipes.hold.losses             counter          {loss}       holds lost, by error.type
-//	zkrecipes.request.retries         counter          {retry}      requests tried again, by error.type
-//	zkrecipes.request.collisions      counter          {collision}  requests repeated as another client was faster
-//	zkrecipes.queue.offered           counter          {entry}      entries appended
-//	zkrecipes.queue.taken             counter          {entry}      entries removed by Take, Poll or PollN
-//	zkrecipes.queue.acknowledged      counter          {entry}      items acknowledged
-//	zkrecipes.queue.returned          counter          {entry}      items given back with Nack
-//	zkrecipes.queue.redelivered       counter          {entry}      items delivered again
-//	zkrecipes.queue.dead_lettered     counter          {entry}      items moved to the dead letters
-//	zkrecipes.connection.outages      counter          {report}     reports of a missing connection, by error.type
+//	zkrecipes.wait.active         {wait}       waits under way: an up-down counter
+//	zkrecipes.wait.duration       s            histogram of waits that have ended
+//	zkrecipes.hold.active         {hold}       what is held: an up-down counter
+//	zkrecipes.hold.duration       s            histogram of holds that have ended
+//	zkrecipes.hold.losses         {loss}       holds that were lost
+//	zkrecipes.request.retries     {retry}      requests that failed and are tried again
+//	zkrecipes.request.collisions  {collision}  requests repeated as another client was faster
+//	zkrecipes.connection.outages  {report}     reports of a missing connection
+//	zkrecipes.queue.offered       {entry}      entries appended
+//	zkrecipes.queue.taken         {entry}      entries removed by Take, Poll or PollN
+//	zkrecipes.queue.acknowledged  {entry}      items acknowledged
+//	zkrecipes.queue.returned      {entry}      items given back with Nack
+//	zkrecipes.queue.redelivered   {entry}      items delivered again
+//	zkrecipes.queue.dead_lettered {entry}      items moved to the dead letters
 //
-// A missing connection is reported after a second, and then at intervals that double up to a minute.
+// What has no kind here is a counter. A missing connection is reported after a second, and then at
+// intervals that double up to a minute.
 //
-// These are measured on request, by [Observer.ObserveClient] and [Observer.ObserveQueue]:
+// These are gauges that are measured on request, by [Observer.ObserveClient] and
+// [Observer.ObserveQueue]:
 //
-//	zkrecipes.session.trust           gauge            s            time left until what is held is lost
-//	zkrecipes.session.timeout         gauge            s            the session timeout that was granted
-//	zkrecipes.client.state            gauge            {client}     1 for the present zookeeper.client.state, 0 for the others
-//	zkrecipes.queue.depth             gauge            {entry}      entries in a queue
+//	zkrecipes.session.trust       s            time until what is held is lost
+//	zkrecipes.session.timeout     s            session timeout that was granted
+//	zkrecipes.client.state        {client}     1 for the client's state, 0 for the other states
+//	zkrecipes.queue.depth         {entry}      entries in a queue
 //
-// Attributes are zookeeper.recipe, zookeeper.path, zookeeper.mode where there is one, and
-// error.type. A loss has one of these error types: session_lost, trust_over, node_deleted and
-// closed. See [protocol.ErrLost] for what they mean.
+// Attributes are zookeeper.recipe and zookeeper.path, and zookeeper.mode where there is one. What
+// has failed, was lost, or is tried again has error.type, too. A loss has one of these: session_lost,
+// trust_over, node_deleted and closed. The state of a client is in zookeeper.client.state.
 //
 // # Cardinality
 //

@@ -67,6 +67,7 @@ func (o *Observer) begin(ctx context.Context, e protocol.Event, labels metric.Me
 	if o.holds.forget(keyOf(e)) || o.holds.full() {
 		return
 	}
+
 	h := o.newHold(ctx, e, e.Time, labels, waited)
 	o.holds.add(h)
 	o.holding.Add(ctx, 1, h.labels)
@@ -82,6 +83,7 @@ func (o *Observer) newHold(ctx context.Context, e protocol.Event, since time.Tim
 			Attributes:  []attribute.KeyValue{linkKey.String("wait")},
 		})
 	}
+
 	if before := o.holds.before(e); before.span.IsValid() {
 		links = append(links, trace.Link{
 			SpanContext: before.span,
@@ -92,6 +94,7 @@ func (o *Observer) newHold(ctx context.Context, e protocol.Event, since time.Tim
 	_, span := o.tracer.Start(ctx, spanName(e, "hold"), trace.WithTimestamp(since),
 		trace.WithAttributes(o.spanAttributes(e)...), trace.WithLinks(links...))
 	o.holds.follow(e, span.SpanContext())
+
 	e.Context, e.Time = nil, since
 	return &hold{e, labels, span}
 }
@@ -101,6 +104,7 @@ func (o *Observer) release(ctx context.Context, e protocol.Event) {
 	if o.holds.forget(keyOf(e)) {
 		return
 	}
+
 	since := e.Time.Add(-e.Duration)
 	h := o.holds.remove(keyOf(e), since)
 	if h != nil {
@@ -137,6 +141,7 @@ func (o *Observer) end(ctx context.Context, h *hold, e protocol.Event) {
 		labels = o.labels(h.began, ofError(e.Err)...)
 		o.losses.Add(ctx, 1, labels)
 	}
+
 	o.hold.Record(ctx, max(0, e.Time.Sub(h.began.Time)).Seconds(), labels)
 	fail(h.span, e)
 	h.span.End(trace.WithTimestamp(e.Time))
@@ -152,6 +157,7 @@ func (s *holds) add(h *hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := keyOf(h.began)
+
 	if s.held[key.session] == nil {
 		s.held[key.session] = make(map[holdKey][]*hold)
 	}
@@ -168,6 +174,7 @@ func (s *holds) remove(key holdKey, since time.Time) *hold {
 		return nil
 	}
 
+	// Several candidates share a node.
 	h := slices.MinFunc(candidates, func(a, b *hold) int {
 		return cmp.Compare(a.began.Time.Sub(since).Abs(), b.began.Time.Sub(since).Abs())
 	})
@@ -177,6 +184,7 @@ func (s *holds) remove(key holdKey, since time.Time) *hold {
 		s.held[key.session][key] = slices.Delete(candidates, i, i+1)
 		return h
 	}
+
 	delete(s.held[key.session], key)
 	if len(s.held[key.session]) == 0 {
 		delete(s.held, key.session)
@@ -190,6 +198,7 @@ func (s *holds) removeSession(session int64) map[holdKey][]*hold {
 	defer s.mu.Unlock()
 	removed := s.held[session]
 	delete(s.held, session)
+
 	for _, holds := range removed {
 		s.count -= len(holds)
 	}
@@ -204,7 +213,7 @@ func (s *holds) remember(key holdKey) {
 	s.counted[key]++
 }
 
-// forget reports whether the end of the hold was counted. It does so once for each call of remember.
+// forget reports whether the end of the hold was counted, once for each call of remember.
 func (s *holds) forget(key holdKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,6 +248,7 @@ func (s *holds) follow(e protocol.Event, span trace.SpanContext) {
 	if s.latest[e.Path].token > e.Token {
 		return
 	}
+
 	makeRoom(s.latest, maxPaths)
 	s.latest[e.Path] = holder{e.Token, span}
 }

@@ -79,10 +79,10 @@ func New(opts ...Option) (*Observer, error) {
 	return o, nil
 }
 
-// Observe implements [protocol.Observer]. It does no I/O, and blocks only if a span processor of the
-// tracer provider does.
+// Observe implements [protocol.Observer]. It does no I/O, and blocks only if a span processor of
+// the tracer provider does.
 func (o *Observer) Observe(e protocol.Event) {
-	// The SDK may ignore what is measured with a context that has ended, as that of a wait often has.
+	// The SDK may ignore what is measured with a context that has ended. That of a wait may have.
 	ctx := context.WithoutCancel(e.Context)
 	count := int64(max(e.Count, 1))
 
@@ -121,10 +121,12 @@ func (o *Observer) acquire(ctx context.Context, e protocol.Event) {
 	labels := o.labels(e)
 	o.waiting.Add(ctx, -1, labels)
 	waited := o.traceWait(e)
+
 	if e.Err != nil {
 		o.wait.Record(ctx, e.Duration.Seconds(), o.labels(e, ofError(e.Err)...))
 		return
 	}
+
 	o.wait.Record(ctx, e.Duration.Seconds(), labels)
 	if e.Token != 0 {
 		o.begin(ctx, e, labels, waited)
@@ -188,6 +190,7 @@ func fail(span trace.Span, e protocol.Event) {
 	if e.Err == nil {
 		return
 	}
+
 	what := errorType(e.Err)
 	span.SetAttributes(errorKey.String(what))
 	if !slices.Contains([]string{busy, canceled}, what) {

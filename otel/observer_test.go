@@ -131,7 +131,7 @@ func (p *probe) only(name string) sdktrace.ReadOnlySpan {
 func attributesOf(s sdktrace.ReadOnlySpan) map[attribute.Key]string {
 	all := make(map[attribute.Key]string)
 	for _, a := range s.Attributes() {
-		all[a.Key] = a.Value.Emit()
+		all[a.Key] = a.Value.String()
 	}
 	return all
 }

@@ -49,9 +49,9 @@ func WithAttributes(attributes ...attribute.KeyValue) Option {
 	}
 }
 
-// WithPathAttribute sets what the attribute zookeeper.path of metrics is, for a path as it was given
-// to a recipe. If f returns "", the metric has no such attribute. By default it is the path as it
-// is. Spans have that in any case.
+// WithPathAttribute sets what the attribute zookeeper.path of metrics is, for a path as it was
+// given to a recipe. If f returns "", the metric has no such attribute. By default it is the path
+// as it is. Spans have that in any case.
 //
 // f is called for each event, by several goroutines at the same time if several clients have the
 // observer. It should return one of few values: see "Cardinality".

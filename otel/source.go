@@ -54,6 +54,7 @@ func (s *sources) collect(ctx context.Context, m metric.Observer) error {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.all))
 	s.mu.Unlock()
+
 	reports := make([]func(metric.Observer), len(all))
 	var asked sync.WaitGroup
 	for i, measure := range all {
@@ -111,9 +112,10 @@ func (o *Observer) ObserveClient(c *protocol.Client, attributes ...attribute.Key
 // A collection calls Len, which lists the queue. The listing of a hundred thousand entries has
 // megabytes, and each process that observes the queue pays for one: let one process observe it.
 //
-// All queues of an observer are asked at the same time, and a collection waits for them for a second
-// at most. A queue that has not answered by then is left out, and OpenTelemetry's error handler gets
-// the error. The measurements go on until stop is called. The only error is that of a nil queue.
+// All queues of an observer are asked at the same time, and a collection waits for them for a
+// second at most. A queue that has not answered by then is left out, and OpenTelemetry's error
+// handler gets the error. The measurements go on until stop is called. The only error is that of a
+// nil queue.
 func (o *Observer) ObserveQueue(path string, q Queue) (stop func(), err error) {
 	if q == nil {
 		return nil, fmt.Errorf("zkotel: observe the queue at %s: it is nil", path)

@@ -17,8 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// patience bounds the demonstration, which takes seconds.
-const patience = 100 * time.Second
+// longest bounds the demonstration, which takes seconds.
+const longest = 100 * time.Second
 
 type options struct {
 	serve  bool
@@ -54,6 +54,7 @@ func run(ctx context.Context, out io.Writer, o options) (page string, err error)
 			w.client.Close()
 		}
 	}()
+
 	for i := range 3 {
 		w, err := newWorker(ctx, fmt.Sprintf("worker-%d", i+1), server.ConnectString(), m, d.events)
 		if err != nil {
@@ -61,6 +62,7 @@ func run(ctx context.Context, out io.Writer, o options) (page string, err error)
 		}
 		d.workers = append(d.workers, w)
 	}
+
 	// One process observes the depth of the queues, as each look is a listing.
 	for path, q := range map[string]*queue.Queue{"/demo/tasks": d.workers[0].tasks, "/demo/dead": d.workers[0].dead} {
 		if _, err := m.ObserveQueue(path, q); err != nil {
@@ -84,13 +86,14 @@ func (d *demo) run(ctx context.Context, serve bool) (page string, err error) {
 		}
 	}()
 
-	acting, cancel := context.WithTimeout(ctx, patience)
+	acting, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	for _, act := range []func(context.Context) error{d.deadLetter, d.busy, d.collision, d.expiry, d.outage} {
 		if err := act(acting); err != nil {
 			return "", err
 		}
 	}
+
 	if page, err = d.scrape(acting); err != nil {
 		return "", err
 	}
@@ -207,6 +210,7 @@ func (d *demo) outage(ctx context.Context) error {
 	reports, _ := d.events.count(protocol.EventConnecting)
 	losses, _ := d.events.count(protocol.EventLost)
 	retries, _ := d.events.count(protocol.EventRetried)
+
 	d.server.Stop()
 	err := errors.Join(
 		d.events.await(ctx, protocol.EventConnecting, reports+1),

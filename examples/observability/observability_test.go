@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// expressions returns what the dashboard and the alert rules ask Prometheus for, by where it stands.
+// expressions returns what the dashboard and the alerts ask Prometheus for, by where it stands.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
