@@ -170,8 +170,8 @@ func (b *Barrier) awaitFall(ctx context.Context, s *protocol.Session, other *zk.
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (b *Barrier) Wait(ctx context.Context) error {
-	if err := b.recipe.Validate(nil); err != nil {
-		return b.recipe.Wrap(err)
+	if err := b.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
 	}
 
 	began, first := time.Now(), int64(0)

@@ -114,11 +114,8 @@ func New(c *protocol.Client, path string, n int, opts ...Option) *Barrier {
 // [zk.ErrNodeExists]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNodeExists
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (b *Barrier) Enter(ctx context.Context) (*Entry, error) {
-	if err := b.recipe.Validate(b.data); err != nil {
-		return nil, b.recipe.Wrap(err)
-	}
-	if ctx == nil {
-		return nil, b.recipe.Wrap(errors.New("nil context"))
+	if err := b.recipe.ValidateCall(ctx, b.data); err != nil {
+		return nil, err
 	}
 
 	began := time.Now()

@@ -139,6 +139,9 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 	if lead == nil {
 		return e.recipe.Wrap(errors.New("nil function"))
 	}
+	if err := e.recipe.ValidateCall(ctx, value); err != nil {
+		return err
+	}
 
 	var pause backoff.BackOff
 	for {

@@ -49,10 +49,10 @@ type State struct {
 // must not change the value before Listen returns.
 func (e *Election) Listen(ctx context.Context, value []byte, f func(State)) error {
 	if f == nil {
-		return e.recipe.Wrap(errors.New("nil listener"))
+		return e.recipe.Wrap(errors.New("nil function"))
 	}
-	if err := e.recipe.Validate(value); err != nil {
-		return e.recipe.Wrap(err)
+	if err := e.recipe.ValidateCall(ctx, value); err != nil {
+		return err
 	}
 
 	working, stop := context.WithCancelCause(ctx)

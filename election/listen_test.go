@@ -321,7 +321,7 @@ func TestNilListenerIsRefused(t *testing.T) {
 	link := srv.Link(t)
 	c := link.Client(t)
 	before := link.Packets()
-	require.ErrorContains(t, election.New(c, "/a").Listen(t.Context(), nil, nil), "election: /a: nil listener")
+	require.ErrorContains(t, election.New(c, "/a").Listen(t.Context(), nil, nil), "election: /a: nil function")
 	err := election.New(c, "/a").Listen(t.Context(), make([]byte, protocol.MaxData), func(election.State) {})
 	require.ErrorIs(t, err, protocol.ErrTooLarge)
 	require.Equal(t, before, link.Packets())

@@ -293,6 +293,9 @@ func (m *Member) Set(ctx context.Context, data []byte) error {
 	if err := m.group.validate(m.name, data); err != nil {
 		return r.Wrap(err)
 	}
+	if err := r.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
 	select {
 	case m.setting <- struct{}{}:
 		defer func() { <-m.setting }()
@@ -351,6 +354,9 @@ func (m *Member) replaceData(data []byte) (before []byte) {
 //
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (m *Member) Leave(ctx context.Context) error {
+	if err := m.group.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
 	m.leave()
 	select {
 	case <-m.over:

@@ -39,8 +39,9 @@ func Share(ctx context.Context, g *Group, me *Member, items []string,
 		return g.recipe.Wrap(errors.New("nil function"))
 	case me == nil:
 		return g.recipe.Wrap(errors.New("nil member"))
-	case ctx == nil:
-		return g.recipe.Wrap(errors.New("nil context"))
+	}
+	if err := g.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
 	}
 	s := &share{group: g, me: me, work: work, held: make(map[string]*holding)}
 	for _, item := range items {

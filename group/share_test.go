@@ -168,9 +168,10 @@ func TestShareEndsWithTheErrorOfItsWork(t *testing.T) {
 		})
 		require.ErrorIs(t, err, broken)
 		require.ErrorContains(t, err, `item "bad"`)
-		require.ErrorIs(t, group.Share(t.Context(), g, m, []string{"a/b"}, nil), zk.ErrInvalidPath)
+		idle := func(context.Context, string) error { return nil }
+		require.ErrorIs(t, group.Share(t.Context(), g, m, []string{"a/b"}, idle), zk.ErrInvalidPath)
 		leave(t, m)
-		require.ErrorIs(t, group.Share(t.Context(), g, m, nil, nil), protocol.ErrReleased)
+		require.ErrorIs(t, group.Share(t.Context(), g, m, nil, idle), protocol.ErrReleased)
 	})
 }
 

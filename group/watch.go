@@ -103,8 +103,8 @@ func (o *observation) show(peers []Peer) {
 // [Group.Watch] does, and returns the same errors. Await promises nothing about later: a member may
 // have left by the time that Await returns.
 func (g *Group) Await(ctx context.Context, n int) (peers []Peer, err error) {
-	if err := g.recipe.Validate(nil); err != nil {
-		return nil, g.recipe.Wrap(err)
+	if err := g.recipe.ValidateCall(ctx, nil); err != nil {
+		return nil, err
 	}
 	r, began := g.recipe.Mode("await"), time.Now()
 	r.Waiting(ctx)

@@ -88,7 +88,7 @@ func meetFault(t *testing.T, srv *recipestest.Server, path string, f suite.Fault
 	link.Heal()
 	data, _ := suite.Get(t, last, path+"/done/key")
 	require.NoError(t, book.check("key", data), "step %d", step)
-	requireDone(t, do(t, once.New(last, path), "key", nil))
+	requireDone(t, do(t, once.New(last, path), "key", never))
 	calls(t, last, path, 0)
 	suite.Close(t, victim)
 	return met
@@ -191,7 +191,7 @@ func TestRunIsRecordedThoughRepliesAreLost(t *testing.T) {
 				link.LoseReply(recipestest.OpMulti, n)
 				return nil
 			}))
-			requireDone(t, do(t, once.New(srv.Client(t), path), key, nil))
+			requireDone(t, do(t, once.New(srv.Client(t), path), key, never))
 		}
 	})
 }
@@ -271,7 +271,7 @@ func TestOutcomeThatIsLostWithTheSessionIsReported(t *testing.T) {
 		require.ErrorIs(t, uncertain.err, protocol.ErrUncertain)
 		require.ErrorIs(t, uncertain.err, protocol.ErrLost)
 		link.Heal()
-		requireDone(t, do(t, o, "key", nil))
+		requireDone(t, do(t, o, "key", never))
 
 		uncertain = do(t, o, "another", func(context.Context, int64) error {
 			link.StallRequests()
@@ -314,7 +314,7 @@ func TestNodesAboveTheRecordMayVanish(t *testing.T) {
 				}
 				return nil
 			}))
-			requireDone(t, do(t, once.New(c, path), key, nil))
+			requireDone(t, do(t, once.New(c, path), key, never))
 		}
 	})
 }
@@ -360,7 +360,7 @@ func TestRunThatIsRecordedSucceedsThoughItsSessionIsLost(t *testing.T) {
 			}()
 			return nil
 		}))
-		requireDone(t, do(t, o, "key", nil))
+		requireDone(t, do(t, o, "key", never))
 	})
 }
 
@@ -377,7 +377,7 @@ func TestLostReplyIsLookedForBehindASync(t *testing.T) {
 			return nil
 		}))
 		f.Lag(0)
-		requireDone(t, do(t, o, "key", nil))
+		requireDone(t, do(t, o, "key", never))
 	})
 }
 
@@ -394,7 +394,7 @@ func TestRecordOfAnotherIsNotOnesOwn(t *testing.T) {
 		})
 		require.True(t, foreign.ran)
 		require.ErrorIs(t, foreign.err, zk.ErrNodeExists)
-		requireDone(t, do(t, o, "key", nil))
+		requireDone(t, do(t, o, "key", never))
 	})
 }
 

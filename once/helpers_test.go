@@ -77,3 +77,6 @@ func requireDone(t testing.TB, o outcome) {
 	t.Helper()
 	require.Equal(t, outcome{}, o)
 }
+
+// never is for keys that are done.
+func never(context.Context, int64) error { return errors.New("called for a key that is done") }

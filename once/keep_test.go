@@ -38,7 +38,7 @@ func TestOldestKeysAreForgotten(t *testing.T) {
 		}
 		require.Equal(t, []string{"d", "x", "y"}, remembered(t, c, path))
 		for _, key := range []string{"d", "x", "y"} {
-			requireDone(t, do(t, at(), key, nil))
+			requireDone(t, do(t, at(), key, never))
 		}
 		requireRan(t, do(t, at(), "z", nothing)) // again
 		require.Equal(t, []string{"d", "x", "z"}, remembered(t, c, path))

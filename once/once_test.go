@@ -67,7 +67,7 @@ func TestCallThatWaitedLearnsThatTheKeyIsDone(t *testing.T) {
 			suite.Wait(t, run.began)
 			var waiting []<-chan outcome
 			for range 2 {
-				waiting = append(waiting, later(t.Context(), once.New(srv.Client(t), path), key, nil))
+				waiting = append(waiting, later(t.Context(), once.New(srv.Client(t), path), key, never))
 			}
 			calls(t, srv.Client(t), path, 3)
 			run.result <- nil
@@ -75,7 +75,7 @@ func TestCallThatWaitedLearnsThatTheKeyIsDone(t *testing.T) {
 			for _, w := range waiting {
 				requireDone(t, suite.Wait(t, w))
 			}
-			requireDone(t, do(t, once.New(srv.Client(t), path), key, nil))
+			requireDone(t, do(t, once.New(srv.Client(t), path), key, never))
 		}
 	})
 }
@@ -105,7 +105,7 @@ func TestKeyRunsUntilARunSucceeds(t *testing.T) {
 		var last int64
 		requireRan(t, do(t, at(), "key", func(_ context.Context, token int64) error { last = token; return nil }))
 		require.Positive(t, last)
-		requireDone(t, do(t, at(), "key", nil))
+		requireDone(t, do(t, at(), "key", never))
 	})
 }
 
@@ -128,7 +128,7 @@ func TestKeysDoNotWaitForEachOther(t *testing.T) {
 		for i := range keys {
 			runs[i].result <- nil
 			requireRan(t, suite.Wait(t, results[i]))
-			requireDone(t, do(t, once.New(c, path), keys[i], nil))
+			requireDone(t, do(t, once.New(c, path), keys[i], never))
 		}
 
 		var done []string
@@ -165,7 +165,7 @@ func TestDoneNodeSaysWhoHasRun(t *testing.T) {
 		// An operator may say that a key is done, or that it is not.
 		s := suite.Session(t, c)
 		require.NoError(t, s.Create(t.Context(), path+"/done/by-hand", nil, zk.FlagPersistent))
-		requireDone(t, do(t, once.New(c, path), "by-hand", nil))
+		requireDone(t, do(t, once.New(c, path), "by-hand", never))
 		require.NoError(t, s.Delete(t.Context(), path+"/done/a%2Fb", -1))
 		requireRan(t, do(t, once.New(c, path), "a/b", nothing))
 	})
@@ -210,7 +210,7 @@ func TestCosts(t *testing.T) {
 			}))
 		})
 		suite.Measure(t, func() error {
-			return same(map[string]int{"exists": 1}, cost(func() { requireDone(t, do(t, o, "first", nil)) }))
+			return same(map[string]int{"exists": 1}, cost(func() { requireDone(t, do(t, o, "first", never)) }))
 		})
 
 		// A call that has waited, and is the next in line, knows that without a listing.
@@ -221,7 +221,7 @@ func TestCosts(t *testing.T) {
 			first := later(t.Context(), other, key, run.fn)
 			suite.Wait(t, run.began)
 			asleep := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+2)
-			waiting := later(t.Context(), o, key, nil)
+			waiting := later(t.Context(), o, key, never)
 			suite.Wait(t, asleep)
 			return same(map[string]int{"exists": 1, "delete": 1}, cost(func() {
 				run.result <- nil
@@ -238,7 +238,7 @@ func TestEndOfTheContextWhileWaiting(t *testing.T) {
 		first := later(t.Context(), once.New(srv.Client(t), path), "key", run.fn)
 		suite.Wait(t, run.began)
 		ctx, giveUp := context.WithCancel(t.Context())
-		waiting := later(ctx, once.New(srv.Client(t), path), "key", nil)
+		waiting := later(ctx, once.New(srv.Client(t), path), "key", never)
 		calls(t, srv.Client(t), path, 2)
 		giveUp()
 		given := suite.Wait(t, waiting)
@@ -249,7 +249,7 @@ func TestEndOfTheContextWhileWaiting(t *testing.T) {
 		run.result <- nil
 		requireRan(t, suite.Wait(t, first))
 
-		_, err := once.New(srv.Client(t), path).Do(ctx, "another", nil)
+		_, err := once.New(srv.Client(t), path).Do(ctx, "another", never)
 		require.ErrorIs(t, err, context.Canceled)
 	})
 }
@@ -265,7 +265,7 @@ func TestRunWhoseContextEndsIsRecorded(t *testing.T) {
 			return nil
 		})
 		requireRan(t, outcome{ran, err})
-		requireDone(t, do(t, once.New(srv.Client(t), path), "key", nil))
+		requireDone(t, do(t, once.New(srv.Client(t), path), "key", never))
 		calls(t, srv.Client(t), path, 0)
 	})
 }

@@ -116,6 +116,16 @@ func (r *Recipe) Validate(data []byte) error {
 	return r.refused
 }
 
+// ValidateCall is [Recipe.Validate] for a call with this context, which must not be nil. Its error
+// carries recipe and path.
+func (r *Recipe) ValidateCall(ctx context.Context, data []byte) error {
+	err := r.Validate(data)
+	if err == nil && ctx == nil {
+		err = errNilContext
+	}
+	return r.Wrap(err)
+}
+
 // Session returns the current session, bound to the view. It blocks until there is one. Its error
 // is that of [Recipe.Validate] or of [Client.Session].
 func (r *Recipe) Session(ctx context.Context) (*Session, error) {
@@ -163,7 +173,7 @@ func (r *Recipe) Waited(ctx context.Context, began time.Time, s *Session, token 
 // Report reports an event to the view's observer. It sets its Time, and what says which recipe it
 // is. It does no I/O and does not block.
 func (r *Recipe) Report(e Event) {
-	if r == nil || r.client == nil || r.whole != nil {
+	if r == nil || r.whole != nil || r.client == nil || r.client.sessions == nil {
 		return
 	}
 	r.name(&e)
@@ -233,11 +243,8 @@ func (a *againError) Unwrap() error { return a.error }
 // stores in its node. A grant that comes when ctx has ended is given back. Acquire reports the
 // beginning and the end of the wait to the view's observer. It wraps its error.
 func (r *Recipe) Acquire(ctx context.Context, data []byte, attempt func(*Session) (*Grant, error)) (*Grant, error) {
-	if err := r.Validate(data); err != nil {
-		return nil, r.Wrap(err)
-	}
-	if ctx == nil {
-		return nil, r.Wrap(errNilContext)
+	if err := r.ValidateCall(ctx, data); err != nil {
+		return nil, err
 	}
 
 	began := time.Now()
@@ -272,7 +279,7 @@ func (r *Recipe) acquired(ctx context.Context, began time.Time, g *Grant, err er
 // HeldSince reports whether the current session of the client holds something at the recipe's path,
 // and since when. It does no I/O.
 func (r *Recipe) HeldSince() (since time.Time, held bool) {
-	if r == nil || r.client == nil {
+	if r == nil || r.client == nil || r.client.sessions == nil {
 		return since, false
 	}
 	r.client.mu.Lock()

@@ -19,8 +19,8 @@ import (
 // not. The same goes for [ErrUncertain], where an answer was lost and the ACL of g's node does not
 // allow to read it.
 func (g *Grant) SetData(ctx context.Context, data []byte) error {
-	if err := g.recipe.Validate(data); err != nil {
-		return g.recipe.Wrap(err)
+	if err := g.recipe.ValidateCall(ctx, data); err != nil {
+		return err
 	}
 	defer g.session.KeepAlive()()
 

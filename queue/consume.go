@@ -86,6 +86,9 @@ func (q *Queue) Consume(
 	case fn == nil:
 		return q.recipe.Wrap(errors.New("nil function"))
 	}
+	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
 
 	w := &workforce{queue: q, ctx: ctx, fn: fn}
 	w.run, w.stop = context.WithCancel(ctx)

@@ -231,6 +231,9 @@ func (it *Item) Nack(ctx context.Context, opts ...NackOption) error {
 
 // decide ends the item as d says, unless it has ended in another way.
 func (it *Item) decide(ctx context.Context, d decision, n nack) error {
+	if err := it.queue.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
 	it.mu.Lock()
 	if it.decision == undecided {
 		it.decision, it.nack = d, n

@@ -57,7 +57,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Queue {
 // too. Then the entry was removed, and no other consumer will get it, or it was not. Other errors
 // wrap [protocol.ErrClosed], [zk.ErrInvalidPath], or are the server's own.
 func (q *Queue) Take(ctx context.Context) ([]byte, error) {
-	if err := q.refuse(ctx); err != nil {
+	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -65,14 +65,6 @@ func (q *Queue) Take(ctx context.Context) ([]byte, error) {
 	data, s, err := q.remove(ctx, 1, true)
 	q.takes.Waited(ctx, began, s, 0, err)
 	return first(data), err
-}
-
-// refuse returns an error for a call that waits, if it cannot begin.
-func (q *Queue) refuse(ctx context.Context) error {
-	if ctx == nil {
-		return q.recipe.Wrap(errors.New("nil context"))
-	}
-	return q.recipe.Wrap(q.recipe.Validate(nil))
 }
 
 // Poll is [Queue.Take] without the wait: it returns [ErrEmpty] if at some moment of the call there
@@ -142,7 +134,7 @@ func (q *Queue) Reserve(ctx context.Context) (*Item, error) {
 func (q *Queue) TryReserve(ctx context.Context) (*Item, error) { return q.reserve(ctx, false) }
 
 func (q *Queue) reserve(ctx context.Context, wait bool) (it *Item, err error) {
-	if err := q.refuse(ctx); err != nil {
+	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
 		return nil, err
 	}
 	var under *perSession

@@ -43,11 +43,11 @@ const (
 // for concurrent use.
 func (l *Line) Contenders(ctx context.Context) ([]Contender, error) {
 	all, err := l.contenders(ctx)
-	return all, l.recipe.Wrap(err)
+	return all, l.made().Wrap(err)
 }
 
 func (l *Line) contenders(ctx context.Context) ([]Contender, error) {
-	s, err := l.recipe.Session(ctx)
+	s, err := l.made().Session(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -150,14 +150,14 @@ func (l *Line) SetData(ctx context.Context, node string, data []byte) error {
 
 // change calls do, if a contender could have this name.
 func (l *Line) change(ctx context.Context, node string, do func(*protocol.Session) error) error {
-	if err := l.recipe.Validate(nil); err != nil {
-		return l.recipe.Wrap(err)
+	if err := l.made().ValidateCall(ctx, nil); err != nil {
+		return err
 	}
 	_, ok := l.name(node)
 	if !ok || protocol.ValidatePath("/"+node) != nil || strings.Contains(node, "/") {
 		return l.recipe.Wrap(fmt.Errorf("%w: %q is not a contender's name", zk.ErrInvalidPath, node))
 	}
-	s, err := l.recipe.Session(ctx)
+	s, err := l.made().Session(ctx)
 	if err == nil {
 		err = do(s)
 	}

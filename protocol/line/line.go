@@ -117,6 +117,14 @@ func (l *Line) allExclusive() bool {
 	return !slices.ContainsFunc(l.kinds, func(k Kind) bool { return !k.Exclusive })
 }
 
+// made returns the line's recipe. That of a nil Line is nil, which refuses every call.
+func (l *Line) made() *protocol.Recipe {
+	if l == nil {
+		return nil
+	}
+	return l.recipe
+}
+
 func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node }
 
 // Enter waits in line until the request is granted. It blocks until then, until ctx ends, which
@@ -130,7 +138,7 @@ func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node 
 // the server's own, such as [zk.ErrNoAuth]. The error carries recipe and path. Enter is safe for
 // concurrent use.
 func (l *Line) Enter(ctx context.Context, r Request) (*protocol.Grant, error) {
-	return l.recipe.Acquire(ctx, r.Data, func(s *protocol.Session) (*protocol.Grant, error) {
+	return l.made().Acquire(ctx, r.Data, func(s *protocol.Session) (*protocol.Grant, error) {
 		return l.Join(ctx, s, r)
 	})
 }

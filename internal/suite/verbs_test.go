@@ -1,0 +1,317 @@
+package suite_test
+
+import (
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/barrier"
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/group"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/once"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/semaphore"
+)
+
+const owner = "0000000000000001-00000001-"
+
+// subjects are the values that recipes' New functions return, and a string that their verbs accept.
+var subjects = []struct {
+	make func(c *protocol.Client, path string) any
+	text string
+}{
+	{func(c *protocol.Client, path string) any { return lock.New(c, path) }, owner + "lock-0000000000"},
+	{func(c *protocol.Client, path string) any { return lock.NewSimple(c, path) }, owner + "lock-0000000000"},
+	{func(c *protocol.Client, path string) any { return rwlock.New(c, path) }, owner + "write-0000000000"},
+	{func(c *protocol.Client, path string) any { return semaphore.New(c, path, 2) }, owner + "of-2-permit-0000000000"},
+	{func(c *protocol.Client, path string) any { return election.New(c, path) }, owner + "lock-0000000000"},
+	{func(c *protocol.Client, path string) any { return group.New(c, path) }, "name"},
+	{func(c *protocol.Client, path string) any { return once.New(c, path) }, "key"},
+	{func(c *protocol.Client, path string) any { return queue.New(c, path, queue.WithPriorities()) }, "entry-100-0000000000"},
+	{func(c *protocol.Client, path string) any { return barrier.New(c, path) }, ""},
+	{func(c *protocol.Client, path string) any { return doublebarrier.New(c, path, 2) }, ""},
+}
+
+// held acquires one of each value that is given back.
+func held(t *testing.T, c *protocol.Client, path string) (all []any) {
+	t.Helper()
+	ctx := t.Context()
+	keep := func(v any, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		all = append(all, v)
+	}
+	lease, err := lock.New(c, path+"/lock").Lock(ctx)
+	keep(lease, err)
+	leases, err := lock.LockAll(ctx, lock.New(c, path+"/all"))
+	keep(leases, err)
+	shared, err := rwlock.New(c, path+"/rwlock").Lock(ctx)
+	keep(shared, err)
+	permit, err := semaphore.New(c, path+"/semaphore", 2).Acquire(ctx)
+	keep(permit, err)
+	term, err := election.New(c, path+"/election").Campaign(ctx, nil)
+	keep(term, err)
+	member, err := group.New(c, path+"/group").Join(ctx, "name", nil)
+	keep(member, err)
+	entry, err := doublebarrier.New(c, path+"/doublebarrier", 1).Enter(ctx)
+	keep(entry, err)
+	q := queue.New(c, path+"/queue")
+	_, err = q.Offer(ctx, nil)
+	require.NoError(t, err)
+	item, err := q.Reserve(ctx)
+	keep(item, err)
+	return all
+}
+
+var (
+	contextType = reflect.TypeFor[context.Context]()
+	errorType   = reflect.TypeFor[error]()
+)
+
+// A verb is an exported method that takes a context.
+type verb struct {
+	name string // "lock.Mutex.Lock"
+	call reflect.Value
+	text string
+}
+
+func verbsOf(v any, text string) (all []verb) {
+	value := reflect.ValueOf(v)
+	for i := range value.NumMethod() {
+		m := value.Type().Method(i)
+		if m.Type.NumIn() > 1 && m.Type.In(1) == contextType && m.Name != "Context" {
+			name := strings.TrimPrefix(value.Type().String(), "*") + "." + m.Name
+			all = append(all, verb{name, value.Method(i), text})
+		}
+	}
+	return all
+}
+
+// takesFunc reports whether one of the parameters is a function.
+func (v verb) takesFunc() bool {
+	for i := range v.call.Type().NumIn() {
+		if v.call.Type().In(i).Kind() == reflect.Func {
+			return true
+		}
+	}
+	return false
+}
+
+// try calls the verb with arguments that are fine, but for the context and the function.
+func (v verb) try(t *testing.T, ctx context.Context, withFunc bool) (err error) {
+	t.Helper()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%s panics: %v", v.name, r)
+		}
+	}()
+
+	typ := v.call.Type()
+	args := []reflect.Value{reflect.Zero(contextType)}
+	if ctx != nil {
+		args[0] = reflect.ValueOf(ctx)
+	}
+	for i := 1; i < typ.NumIn() && !(typ.IsVariadic() && i == typ.NumIn()-1); i++ {
+		in := typ.In(i)
+		arg := reflect.New(in).Elem()
+		switch {
+		case in.Kind() == reflect.String:
+			arg.SetString(v.text)
+		case in == reflect.TypeFor[time.Duration]():
+			arg.SetInt(int64(time.Second))
+		case arg.CanInt():
+			arg.SetInt(2)
+		case in == reflect.TypeFor[[][]byte]():
+			arg.Set(reflect.ValueOf([][]byte{nil}))
+		case in.Kind() == reflect.Func && withFunc:
+			arg.Set(reflect.MakeFunc(in, func([]reflect.Value) []reflect.Value {
+				panic("the function was called")
+			}))
+		}
+		args = append(args, arg)
+	}
+
+	results := v.call.Call(args)
+	last := results[len(results)-1]
+	if last.Type() == errorType {
+		err, _ = last.Interface().(error)
+		return err
+	}
+	last.Call([]reflect.Value{reflect.MakeFunc(last.Type().In(0), func(yielded []reflect.Value) []reflect.Value {
+		err, _ = yielded[1].Interface().(error)
+		return []reflect.Value{reflect.ValueOf(false)}
+	})})
+	return err
+}
+
+// Bad arguments are refused by all verbs alike, before anything is sent.
+func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	link, root := srv.Link(t), srv.Root(t)
+	c := link.Client(t)
+	before := link.Count(recipestest.OpAny)
+	for _, s := range subjects {
+		for _, v := range verbsOf(s.make(c, root+"/x"), s.text) {
+			assert.ErrorContains(t, v.try(t, nil, true), "nil context", v.name)
+			if v.takesFunc() {
+				assert.ErrorContains(t, v.try(t, t.Context(), false), "nil function", v.name)
+			}
+		}
+		for path, why := range map[string]string{
+			"":                 "empty",
+			"relative":         "is not absolute",
+			"/":                "below the root",
+			"/a//b":            `has "//"`,
+			"/a/":              "ends with a slash",
+			"/a/../b":          `has a part ".."`,
+			"/a/.":             `has a part "."`,
+			"/zookeeper":       "is reserved for ZooKeeper itself",
+			"/zookeeper/quota": "is reserved for ZooKeeper itself",
+		} {
+			for _, v := range verbsOf(s.make(c, path), s.text) {
+				err := v.try(t, t.Context(), true)
+				assert.ErrorIs(t, err, zk.ErrInvalidPath, "%s at %q", v.name, path)
+				assert.ErrorContains(t, err, why, v.name)
+			}
+		}
+		for _, v := range verbsOf(s.make(nil, "/x"), s.text) {
+			assert.ErrorContains(t, v.try(t, t.Context(), true), "nil client", v.name)
+		}
+		for _, v := range verbsOf(s.make(new(protocol.Client), "/x"), s.text) {
+			assert.ErrorContains(t, v.try(t, t.Context(), true), "nil client", v.name)
+		}
+		zero := reflect.New(reflect.TypeOf(s.make(c, "/x")).Elem()).Interface()
+		for _, v := range verbsOf(zero, s.text) {
+			err := v.try(t, t.Context(), true)
+			assert.Error(t, err, v.name)
+			assert.NotContains(t, fmt.Sprint(err), "panics")
+		}
+	}
+	require.Equal(t, before, link.Count(recipestest.OpAny), "nothing was sent")
+}
+
+// A nil context does not give anything back, or change it.
+func TestNilContextIsRefusedByWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	c := srv.Client(t)
+	for _, v := range held(t, c, srv.Root(t)) {
+		for _, v := range verbsOf(v, owner+"lock-0000000000") {
+			assert.ErrorContains(t, v.try(t, nil, true), "nil context", v.name)
+		}
+		if g, ok := v.(interface{ Err() error }); ok {
+			require.NoError(t, g.Err(), "%T", v)
+		}
+	}
+	require.NoError(t, c.Close())
+}
+
+func TestBadArgumentsAreRefusedByFunctions(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	c, root := srv.Client(t), srv.Root(t)
+	m, g := lock.New(c, root+"/lock"), group.New(c, root+"/group")
+	idle := func(context.Context, string) error { return nil }
+	var none context.Context
+
+	_, err := lock.LockAll(none, m)
+	require.ErrorContains(t, err, "nil context")
+	_, err = lock.LockAll(t.Context(), lock.New(c, "/zookeeper"))
+	require.ErrorIs(t, err, zk.ErrInvalidPath)
+	me, err := g.Join(t.Context(), "me", nil)
+	require.NoError(t, err)
+	require.ErrorContains(t, group.Share(none, g, me, nil, idle), "nil context")
+	require.ErrorContains(t, group.Share(t.Context(), g, nil, nil, idle), "nil member")
+	require.ErrorContains(t, group.Share(t.Context(), g, me, nil, nil), "nil function")
+	require.NoError(t, me.Leave(t.Context()))
+	_, err = protocol.Connect(none, srv.ConnectString())
+	require.ErrorContains(t, err, "nil context")
+	_, err = c.Session(none)
+	require.ErrorContains(t, err, "nil context")
+}
+
+// The tests above know of each exported verb of the recipes. A new one has to be added to subjects,
+// to held, or to the functions.
+func TestEveryVerbIsTriedWithBadArguments(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	c, root := srv.Client(t), srv.Root(t)
+	tried := map[string]bool{"lock.LockAll": true, "group.Share": true}
+	for _, s := range subjects {
+		for _, v := range verbsOf(s.make(c, "/x"), "") {
+			tried[v.name] = true
+		}
+	}
+	for _, h := range held(t, c, root) {
+		for _, v := range verbsOf(h, "") {
+			tried[v.name] = true
+		}
+	}
+
+	for _, dir := range []string{
+		"barrier", "doublebarrier", "election", "group", "lock", "once", "queue", "rwlock", "semaphore",
+	} {
+		for _, name := range verbsIn(t, dir) {
+			require.True(t, tried[name] || strings.HasSuffix(name, ".Context"), "%s is not tried", name)
+		}
+	}
+	require.NoError(t, c.Close())
+}
+
+// verbsIn returns the exported functions and methods of a package that take a context first.
+func verbsIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok || !f.Name.IsExported() || len(f.Type.Params.List) == 0 {
+				continue
+			}
+			if s, ok := f.Type.Params.List[0].Type.(*ast.SelectorExpr); !ok || s.Sel.Name != "Context" {
+				continue
+			}
+			name := f.Name.Name
+			if f.Recv != nil {
+				of := f.Recv.List[0].Type
+				if p, ok := of.(*ast.StarExpr); ok {
+					of = p.X
+				}
+				typ := of.(*ast.Ident)
+				if !typ.IsExported() {
+					continue
+				}
+				name = typ.Name + "." + name
+			}
+			names = append(names, dir+"."+name)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	return names
+}
