@@ -2,59 +2,48 @@ package zkotel_test
 
 import (
 	"context"
-	"fmt"
 	"log"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/zkrecipes/zkrecipes/lock"
 	zkotel "github.com/zkrecipes/zkrecipes/otel"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
-	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// A service makes one observer, with the providers that it has given to OpenTelemetry, and gives it
-// to its client.
+// A service gives its client an observer, which uses the providers that the service has given to
+// OpenTelemetry.
 func Example() {
-	server, err := embedded.Start(embedded.Config{}) // in production, your ensemble
+	observer, err := zkotel.New()
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer server.Close()
-	recorder := tracetest.NewSpanRecorder() // in production, a batch processor
-	traces := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
 
-	observer, err := zkotel.New(zkotel.WithTracerProvider(traces))
-	if err != nil {
-		log.Fatal(err)
-	}
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithObserver(observer))
+	client, err := protocol.Connect(ctx, "zk1:2181,zk2:2181,zk3:2181", protocol.WithObserver(observer))
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer client.Close()
 	stop, err := observer.ObserveClient(client)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer stop()
 
-	err = lock.New(client, "/locks/report").Do(ctx, func(context.Context, *lock.Lease) error { return nil })
+	// The spans of the lock belong to the trace of ctx.
+	err = lock.New(client, "/locks/report").Do(ctx, func(ctx context.Context, l *lock.Lease) error {
+		return write(ctx, l.Token())
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	client.Close() // which tells the observer all that it has not told yet
-	for _, span := range recorder.Ended() {
-		fmt.Println(span.Name())
-	}
-	// Output:
-	// lock wait
-	// lock hold
 }
+
+// write stands for what the service does with the lock.
+func write(ctx context.Context, token int64) error { return ctx.Err() }
 
 // Locks of customers have a series together, and not one each.
 func ExampleWithPathAttribute() {
