@@ -108,9 +108,9 @@ const (
 	// EventDeadLettered says that an item went to the dead letters.
 	EventDeadLettered
 
-	// EventWaiting says that a wait begins, before its first request. One EventAcquired follows,
-	// also if the call does not wait, fails, or its ctx ends. There is none for a call that is
-	// refused because of its arguments.
+	// EventWaiting says that a call begins to wait, before it asks the servers to be granted
+	// something. One EventAcquired follows, also if the call need not wait, fails, or its ctx ends.
+	// There is none for a call that is refused because of its arguments.
 	EventWaiting
 
 	// EventConnecting says that there has been no connection for Duration, and Err says why. It

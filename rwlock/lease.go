@@ -2,7 +2,6 @@ package rwlock
 
 import (
 	"context"
-	"errors"
 
 	"github.com/go-zookeeper/zk"
 
@@ -11,7 +10,7 @@ import (
 )
 
 // ErrLocked is returned by TryLock and TryRLock when they would have to wait.
-var ErrLocked = errors.New("locked")
+var ErrLocked = line.NewBusy("locked")
 
 // A Lease is a lock that is held, to read or to write, until it is given back with [Lease.Unlock]
 // or lost. It is lost with its session, and when another client deletes its node. It is safe for

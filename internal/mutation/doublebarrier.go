@@ -336,8 +336,8 @@ func init() {
 		{
 			Name: "double barrier: data that are too large are sent",
 			File: "doublebarrier/doublebarrier.go",
-			Old:  "b.recipe.Validate(b.data)",
-			New:  "b.recipe.Validate(nil)",
+			Old:  "b.recipe.ValidateCall(ctx, b.data)",
+			New:  "b.recipe.ValidateCall(ctx, nil)",
 			Test: "TestWaitingRefusesBadInput",
 		},
 	}...)

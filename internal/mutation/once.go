@@ -175,14 +175,14 @@ func init() {
 		{
 			Name: "lock: TryDo waits",
 			File: "lock/mutex.go",
-			Old:  "return do(ctx, m.TryLock, fn)",
-			New:  "return do(ctx, m.Lock, fn)",
+			Old:  "return m.do(ctx, m.TryLock, fn)",
+			New:  "return m.do(ctx, m.Lock, fn)",
 			Test: "TestTryDoHoldsTheLockOrDoesNotCall/embedded",
 		},
 		{
 			Name: "lock: TryDo calls fn without holding the lock on",
 			File: "lock/mutex.go",
-			Func: "do",
+			Func: "(*Mutex).do",
 			Old:  "return protocol.RunHeld(ctx, l.grant, func(ctx context.Context) error { return fn(ctx, l) })",
 			New:  "l.Unlock(ctx)\n	return fn(ctx, l)",
 			Test: "TestTryDoHoldsTheLockOrDoesNotCall/embedded",

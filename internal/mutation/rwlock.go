@@ -69,8 +69,8 @@ func init() {
 		{
 			Name:    "downgrade: it goes on though the old grant was given back",
 			File:    "protocol/replace.go",
-			Old:     "if ended == nil && g.finish(released) {",
-			New:     "if ended == nil && (g.finish(released) || true) {",
+			Old:     "if ended == nil && g.finish(released, ctx) {",
+			New:     "if ended == nil && (g.finish(released, ctx) || true) {",
 			Package: "./rwlock",
 			Test:    "TestUnlockDuringDowngrade|TestFaultAtEachStep/embedded",
 		},
@@ -78,8 +78,8 @@ func init() {
 			Name: "downgrade: the lock is kept though ctx has ended",
 			File: "protocol/replace.go",
 			Func: "(*Grant).handOver",
-			Old:  "if ended == nil && g.finish(released) {",
-			New:  "if g.finish(released) {",
+			Old:  "if ended == nil && g.finish(released, ctx) {",
+			New:  "if g.finish(released, ctx) {",
 			Test: "TestReplacementForACallerThatHasGoneIsGivenBack/embedded",
 		},
 		{

@@ -85,7 +85,7 @@ func init() {
 		{
 			Name: "views: requests use the options of the client that has dialled",
 			File: "protocol/client.go",
-			Old:  "c.bound = &Session{s, c}",
+			Old:  "c.bound = &Session{s, c, nil}",
 			New:  "c.bound = s.base",
 			Test: "TestRetriesUseTheOptionsOfTheView|TestParentsHaveTheACLOfTheView",
 		},
@@ -448,10 +448,10 @@ func init() {
 		},
 		{
 			Name: "observer: it is not told of how many entries",
-			File: "protocol/recipe.go",
-			Old:  "Count: count",
-			New:  "Count: min(count, 1)",
-			Test: "TestObserverIsToldOfEntries",
+			File: "queue/session.go",
+			Old:  "Count: n,",
+			New:  "Count: min(n, 1),",
+			Test: "TestEventsOfAQueue",
 		},
 	}...)
 }

@@ -1,0 +1,66 @@
+package main
+
+// What the logger and the observer are told.
+func init() {
+	mutations = append(mutations, []mutation{
+		{
+			Name: "outage: a lost connection is told of to nothing but listeners",
+			File: "protocol/observe.go",
+			Old:  "		c.beginOutage()\n",
+			New:  "",
+			Test: "TestLostConnectionIsToldOfUntilItIsBack|TestManyCallsThatWait",
+		},
+		{
+			Name: "outage: Connect is silent",
+			File: "protocol/client.go",
+			Old:  "	c.beginOutage()\n",
+			New:  "",
+			Test: "TestConnectToNoServerIsToldOf",
+		},
+		{
+			Name: "outage: each short connection begins a new one",
+			File: "protocol/outage.go",
+			Old:  "if o.began.IsZero() || lasted {",
+			New:  "if true || lasted {",
+			Test: "TestConnectionThatComesAndGoesIsToldOf",
+		},
+		{
+			Name: "outage: notices come at equal intervals",
+			File: "protocol/outage.go",
+			Old:  "min(2*o.pause, rarestNotice), true",
+			New:  "firstNotice, true",
+			Test: "TestConnectToNoServerIsToldOf",
+		},
+		{
+			Name:    "events: a wait is told of when it is over",
+			File:    "protocol/recipe.go",
+			Old:     "	r.waiting(ctx)\n",
+			New:     "",
+			Package: "./internal/suite",
+			Test:    "TestWaitsAreReported",
+		},
+		{
+			Name:    "events: lines inside a queue are reported",
+			File:    "protocol/recipe.go",
+			Old:     "if r == nil || r.whole != nil || r.client == nil",
+			New:     "if r == nil || r.client == nil",
+			Package: "./internal/suite",
+			Test:    "TestWaitsAreReported/queue_offer",
+		},
+		{
+			Name: "events: a loss has no caller",
+			File: "protocol/grant.go",
+			Old:  "context.WithCancelCause(r.values(ctx))",
+			New:  "context.WithCancelCause(context.Background())",
+			Test: "TestEventsHaveTheCallersContext",
+		},
+		{
+			Name:    "calls: nodes of ZooKeeper's own may be used",
+			File:    "protocol/path.go",
+			Old:     "if reserved(c.chroot + path) {",
+			New:     "if false {",
+			Package: "./internal/suite",
+			Test:    "TestBadArgumentsAreRefusedByEveryVerb",
+		},
+	}...)
+}
