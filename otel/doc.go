@@ -1,0 +1,72 @@
+// Package zkotel turns the events of zkrecipes into OpenTelemetry metrics and spans. It is a module
+// of its own, so programs that do without it link no OpenTelemetry.
+//
+//	observer, err := zkotel.New()
+//	...
+//	client, err := protocol.Connect(ctx, servers, protocol.WithObserver(observer))
+//	...
+//	stop := observer.ObserveClient(client)
+//
+// # Metrics
+//
+//	zkrecipes.wait.active         {wait}       waits under way: an up-down counter
+//	zkrecipes.wait.duration       s            histogram of waits that have ended
+//	zkrecipes.hold.active         {hold}       what is held: an up-down counter
+//	zkrecipes.hold.duration       s            histogram of holds that have ended
+//	zkrecipes.hold.losses         {loss}       holds that were lost
+//	zkrecipes.request.retries     {retry}      requests that failed and are tried again
+//	zkrecipes.request.collisions  {collision}  requests repeated as another client was faster
+//	zkrecipes.connection.outages  {report}     reports of a missing connection
+//	zkrecipes.queue.offered       {entry}      entries appended
+//	zkrecipes.queue.taken         {entry}      entries removed by Take, Poll or PollN
+//	zkrecipes.queue.acknowledged  {entry}      items acknowledged
+//	zkrecipes.queue.returned      {entry}      items given back with Nack
+//	zkrecipes.queue.redelivered   {entry}      items delivered again
+//	zkrecipes.queue.dead_lettered {entry}      items moved to the dead letters
+//
+// What has no kind here is a counter. A missing connection is reported after a second, and then at
+// intervals that double up to a minute.
+//
+// These are gauges that are measured on request, by [Observer.ObserveClient] and
+// [Observer.ObserveQueue]:
+//
+//	zkrecipes.session.trust       s            time until what is held is lost
+//	zkrecipes.session.timeout     s            session timeout that was granted
+//	zkrecipes.client.state        {client}     1 for the client's state, 0 for the other states
+//	zkrecipes.queue.depth         {entry}      entries in a queue
+//
+// Attributes are zookeeper.recipe and zookeeper.path, and zookeeper.mode where there is one. What
+// has failed, was lost, or is tried again has error.type, too. A loss has one of these: session_lost,
+// trust_over, node_deleted and closed. The state of a client is in zookeeper.client.state.
+//
+// # Cardinality
+//
+// Each path makes a series of each metric. The SDK collects what exceeds 2,000 series of a metric,
+// by default, under otel.metric.overflow. For paths with a customer's number in them, map the
+// path to a pattern, or drop it, with [WithPathAttribute].
+//
+// # Spans
+//
+// A wait has a span, such as "lock wait", and so has a hold, such as "lock hold". The parent of
+// both is the span of the context with which the caller began to wait. The hold is not a child of
+// the wait, as it begins when the wait ends. Its links lead
+//
+//   - to the span of its wait,
+//   - to the span of the hold before it at the same path, by fencing token, if this observer saw
+//     that hold. Holds of other processes have no link: the attribute zookeeper.fencing_token of
+//     their spans puts all holds of a path in order.
+//
+// A loss is recorded as an error of the hold's span. A wait that ends because its caller gives up,
+// or because a Try call finds the lock taken, is no error, but has an error.type.
+//
+// # Costs
+//
+// Observe runs in the goroutine in which the client calls its observer and its state listeners. It
+// does no I/O. A span processor that exports synchronously blocks that goroutine. The recipes go on
+// meanwhile, but listeners wait, and the client leaves out events when 1,000 are due. Then
+// zkrecipes.wait.active and zkrecipes.hold.active may stay too high or too low. So use the SDK's
+// batch processor, as its documentation advises.
+//
+// Memory is bounded. The observer follows 65,536 holds at a time. Those beyond are counted when
+// they end. All holds of a session end with the first event which says that the session is over.
+package zkotel

@@ -1,0 +1,86 @@
+package zkotel
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"regexp"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// The causes of a loss.
+const (
+	sessionLost = "session_lost"
+	trustOver   = "trust_over"
+	nodeDeleted = "node_deleted"
+	closed      = "closed"
+)
+
+// Errors of a caller that gives up, or does not want to wait.
+const (
+	busy     = "busy"
+	canceled = "canceled"
+)
+
+// errorTypes has the values of error.type. The first error that matches counts.
+var errorTypes = []struct {
+	err  error
+	name string
+}{
+	{context.Canceled, canceled},
+	{context.DeadlineExceeded, "timeout"},
+	{protocol.ErrUncertain, "outcome_unknown"},
+	{protocol.ErrTooLarge, "too_large"},
+	{protocol.ErrSequenceExhausted, "sequence_exhausted"},
+	{protocol.ErrMixed, "mixed"},
+	{zk.ErrNoAuth, "no_permission"},
+	{zk.ErrAuthFailed, "authentication_failed"},
+	{zk.ErrConnectionClosed, "connection"},
+	{zk.ErrClosing, "connection"},
+	{zk.ErrNoServer, "connection"},
+	{zk.ErrSessionExpired, sessionLost},
+	{io.EOF, "connection"},
+	{io.ErrUnexpectedEOF, "connection"},
+}
+
+// errorType returns the value of error.type for err, one of few.
+func errorType(err error) string {
+	if b := (interface{ Busy() bool })(nil); errors.As(err, &b) && b.Busy() { // of all Try calls
+		return busy
+	}
+	for _, t := range errorTypes {
+		if errors.Is(err, t.err) {
+			return t.name
+		}
+	}
+	switch {
+	case errors.Is(err, protocol.ErrLost), errors.Is(err, protocol.ErrClosed):
+		return lossCause(err)
+	case errors.As(err, new(net.Error)):
+		return "connection"
+	}
+	return "_OTHER" // the semantic conventions' name for all others
+}
+
+// Package protocol has no error values for these.
+var (
+	deletedNode = regexp.MustCompile(`(?s)\bnode .* was deleted$`)
+	lapsedTrust = regexp.MustCompile(`\bsession 0x[0-9a-f]+: `) // and then the reason
+)
+
+// lossCause returns why a hold or its session was lost.
+func lossCause(err error) string {
+	switch text := err.Error(); {
+	case errors.Is(err, protocol.ErrClosed):
+		return closed
+	case deletedNode.MatchString(text):
+		return nodeDeleted
+	case lapsedTrust.MatchString(text):
+		return trustOver
+	}
+	return sessionLost
+}

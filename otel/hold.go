@@ -1,0 +1,264 @@
+package zkotel
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// What an observer remembers at most.
+const (
+	maxHolds   = 1 << 16
+	maxCounted = 1 << 16
+	maxPaths   = 1 << 12
+)
+
+// A holdKey identifies a node that is held. Goroutines of one process may hold it together.
+type holdKey struct {
+	session, token int64
+	path           string
+}
+
+func keyOf(e protocol.Event) holdKey { return holdKey{e.Session, e.Token, e.Path} }
+
+// A hold is something that is held.
+type hold struct {
+	began  protocol.Event // without its context
+	labels metric.MeasurementOption
+	span   trace.Span
+}
+
+// holds are what is held, and what has to be known of what was.
+//
+// A client reports its events one after the other, but not always in the order in which they
+// happened: a loss may come before the end of the wait. A client under load leaves out events.
+type holds struct {
+	mu      sync.Mutex // protects what follows; nothing blocks while it is held
+	count   int
+	held    map[int64]map[holdKey][]*hold // by session
+	counted map[holdKey]int               // ends of holds that were counted before their other event came
+	latest  map[string]holder             // by path: the hold with the largest token
+}
+
+// A holder is the one that a later holder's span links to.
+type holder struct {
+	token int64
+	span  trace.SpanContext
+}
+
+func newHolds() *holds {
+	return &holds{
+		held:    make(map[int64]map[holdKey][]*hold),
+		counted: make(map[holdKey]int),
+		latest:  make(map[string]holder),
+	}
+}
+
+// begin follows a hold that begins with e, after the wait with that span.
+func (o *Observer) begin(ctx context.Context, e protocol.Event, labels metric.MeasurementOption, waited trace.SpanContext) {
+	if o.holds.forget(keyOf(e)) || o.holds.full() {
+		return
+	}
+
+	h := o.newHold(ctx, e, e.Time, labels, waited)
+	o.holds.add(h)
+	o.holding.Add(ctx, 1, h.labels)
+}
+
+// newHold makes a hold of an event about it, and begins its span.
+func (o *Observer) newHold(ctx context.Context, e protocol.Event, since time.Time,
+	labels metric.MeasurementOption, waited trace.SpanContext) *hold {
+	var links []trace.Link
+	if waited.IsValid() {
+		links = append(links, trace.Link{
+			SpanContext: waited,
+			Attributes:  []attribute.KeyValue{linkKey.String("wait")},
+		})
+	}
+
+	if before := o.holds.before(e); before.span.IsValid() {
+		links = append(links, trace.Link{
+			SpanContext: before.span,
+			Attributes:  []attribute.KeyValue{linkKey.String("previous_holder"), tokenKey.Int64(before.token)},
+		})
+	}
+
+	_, span := o.tracer.Start(ctx, spanName(e, "hold"), trace.WithTimestamp(since),
+		trace.WithAttributes(o.spanAttributes(e)...), trace.WithLinks(links...))
+	o.holds.follow(e, span.SpanContext())
+
+	e.Context, e.Time = nil, since
+	return &hold{e, labels, span}
+}
+
+// release ends the hold that e says is over.
+func (o *Observer) release(ctx context.Context, e protocol.Event) {
+	if o.holds.forget(keyOf(e)) {
+		return
+	}
+
+	since := e.Time.Add(-e.Duration)
+	h := o.holds.remove(keyOf(e), since)
+	if h != nil {
+		o.holding.Add(ctx, -1, h.labels)
+	} else {
+		h = o.newHold(ctx, e, since, o.labels(e), trace.SpanContext{})
+		if e.Err != nil { // the end of its wait may still be reported
+			o.holds.remember(keyOf(e))
+		}
+	}
+	o.end(ctx, h, e)
+}
+
+// lose ends the hold that e says is lost. If its session is over, all holds of that session end, as
+// the events of some may have been left out.
+func (o *Observer) lose(ctx context.Context, e protocol.Event) {
+	o.release(ctx, e)
+	if lossCause(e.Err) == nodeDeleted {
+		return
+	}
+	for key, holds := range o.holds.removeSession(e.Session) {
+		for _, h := range holds {
+			o.holds.remember(key)
+			o.holding.Add(ctx, -1, h.labels)
+			o.end(ctx, h, e)
+		}
+	}
+}
+
+// end measures a hold that ends with e, which may be about another hold of the session.
+func (o *Observer) end(ctx context.Context, h *hold, e protocol.Event) {
+	labels := h.labels
+	if e.Err != nil {
+		labels = o.labels(h.began, ofError(e.Err)...)
+		o.losses.Add(ctx, 1, labels)
+	}
+
+	o.hold.Record(ctx, max(0, e.Time.Sub(h.began.Time)).Seconds(), labels)
+	fail(h.span, e)
+	h.span.End(trace.WithTimestamp(e.Time))
+}
+
+func (s *holds) full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count >= maxHolds
+}
+
+func (s *holds) add(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := keyOf(h.began)
+
+	if s.held[key.session] == nil {
+		s.held[key.session] = make(map[holdKey][]*hold)
+	}
+	s.held[key.session][key] = append(s.held[key.session][key], h)
+	s.count++
+}
+
+// remove removes a hold, that which began next to since if there are several, or returns nil.
+func (s *holds) remove(key holdKey, since time.Time) *hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	candidates := s.held[key.session][key]
+	if len(candidates) == 0 {
+		return nil
+	}
+
+	// Several candidates share a node.
+	h := slices.MinFunc(candidates, func(a, b *hold) int {
+		return cmp.Compare(a.began.Time.Sub(since).Abs(), b.began.Time.Sub(since).Abs())
+	})
+	s.count--
+	if len(candidates) > 1 {
+		i := slices.Index(candidates, h)
+		s.held[key.session][key] = slices.Delete(candidates, i, i+1)
+		return h
+	}
+
+	delete(s.held[key.session], key)
+	if len(s.held[key.session]) == 0 {
+		delete(s.held, key.session)
+	}
+	return h
+}
+
+// removeSession removes all holds of a session.
+func (s *holds) removeSession(session int64) map[holdKey][]*hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	removed := s.held[session]
+	delete(s.held, session)
+
+	for _, holds := range removed {
+		s.count -= len(holds)
+	}
+	return removed
+}
+
+// remember notes that the end of a hold was counted, though another event about it may come.
+func (s *holds) remember(key holdKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	makeRoom(s.counted, maxCounted)
+	s.counted[key]++
+}
+
+// forget reports whether the end of the hold was counted, once for each call of remember.
+func (s *holds) forget(key holdKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.counted[key] {
+	case 0:
+		return false
+	case 1:
+		delete(s.counted, key)
+	default:
+		s.counted[key]--
+	}
+	return true
+}
+
+// before returns the holder before the one that e is about, if it is known.
+func (s *holds) before(e protocol.Event) holder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.latest[e.Path]; h.token <= e.Token {
+		return h
+	}
+	return holder{}
+}
+
+// follow notes the span of the holder that e is about.
+func (s *holds) follow(e protocol.Event, span trace.SpanContext) {
+	if !span.IsValid() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest[e.Path].token > e.Token {
+		return
+	}
+
+	makeRoom(s.latest, maxPaths)
+	s.latest[e.Path] = holder{e.Token, span}
+}
+
+// makeRoom deletes any elements of m until there are fewer than limit.
+func makeRoom[K comparable, V any](m map[K]V, limit int) {
+	for key := range m {
+		if len(m) < limit {
+			return
+		}
+		delete(m, key)
+	}
+}

@@ -1,0 +1,479 @@
+package zkotel_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	zkotel "github.com/zkrecipes/zkrecipes/otel"
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// A probe is an observer with an SDK behind it.
+type probe struct {
+	*zkotel.Observer
+	t      testing.TB
+	reader *sdkmetric.ManualReader
+	spans  *tracetest.SpanRecorder
+	traces *sdktrace.TracerProvider
+}
+
+func newProbe(t testing.TB, opts ...zkotel.Option) *probe {
+	t.Helper()
+	p := &probe{t: t, reader: sdkmetric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
+	p.traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(p.spans))
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(p.reader))
+	t.Cleanup(func() {
+		require.NoError(t, errors.Join(meters.Shutdown(context.Background()), p.traces.Shutdown(context.Background())))
+	})
+
+	var err error
+	p.Observer, err = zkotel.New(append([]zkotel.Option{
+		zkotel.WithMeterProvider(meters), zkotel.WithTracerProvider(p.traces),
+	}, opts...)...)
+	require.NoError(t, err)
+	return p
+}
+
+// A series has what is measured for one set of attributes.
+type series struct {
+	value float64 // of a counter or gauge; the sum of a histogram
+	count uint64  // of a histogram
+	unit  string
+}
+
+// measure collects all metrics: by name, and then by attributes.
+func (p *probe) measure() map[string]map[attribute.Set]series {
+	p.t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(p.t, p.reader.Collect(context.Background(), &all))
+
+	found := make(map[string]map[attribute.Set]series)
+	for _, scope := range all.ScopeMetrics {
+		require.Equal(p.t, "github.com/zkrecipes/zkrecipes/otel", scope.Scope.Name)
+		for _, m := range scope.Metrics {
+			require.NotEmpty(p.t, m.Description, m.Name)
+			of := make(map[attribute.Set]series)
+			found[m.Name] = of
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, d := range data.DataPoints {
+					of[d.Attributes] = series{value: float64(d.Value), unit: m.Unit}
+				}
+			case metricdata.Gauge[int64]:
+				for _, d := range data.DataPoints {
+					of[d.Attributes] = series{value: float64(d.Value), unit: m.Unit}
+				}
+			case metricdata.Gauge[float64]:
+				for _, d := range data.DataPoints {
+					of[d.Attributes] = series{value: d.Value, unit: m.Unit}
+				}
+			case metricdata.Histogram[float64]:
+				for _, d := range data.DataPoints {
+					of[d.Attributes] = series{value: d.Sum, count: d.Count, unit: m.Unit}
+				}
+			default:
+				require.Failf(p.t, "unknown data", "%s: %T", m.Name, data)
+			}
+		}
+	}
+	return found
+}
+
+// value returns what a metric is for these attributes, given as keys and values.
+func (p *probe) value(metric string, attributes ...string) series {
+	p.t.Helper()
+	return p.measure()[metric][labels(attributes...)]
+}
+
+func labels(attributes ...string) attribute.Set {
+	var all []attribute.KeyValue
+	for i := 0; i < len(attributes); i += 2 {
+		all = append(all, attribute.String(attributes[i], attributes[i+1]))
+	}
+	return attribute.NewSet(all...)
+}
+
+// at returns the attributes of a path's metrics.
+func at(recipe, path string, more ...string) []string {
+	return append([]string{"zookeeper.recipe", recipe, "zookeeper.path", path}, more...)
+}
+
+// ended returns the spans of that name that have ended, in that order.
+func (p *probe) ended(name string) (found []sdktrace.ReadOnlySpan) {
+	for _, s := range p.spans.Ended() {
+		if s.Name() == name {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func (p *probe) only(name string) sdktrace.ReadOnlySpan {
+	p.t.Helper()
+	found := p.ended(name)
+	require.Len(p.t, found, 1, name)
+	return found[0]
+}
+
+func attributesOf(s sdktrace.ReadOnlySpan) map[attribute.Key]string {
+	all := make(map[attribute.Key]string)
+	for _, a := range s.Attributes() {
+		all[a.Key] = a.Value.String()
+	}
+	return all
+}
+
+// linksOf returns the spans that s links to, by the kind of link.
+func linksOf(s sdktrace.ReadOnlySpan) map[string]sdktrace.Link {
+	all := make(map[string]sdktrace.Link)
+	for _, l := range s.Links() {
+		for _, a := range l.Attributes {
+			if a.Key == "zookeeper.link" {
+				all[a.Value.AsString()] = l
+			}
+		}
+	}
+	return all
+}
+
+// noon is when the events of a feed begin.
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// A feed makes events of one lock, without a client.
+type feed struct {
+	o       protocol.Observer
+	session int64
+	path    string
+	now     time.Time
+	ctx     context.Context
+}
+
+func newFeed(o protocol.Observer) *feed {
+	return &feed{o, 1, "/locks/a", noon, context.Background()}
+}
+
+func (f *feed) event(kind protocol.EventKind, token int64, d time.Duration, err error) {
+	f.now = f.now.Add(time.Second)
+	f.o.Observe(protocol.Event{
+		Kind: kind, Time: f.now, Context: f.ctx, Recipe: "lock", Path: f.path,
+		Session: f.session, Token: token, Duration: d, Err: err,
+	})
+}
+
+func (f *feed) acquired(token int64) { f.event(protocol.EventAcquired, token, time.Second, nil) }
+
+func (f *feed) released(token int64) { f.event(protocol.EventReleased, token, time.Second, nil) }
+
+var (
+	errExpired = errors.Join(protocol.ErrLost, errors.New("session 0x1 expired"))
+	errDeleted = errors.Join(protocol.ErrLost, errors.New("node x was deleted"))
+)
+
+func (f *feed) lost(token int64, err error) { f.event(protocol.EventLost, token, time.Second, err) }
+
+// held returns how many holds are active, over all series.
+func (p *probe) held() (sum float64) {
+	p.t.Helper()
+	for s := range maps.Values(p.measure()["zkrecipes.hold.active"]) {
+		sum += s.value
+	}
+	return sum
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	for _, option := range []zkotel.Option{
+		zkotel.WithMeterProvider(nil), zkotel.WithTracerProvider(nil), zkotel.WithPathAttribute(nil),
+		zkotel.WithAttributes(attribute.String("", "x")),
+	} {
+		_, err := zkotel.New(option)
+		require.ErrorContains(t, err, "zkotel: configure the observer: ")
+	}
+
+	o, err := zkotel.New(nil)
+	require.NoError(t, err)
+	_, err = o.ObserveClient(nil)
+	require.ErrorContains(t, err, "nil")
+	_, err = o.ObserveQueue("/q", nil)
+	require.ErrorContains(t, err, "nil")
+}
+
+func TestGlobalProvidersAreTheDefault(t *testing.T) {
+	o, err := zkotel.New()
+	require.NoError(t, err)
+	f := newFeed(o)
+	f.acquired(1)
+	f.released(1)
+}
+
+func TestPathAttributeIsMappedOrDropped(t *testing.T) {
+	for path, want := range map[string][]string{
+		"/locks/17": {"zookeeper.recipe", "lock", "zookeeper.path", "/locks/*"},
+		"/secret":   {"zookeeper.recipe", "lock"},
+	} {
+		p := newProbe(t, zkotel.WithPathAttribute(func(path string) string {
+			if path == "/secret" {
+				return ""
+			}
+			return "/locks/*"
+		}))
+		f := newFeed(p)
+		f.path = path
+		f.acquired(1)
+		f.lost(1, errDeleted)
+
+		for name, of := range p.measure() {
+			for set := range of {
+				without, _ := set.Filter(func(a attribute.KeyValue) bool { return a.Key != "error.type" })
+				require.Equal(t, labels(want...), without, name)
+			}
+		}
+		require.Equal(t, path, attributesOf(p.only("lock hold"))["zookeeper.path"], "a span has no cardinality")
+	}
+}
+
+func TestAttributesAreAddedToMetricsAndSpans(t *testing.T) {
+	p := newProbe(t, zkotel.WithAttributes(attribute.String("ensemble", "east")))
+	f := newFeed(p)
+	f.acquired(1)
+	f.released(1)
+	require.EqualValues(t, 1, p.value("zkrecipes.hold.duration", at("lock", f.path, "ensemble", "east")...).count)
+	require.Equal(t, "east", attributesOf(p.only("lock wait"))["ensemble"])
+	require.Equal(t, "east", attributesOf(p.only("lock hold"))["ensemble"])
+}
+
+// The events of queues and of clients count what they are about.
+func TestEachKindOfEventHasACounter(t *testing.T) {
+	p := newProbe(t)
+	for kind, counter := range map[protocol.EventKind]struct{ name, unit string }{
+		protocol.EventOffered:      {"zkrecipes.queue.offered", "{entry}"},
+		protocol.EventTaken:        {"zkrecipes.queue.taken", "{entry}"},
+		protocol.EventAcknowledged: {"zkrecipes.queue.acknowledged", "{entry}"},
+		protocol.EventReturned:     {"zkrecipes.queue.returned", "{entry}"},
+		protocol.EventRedelivered:  {"zkrecipes.queue.redelivered", "{entry}"},
+		protocol.EventDeadLettered: {"zkrecipes.queue.dead_lettered", "{entry}"},
+	} {
+		p.Observe(protocol.Event{Kind: kind, Context: t.Context(), Recipe: "queue", Path: "/q", Count: 3})
+		require.Equal(t, series{value: 3, unit: counter.unit}, p.value(counter.name, at("queue", "/q")...), counter.name)
+	}
+
+	p.Observe(protocol.Event{Kind: protocol.EventCollided, Context: t.Context(), Recipe: "queue", Path: "/q", Count: 3})
+	require.Equal(t, series{value: 1, unit: "{collision}"}, p.value("zkrecipes.request.collisions", at("queue", "/q")...))
+	p.Observe(protocol.Event{Kind: protocol.EventRetried, Context: t.Context(), Err: context.DeadlineExceeded})
+	require.Equal(t, series{value: 1, unit: "{retry}"}, p.value("zkrecipes.request.retries", "error.type", "timeout"))
+	p.Observe(protocol.Event{Kind: protocol.EventConnecting, Context: t.Context(), Count: 7, Err: errors.New("no luck")})
+	require.Equal(t, series{value: 1, unit: "{report}"}, p.value("zkrecipes.connection.outages", "error.type", "_OTHER"))
+	p.Observe(protocol.Event{Kind: protocol.EventReturned + 1, Context: t.Context()}) // of a later version
+}
+
+func TestHoldLinksToItsWaitAndToTheHolderBefore(t *testing.T) {
+	p := newProbe(t)
+	f := newFeed(p)
+	ctx, parent := p.traces.Tracer("test").Start(t.Context(), "work")
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	f.ctx = cancelled
+	f.acquired(7)
+	parent.End()
+	f.released(7)
+	other := newFeed(p)
+	other.path = "/locks/b"
+	other.acquired(8)
+	f.session, f.ctx = 2, t.Context()
+	f.acquired(9)
+	f.lost(9, errExpired)
+
+	waits, holds := p.ended("lock wait"), p.ended("lock hold")
+	require.Len(t, waits, 3)
+	require.Len(t, holds, 2)
+	for i, token := range []string{"7", "9"} {
+		require.Equal(t, token, attributesOf(holds[i])["zookeeper.fencing_token"])
+	}
+	require.Equal(t, parent.SpanContext(), waits[0].Parent())
+	require.Equal(t, parent.SpanContext(), holds[0].Parent())
+	require.False(t, holds[1].Parent().IsValid())
+	require.Equal(t, noon, waits[0].StartTime(), "a wait begins before its event")
+	require.Equal(t, noon.Add(time.Second), waits[0].EndTime())
+	require.Equal(t, noon.Add(time.Second), holds[0].StartTime())
+	require.Equal(t, noon.Add(2*time.Second), holds[0].EndTime())
+	require.Equal(t, "0x2", attributesOf(holds[1])["zookeeper.session_id"])
+
+	first, second := linksOf(holds[0]), linksOf(holds[1])
+	require.Len(t, first, 1)
+	require.Equal(t, waits[0].SpanContext(), first["wait"].SpanContext)
+	require.Len(t, second, 2)
+	require.Equal(t, waits[2].SpanContext(), second["wait"].SpanContext)
+	require.Equal(t, holds[0].SpanContext(), second["previous_holder"].SpanContext)
+	require.Contains(t, second["previous_holder"].Attributes, attribute.Int64("zookeeper.fencing_token", 7))
+
+	require.Equal(t, codes.Unset, holds[0].Status().Code)
+	require.Equal(t, codes.Error, holds[1].Status().Code)
+	require.Equal(t, "session_lost", attributesOf(holds[1])["error.type"])
+	require.Equal(t, "exception", holds[1].Events()[0].Name)
+}
+
+// Clients report their events independently, so a later holder may be seen first.
+func TestHolderDoesNotLinkToALaterOne(t *testing.T) {
+	p := newProbe(t)
+	f := newFeed(p)
+	f.acquired(9)
+	f.session = 2
+	f.acquired(7)
+	f.released(7)
+	require.NotContains(t, linksOf(p.only("lock hold")), "previous_holder")
+}
+
+// Readers of one process may hold one node together, and have the same token.
+func TestHoldsOfOneNodeAreToldApartByTheirBeginning(t *testing.T) {
+	p := newProbe(t)
+	f := newFeed(p)
+	f.acquired(7)
+	f.acquired(7)
+	f.acquired(7)
+	require.EqualValues(t, 3, p.held())
+	f.event(protocol.EventReleased, 7, 2*time.Second, nil) // the second one
+	require.Equal(t, noon.Add(2*time.Second), p.only("lock hold").StartTime())
+	f.released(7)
+	f.released(7)
+	require.Zero(t, p.held())
+}
+
+func TestEndOfASessionEndsAllItsHolds(t *testing.T) {
+	p := newProbe(t)
+	f := newFeed(p)
+	for token := range int64(10) {
+		f.acquired(1 + token)
+	}
+	other := newFeed(p)
+	other.session = 2
+	other.acquired(100)
+	require.EqualValues(t, 11, p.held())
+
+	f.lost(3, errExpired)
+	require.EqualValues(t, 1, p.held(), "the events of the others may be left out")
+	losses := func() float64 {
+		return p.value("zkrecipes.hold.losses", at("lock", f.path, "error.type", "session_lost")...).value
+	}
+	require.EqualValues(t, 10, losses())
+	for token := range int64(10) {
+		if token != 2 {
+			f.lost(1+token, errExpired)
+		}
+	}
+	require.EqualValues(t, 10, losses(), "none counts twice")
+	require.Len(t, p.ended("lock hold"), 10)
+}
+
+func TestDeletedNodeEndsNoOtherHold(t *testing.T) {
+	p := newProbe(t)
+	f := newFeed(p)
+	f.acquired(1)
+	f.acquired(2)
+	f.lost(1, errDeleted)
+	require.EqualValues(t, 1, p.held())
+	require.EqualValues(t, 1, p.value("zkrecipes.hold.losses", at("lock", f.path, "error.type", "node_deleted")...).value)
+}
+
+// A client may report the loss before the end of the wait.
+func TestLossBeforeItsBeginningCountsOnce(t *testing.T) {
+	p := newProbe(t)
+	f := newFeed(p)
+	f.lost(1, errExpired)
+	f.acquired(1)
+	require.Zero(t, p.held())
+	require.EqualValues(t, 1, p.value("zkrecipes.hold.losses", at("lock", f.path, "error.type", "session_lost")...).value)
+	require.Len(t, p.ended("lock hold"), 1)
+	f.acquired(1) // the next holder of the same node
+	require.EqualValues(t, 1, p.held())
+}
+
+func TestEndOfAnUnknownHoldIsMeasured(t *testing.T) {
+	p := newProbe(t)
+	f := newFeed(p)
+	f.event(protocol.EventReleased, 1, time.Minute, nil)
+	require.Equal(t, series{value: 60, count: 1, unit: "s"}, p.value("zkrecipes.hold.duration", at("lock", f.path)...))
+	require.Equal(t, f.now.Add(-time.Minute), p.only("lock hold").StartTime())
+	require.Zero(t, p.held())
+}
+
+// Without a bound an observer that misses the ends of holds would grow for ever.
+func TestHoldsThatNeverEndAreBounded(t *testing.T) {
+	p := newProbe(t, zkotel.WithTracerProvider(noop.NewTracerProvider()))
+	f := newFeed(p)
+	const limit, beyond = 1 << 16, 100
+	for token := range int64(limit + beyond) {
+		f.acquired(1 + token)
+	}
+	require.EqualValues(t, limit, p.held())
+	f.released(limit + beyond) // which counts all the same
+	require.EqualValues(t, 1, p.value("zkrecipes.hold.duration", at("lock", f.path)...).count)
+	require.EqualValues(t, limit, p.held())
+	f.released(1)
+	f.acquired(limit + beyond)
+	require.EqualValues(t, limit, p.held())
+}
+
+// A caller that gives up has met no error, but one that waited in vain has.
+func TestFailedWaits(t *testing.T) {
+	for what, err := range map[string]error{"canceled": context.Canceled, "timeout": context.DeadlineExceeded, "closed": protocol.ErrClosed} {
+		p := newProbe(t)
+		f := newFeed(p)
+		f.event(protocol.EventAcquired, 0, time.Second, err)
+		span := p.only("lock wait")
+		require.Equal(t, what, attributesOf(span)["error.type"])
+		require.Equal(t, what != "canceled", span.Status().Code == codes.Error, what)
+		require.Equal(t, series{value: 1, count: 1, unit: "s"},
+			p.value("zkrecipes.wait.duration", at("lock", f.path, "error.type", what)...))
+		require.Empty(t, p.ended("lock hold"))
+		require.Zero(t, p.held())
+	}
+}
+
+type slowQueue struct{ asked chan struct{} }
+
+func (q slowQueue) Len(ctx context.Context) (int, error) {
+	q.asked <- struct{}{}
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func TestQueuesThatDoNotAnswerDelayACollectionByASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProbe(t)
+		q := slowQueue{make(chan struct{}, 3)}
+		for _, path := range []string{"/a", "/b", "/c"} {
+			stop, err := p.ObserveQueue(path, q)
+			require.NoError(t, err)
+			defer stop()
+		}
+		stop, err := p.ObserveQueue("/ready", readyQueue(5))
+		require.NoError(t, err)
+
+		began := time.Now()
+		require.Equal(t, map[attribute.Set]series{labels(at("queue", "/ready")...): {value: 5, unit: "{entry}"}},
+			p.measure()["zkrecipes.queue.depth"])
+		require.Equal(t, time.Second, time.Since(began))
+		require.Len(t, q.asked, 3)
+		stop()
+		for range 3 {
+			<-q.asked
+		}
+		require.Empty(t, p.measure()["zkrecipes.queue.depth"])
+	})
+}
+
+type readyQueue int
+
+func (q readyQueue) Len(context.Context) (int, error) { return int(q), nil }

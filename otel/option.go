@@ -1,0 +1,66 @@
+package zkotel
+
+import (
+	"errors"
+	"slices"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// An Option configures an [Observer].
+type Option func(*Observer) error
+
+// WithMeterProvider sets where metrics go. The default is OpenTelemetry's global provider.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return func(o *Observer) error {
+		if p == nil {
+			return errors.New("the meter provider is nil")
+		}
+		o.meters = p
+		return nil
+	}
+}
+
+// WithTracerProvider sets where spans go. The default is OpenTelemetry's global provider. That of
+// go.opentelemetry.io/otel/trace/noop makes none.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(o *Observer) error {
+		if p == nil {
+			return errors.New("the tracer provider is nil")
+		}
+		o.tracers = p
+		return nil
+	}
+}
+
+// WithAttributes adds attributes to all metrics and spans of the observer.
+func WithAttributes(attributes ...attribute.KeyValue) Option {
+	attributes = slices.Clone(attributes)
+	return func(o *Observer) error {
+		for _, a := range attributes {
+			if !a.Valid() {
+				return errors.New("an attribute has no key or no value")
+			}
+		}
+		o.attributes = append(o.attributes, attributes...)
+		return nil
+	}
+}
+
+// WithPathAttribute sets what the attribute zookeeper.path of metrics is, for a path as it was
+// given to a recipe. If f returns "", the metric has no such attribute. By default it is the path
+// as it is. Spans have that in any case.
+//
+// f is called for each event, by several goroutines at the same time if several clients have the
+// observer. It should return one of few values: see "Cardinality".
+func WithPathAttribute(f func(path string) string) Option {
+	return func(o *Observer) error {
+		if f == nil {
+			return errors.New("the function for the path attribute is nil")
+		}
+		o.pathAttribute = f
+		return nil
+	}
+}

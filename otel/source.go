@@ -1,0 +1,139 @@
+package zkotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// collectTimeout bounds how long a collection of the metrics waits for sources.
+const collectTimeout = time.Second
+
+// sources are what is looked at when metrics are collected. The zero value has none. It is safe for
+// concurrent use.
+type sources struct {
+	mu  sync.Mutex // protects all
+	all map[*source]struct{}
+}
+
+// A source measures something, and returns what reports the outcome, or nil. It returns soon after
+// ctx has ended.
+type source func(ctx context.Context) (report func(metric.Observer))
+
+// add adds a source, until remove is called.
+func (s *sources) add(measure source) (remove func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = make(map[*source]struct{})
+	}
+	s.all[&measure] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.all, &measure)
+	}
+}
+
+// collect asks all sources at the same time. It returns no error: the SDK's periodic reader would
+// then export nothing, just when the ensemble is unreachable.
+func (s *sources) collect(ctx context.Context, m metric.Observer) error {
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+	defer cancel()
+
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.all))
+	s.mu.Unlock()
+
+	reports := make([]func(metric.Observer), len(all))
+	var asked sync.WaitGroup
+	for i, measure := range all {
+		asked.Go(func() { reports[i] = (*measure)(ctx) })
+	}
+	asked.Wait()
+
+	for _, report := range reports {
+		if report != nil {
+			report(m)
+		}
+	}
+	return nil
+}
+
+// ObserveClient measures the client's state, and how much trust its session has left, whenever
+// metrics are collected. A client without a session has none. The attributes are added to these
+// metrics: several clients of a process need some to be told apart.
+//
+// A collection computes these from clocks, and sends nothing. The measurements go on until stop is
+// called, also after the client was closed. The only error is that of a nil client.
+func (o *Observer) ObserveClient(c *protocol.Client, attributes ...attribute.KeyValue) (stop func(), err error) {
+	if c == nil {
+		return nil, errors.New("zkotel: observe a client: it is nil")
+	}
+	own := metric.WithAttributeSet(attribute.NewSet(o.describe("", "", "", attributes...)...))
+
+	return o.sources.add(func(ctx context.Context) func(metric.Observer) {
+		state := c.State()
+		var s *protocol.Session
+		if state == protocol.Connected || state == protocol.Suspended {
+			s, _ = c.Session(ctx) // which is there, or has ended a moment ago
+		}
+
+		return func(m metric.Observer) {
+			for _, each := range []protocol.State{protocol.Connected, protocol.Suspended, protocol.Lost, protocol.Closed} {
+				value := int64(0)
+				if each == state {
+					value = 1
+				}
+				m.ObserveInt64(o.state, value, own, metric.WithAttributes(stateKey.String(each.String())))
+			}
+			if s == nil {
+				m.ObserveFloat64(o.trust, 0, own)
+				return
+			}
+			m.ObserveFloat64(o.trust, max(0, time.Until(s.Deadline())).Seconds(), own)
+			m.ObserveFloat64(o.timeout, s.Timeout().Seconds(), own)
+		}
+	}), nil
+}
+
+// ObserveQueue measures the depth of a queue, whose path is path, whenever metrics are collected.
+//
+// A collection calls Len, which lists the queue. The listing of a hundred thousand entries has
+// megabytes, and each process that observes the queue pays for one: let one process observe it.
+//
+// All queues of an observer are asked at the same time, and a collection waits for them for a
+// second at most. A queue that has not answered by then is left out, and OpenTelemetry's error
+// handler gets the error. The measurements go on until stop is called. The only error is that of a
+// nil queue.
+func (o *Observer) ObserveQueue(path string, q Queue) (stop func(), err error) {
+	if q == nil {
+		return nil, fmt.Errorf("zkotel: observe the queue at %s: it is nil", path)
+	}
+	labels := o.labels(protocol.Event{Recipe: "queue", Path: path})
+
+	return o.sources.add(func(ctx context.Context) func(metric.Observer) {
+		n, err := q.Len(ctx)
+		if err != nil {
+			otel.Handle(fmt.Errorf("zkotel: measure the depth of a queue: %w", err))
+			return nil
+		}
+		return func(m metric.Observer) { m.ObserveInt64(o.depth, int64(n), labels) }
+	}), nil
+}
+
+// A Queue is what [Observer.ObserveQueue] measures: the Queue of package queue is one.
+type Queue interface {
+	// Len returns the number of entries. It returns an error soon after ctx has ended.
+	Len(ctx context.Context) (int, error)
+}
