@@ -28,7 +28,7 @@ const sendBuffer = 4 + 1<<20 - 1
 type Client struct {
 	*sessions // shared by all views that With makes
 
-	acl        []zk.ACL
+	aclFor     func(path string) []zk.ACL // nil: the default
 	newBackOff func() backoff.BackOff
 	log        *slog.Logger
 	observer   Observer
@@ -85,7 +85,6 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 			changed: make(chan struct{}),
 			ended:   make(chan struct{}),
 		},
-		acl:        zk.WorldACL(zk.PermAll),
 		newBackOff: defaultBackOff,
 		log:        slog.New(slog.DiscardHandler),
 		observer:   noObserver{},
@@ -121,7 +120,7 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 // With does no I/O. A bad option is returned by the first operation of the new client.
 func (c *Client) With(opts ...Option) *Client {
 	view := &Client{
-		sessions: c.sessions, acl: c.acl, newBackOff: c.newBackOff, log: c.log, observer: c.observer, err: c.err,
+		sessions: c.sessions, aclFor: c.aclFor, newBackOff: c.newBackOff, log: c.log, observer: c.observer, err: c.err,
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -388,7 +387,7 @@ func (c *Client) refuse(err error) {
 func (c *Client) authenticate(s *session) error {
 	for _, a := range c.auth {
 		_, err := Do(s.life, s.base, func(conn *zk.Conn) (struct{}, error) {
-			return struct{}{}, conn.AddAuth(a.scheme, a.auth)
+			return struct{}{}, conn.AddAuth(a.scheme, a.secret())
 		})
 		if err != nil {
 			return fmt.Errorf("auth %s: %w", a.scheme, err)

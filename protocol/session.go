@@ -150,6 +150,14 @@ func (s *session) Path(path string) string {
 	return s.client.chroot + path
 }
 
+// relative undoes Path. The root stands for all that is above the chroot.
+func (s *session) relative(node string) string {
+	if len(node) <= len(s.client.chroot) {
+		return "/"
+	}
+	return node[len(s.client.chroot):]
+}
+
 // Done returns a channel that is closed when the session is over. [Session.Err] then returns why.
 // It may do so a moment earlier.
 func (s *session) Done() <-chan struct{} { return s.life.Done() }

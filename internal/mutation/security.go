@@ -1,0 +1,31 @@
+package main
+
+// Security: what identities, ACLs and the data of nodes are for.
+func init() {
+	mutations = append(mutations, []mutation{
+		{
+			Name:    "ACLs: nodes of a client that has a credential are open",
+			File:    "protocol/acl.go",
+			Old:     "return zk.AuthACL(zk.PermAll)",
+			New:     "return zk.WorldACL(zk.PermAll)",
+			Package: "./internal/suite",
+			Test:    "TestCredentialAloneMakesEveryNodeItsOwn/lock/embedded",
+		},
+		{
+			Name:    "ACLs: the path that one is asked for has the chroot",
+			File:    "protocol/session.go",
+			Old:     "return node[len(s.client.chroot):]",
+			New:     "return node",
+			Package: "./internal/suite",
+			Test:    "TestEveryNodeHasTheACLForItsPath/lock/embedded",
+		},
+		{
+			Name:    "ACLs: an address counts as an identity",
+			File:    "protocol/identity.go",
+			Old:     `c.scheme != "ip" && `,
+			New:     "",
+			Package: "./internal/suite",
+			Test:    "TestLastOptionForACLsCounts/embedded",
+		},
+	}...)
+}
