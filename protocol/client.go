@@ -29,6 +29,7 @@ type Client struct {
 	*sessions // shared by all views that With makes
 
 	aclFor     func(path string) []zk.ACL // nil: the default
+	ownerData  []byte                     // of contenders that are given none
 	newBackOff func() backoff.BackOff
 	log        *slog.Logger
 	observer   Observer
@@ -85,6 +86,7 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 			changed: make(chan struct{}),
 			ended:   make(chan struct{}),
 		},
+		ownerData:  thisProcess(),
 		newBackOff: defaultBackOff,
 		log:        slog.New(slog.DiscardHandler),
 		observer:   noObserver{},
@@ -120,7 +122,7 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 // With does no I/O. A bad option is returned by the first operation of the new client.
 func (c *Client) With(opts ...Option) *Client {
 	view := &Client{
-		sessions: c.sessions, aclFor: c.aclFor, newBackOff: c.newBackOff, log: c.log, observer: c.observer, err: c.err,
+		sessions: c.sessions, aclFor: c.aclFor, ownerData: c.ownerData, newBackOff: c.newBackOff, log: c.log, observer: c.observer, err: c.err,
 	}
 	for _, o := range opts {
 		if o == nil {

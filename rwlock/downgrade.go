@@ -53,7 +53,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 // cannot become a writer.
 func (l *Lease) replace(ctx context.Context) (*protocol.Grant, error) {
 	g, s, r := l.grant, l.grant.Session(), l.mutex.recipe
-	data := l.mutex.read.Data
+	data := s.NodeData(l.mutex.read.Data)
 	if err := r.Validate(data); err != nil {
 		return nil, r.Wrap(err)
 	}

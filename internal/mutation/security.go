@@ -27,5 +27,28 @@ func init() {
 			Package: "./internal/suite",
 			Test:    "TestLastOptionForACLsCounts/embedded",
 		},
+		{
+			Name:    "owner data: the reader that a writer becomes has none",
+			File:    "rwlock/downgrade.go",
+			Old:     "s.NodeData(l.mutex.read.Data)",
+			New:     "l.mutex.read.Data",
+			Package: "./internal/suite",
+			Test:    "TestContendersSayWhereTheyRun/embedded",
+		},
+		{
+			Name:    "owner data: those of the process stand for a candidate's empty value",
+			File:    "election/election.go",
+			Old:     "	if value == nil {",
+			New:     "	if false {",
+			Package: "./internal/suite",
+			Test:    "TestCandidateWithoutValueHasNone/embedded",
+		},
+		{
+			Name: "owner data: control characters get in",
+			File: "protocol/process.go",
+			Old:  "r == unicode.ReplacementChar || !unicode.IsPrint(r)",
+			New:  "false",
+			Test: "TestDataOfAProcessIsPrintable",
+		},
 	}...)
 }
