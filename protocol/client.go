@@ -392,7 +392,7 @@ func (c *Client) authenticate(s *session) error {
 			return struct{}{}, conn.AddAuth(a.scheme, a.secret())
 		})
 		if err != nil {
-			return fmt.Errorf("auth %s: %w", a.scheme, err)
+			return fmt.Errorf("auth %s: %w", a.identity(), err)
 		}
 	}
 	return nil

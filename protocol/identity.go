@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -36,17 +35,23 @@ func WithAuth(scheme string, auth []byte) ConnectOption {
 	})
 }
 
-// A credential is what WithAuth was given. A function hides the secret from package fmt and from
-// all that looks into values.
+// A secret returns bytes that nothing may show. Package fmt, reflection and encoders see a function.
+type secret func() []byte
+
+func secretOf(b []byte) secret {
+	b = bytes.Clone(b)
+	return func() []byte { return b }
+}
+
+// A credential is what WithAuth was given.
 type credential struct {
 	scheme string
 	user   string // empty if the scheme has none
-	secret func() []byte
+	secret secret
 }
 
 func newCredential(scheme string, auth []byte) credential {
-	auth = bytes.Clone(auth)
-	c := credential{scheme: scheme, secret: func() []byte { return auth }}
+	c := credential{scheme: scheme, secret: secretOf(auth)}
 	if user, _, found := strings.Cut(string(auth), ":"); found && scheme == "digest" {
 		c.user = user
 	}
@@ -56,9 +61,7 @@ func newCredential(scheme string, auth []byte) credential {
 // identifies reports whether the server takes the credential for a proof of identity.
 func (c credential) identifies() bool { return c.scheme != "ip" && c.scheme != "ensemble" }
 
-// Format writes the identity, as in digest:alice, whatever the verb.
-func (c credential) Format(f fmt.State, _ rune) { io.WriteString(f, c.identity()) }
-
+// identity returns what may be shown of the credential, as in digest:alice.
 func (c credential) identity() string {
 	if c.user == "" {
 		return c.scheme
@@ -66,7 +69,16 @@ func (c credential) identity() string {
 	return fmt.Sprintf("%s:%s", c.scheme, strings.Trim(fmt.Sprintf("%q", c.user), `"`))
 }
 
-// identities returns as whom the client acts: schemes and user names, for errors. It has no secret.
+// String returns the servers and as whom the client acts, without secrets, as in
+// "zk1:2181,zk2:2181/app as digest:alice".
+func (c *Client) String() string {
+	return strings.Join(c.servers, ",") + c.chroot + " as " + c.identities()
+}
+
+// String returns the ID of the session, as servers write it.
+func (s *Session) String() string { return fmt.Sprintf("session %#x", uint64(s.ID())) }
+
+// identities returns as whom the client acts: schemes and user names, without secrets.
 func (c *sessions) identities() string {
 	if len(c.auth) == 0 {
 		return "world:anyone"

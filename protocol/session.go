@@ -60,7 +60,7 @@ type session struct {
 
 	mu          sync.Mutex // protects what follows; nothing blocks while it is held
 	id          int64
-	password    []byte
+	password    secret
 	trust       trust
 	newest      int64                 // the newest transaction that an answer or event has told of
 	settled     int64                 // the transaction up to which no event of a watch is missing
@@ -288,7 +288,7 @@ func (s *session) connected(w *connection, h zkwire.ConnectResponse) (rewatch []
 		return nil, err
 	}
 
-	s.password = h.Password
+	s.password = secretOf(h.Password)
 	s.trust.timeout = h.Timeout
 	s.trust.began(w.dialled)
 	s.accepted = [2]time.Time{s.accepted[1], w.dialled}
@@ -538,7 +538,7 @@ func (s *session) dispose(ctx context.Context) error {
 	if gone || !opened {
 		return nil
 	}
-	return s.client.closeOrphan(ctx, s.ID(), password, timeout)
+	return s.client.closeOrphan(ctx, s.ID(), password(), timeout)
 }
 
 // newOwner is a name for one contender or claim of this session.

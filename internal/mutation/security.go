@@ -50,5 +50,13 @@ func init() {
 			New:  "false",
 			Test: "TestDataOfAProcessIsPrintable",
 		},
+		{
+			Name:    "secrets: an error has a credential",
+			File:    "protocol/client.go",
+			Old:     `"auth %s: %w", a.identity(), err)`,
+			New:     `"auth %s %s: %w", a.identity(), a.secret(), err)`,
+			Package: "./internal/suite",
+			Test:    "TestSecretsAreNeverShown",
+		},
 	}...)
 }
