@@ -115,7 +115,7 @@ func AcrossSessions[T any](ctx context.Context, r *Recipe, attempt func(*Session
 		}
 		began := time.Now()
 		v, err := attempt(s)
-		again := errors.As(err, new(*againError)) || s.Err() != nil && !errors.Is(err, ErrClosed)
+		again := errors.As(err, new(*againError)) || s.Err() != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrAuthRequired)
 		if err == nil || !again || ctx.Err() != nil {
 			return v, becauseOf(ctx, err)
 		}

@@ -397,7 +397,7 @@ func (s *session) warn(code zkwire.Code) {
 }
 
 // refusals are the codes with which a server refuses requests that may succeed later.
-var refusals = []zkwire.Code{zkwire.CodeConnectionLoss, zkwire.CodeSessionMoved, zkwire.CodeThrottled}
+var refusals = []zkwire.Code{zkwire.CodeConnectionLoss, zkwire.CodeSessionMoved, zkwire.CodeReadOnly, zkwire.CodeThrottled}
 
 // await blocks until requests may be made. It returns an error if ctx ends or the session is over
 // first.

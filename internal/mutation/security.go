@@ -47,7 +47,7 @@ func init() {
 			Name: "owner data: control characters get in",
 			File: "protocol/process.go",
 			Old:  "r == unicode.ReplacementChar || !unicode.IsPrint(r)",
-			New:  "false",
+			New:  "r == unicode.ReplacementChar",
 			Test: "TestDataOfAProcessIsPrintable",
 		},
 		{
@@ -57,6 +57,22 @@ func init() {
 			New:     `"auth %s %s: %w", a.identity(), a.secret(), err)`,
 			Package: "./internal/suite",
 			Test:    "TestSecretsAreNeverShown",
+		},
+		{
+			Name:    "refusals: a server that demands a credential is asked again in each new session",
+			File:    "protocol/recipe.go",
+			Old:     " && !errors.Is(err, ErrAuthRequired)",
+			New:     "",
+			Package: "./internal/suite",
+			Test:    "TestServerThatDemandsACredentialIsNotAskedAgain",
+		},
+		{
+			Name:    "refusals: what a read-only server refuses is not tried again",
+			File:    "protocol/errors.go",
+			Old:     "zkwire.CodeThrottled, zkwire.CodeReadOnly:",
+			New:     "zkwire.CodeThrottled:",
+			Package: "./internal/suite",
+			Test:    "TestRefusalsThatMayPassAreTriedAgain",
 		},
 	}...)
 }
