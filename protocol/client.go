@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,6 +46,7 @@ type sessions struct {
 	timeout   time.Duration
 	dial      func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error)
 	lookup    func(ctx context.Context, host string) ([]string, error) // nil if dial resolves names
+	tls       func() (*tls.Config, error)                              // for the next handshake; nil without TLS
 	auth      []credential
 	listeners []func(State)
 
@@ -103,6 +105,9 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 		if err := o.applyConnect(c); err != nil {
 			return nil, fmt.Errorf("connect: %w", err)
 		}
+	}
+	if c.tls != nil {
+		c.dial, c.lookup = dialTLS(c.dial, c.lookup, c.tls), nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("connect: %w", contextError(ctx))

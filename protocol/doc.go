@@ -9,9 +9,9 @@
 //	}
 //	defer client.Close()
 //
-// [WithSessionTimeout], [WithDialer], [WithAuth] and [WithStateListener] configure the connection.
-// [WithACL], [WithBackOff], [WithLogger] and [WithObserver] also configure a view of it: see
-// [Client.With].
+// [WithSessionTimeout], [WithDialer], [WithTLS], [WithTLSFiles], [WithAuth] and [WithStateListener]
+// configure the connection. [WithACL], [WithACLFor], [WithOwnerData], [WithBackOff], [WithLogger] and
+// [WithObserver] also configure a view of it: see [Client.With].
 //
 // Authors of recipes use the rest:
 //

@@ -49,7 +49,7 @@ func WithSessionTimeout(d time.Duration) ConnectOption {
 	})
 }
 
-// WithDialer makes connections with d: this is how to use TLS. d is called from goroutines of the
+// WithDialer makes connections with d. For TLS, see [WithTLS]. d is called from goroutines of the
 // client, with one server of the connect string at a time. It should return within the timeout that
 // it is given. [Client.Close] does not wait for a call that is under way.
 //

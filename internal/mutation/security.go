@@ -74,5 +74,19 @@ func init() {
 			Package: "./internal/suite",
 			Test:    "TestRefusalsThatMayPassAreTriedAgain",
 		},
+		{
+			Name: "TLS: files are read once",
+			File: "protocol/tls.go",
+			Old:  "l.loaded != nil && slices.Equal(stamps, l.stamps)",
+			New:  "l.loaded != nil && (true || slices.Equal(stamps, l.stamps))",
+			Test: "TestTLSFilesAreReadAgainWhenTheyChange",
+		},
+		{
+			Name: "TLS: files that cannot be read any more end all connections to come",
+			File: "protocol/tls.go",
+			Old:  "case l.loaded == nil:",
+			New:  "case true:",
+			Test: "TestTLSFilesAreReadAgainWhenTheyChange",
+		},
 	}...)
 }
