@@ -3,11 +3,8 @@ package protocol
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
 // A deniedError says what a client lacks the permission for. It wraps [zk.ErrNoAuth].
@@ -55,22 +52,13 @@ func deniedIn(err error, answers []zk.MultiResponse, ops []any) error {
 	return err
 }
 
-// explain adds to the error of a request what the user can do about it.
+// explain adds to the error of a request who the client is, if it lacks a permission.
 func (c *Client) explain(err error) error {
 	switch {
-	case err == nil:
-		return nil
-	case serverCode(err) == zkwire.CodeAuthRequired:
-		return fmt.Errorf("the server demands authentication: see WithAuth: %w", err)
 	case !errors.As(err, new(*deniedError)):
 		return err
 	case len(c.auth) == 0:
 		return fmt.Errorf("%w (the client has no credentials: see WithAuth)", err)
 	}
-
-	var schemes []string // what comes with them is secret
-	for _, a := range c.auth {
-		schemes = append(schemes, a.scheme)
-	}
-	return fmt.Errorf("%w (the client has credentials of scheme %s)", err, strings.Join(schemes, ", "))
+	return fmt.Errorf("%w (the client is %s)", err, c.identities())
 }

@@ -9,9 +9,9 @@
 //	}
 //	defer client.Close()
 //
-// [WithSessionTimeout], [WithDialer], [WithAuth] and [WithStateListener] configure the connection.
-// [WithACL], [WithBackOff], [WithLogger] and [WithObserver] also configure a view of it: see
-// [Client.With].
+// [WithSessionTimeout], [WithDialer], [WithTLS], [WithTLSFiles], [WithAuth] and [WithStateListener]
+// configure the connection. [WithACL], [WithACLFor], [WithOwnerData], [WithBackOff], [WithLogger]
+// and [WithObserver] also configure a view of it: see [Client.With].
 //
 // Authors of recipes use the rest:
 //
@@ -180,6 +180,6 @@
 // An ACL that forbids a client to delete its own nodes leaves them until its session ends.
 //
 // Errors of the server wrap those of zk.Conn. A refusal for lack of a permission says which node and
-// which permission it is about. For codes that zk.Conn does not know, errors are texts: "unknown
-// error: -125" if a quota of the ensemble is exceeded, for example.
+// which permission it is about. Errors that zk.Conn does not know are [ErrThrottled], [ErrReadOnly],
+// [ErrQuotaExceeded] and [ErrAuthRequired], or texts such as "unknown error: -122".
 package protocol

@@ -327,7 +327,7 @@ func TestSessionThatHoldsNothingSendsNoProofs(t *testing.T) {
 func TestTrustIsRenewedWithoutPermissionsOnTheChroot(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
-		owner := session(t, srv.Client(t, alice))
+		owner := session(t, srv.Client(t, alice, protocol.WithACL(zk.WorldACL(zk.PermAll))))
 		_, err := owner.EnsurePath(lasting(t), root+"/open")
 		require.NoError(t, err)
 		lock := func(perms int32) {
