@@ -13,53 +13,43 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// startZooKeeper starts a ZooKeeper inside the process, for an example to connect to.
-func startZooKeeper() (servers string, stop func() error) {
-	s, err := embedded.Start(embedded.Config{})
+func Example() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	return s.ConnectString(), s.Close
-}
-
-func nightly(ctx context.Context, servers string) error {
-	client, err := protocol.Connect(ctx, servers) // "zk1:2181,zk2:2181,zk3:2181"
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
-		return err
+		log.Fatal(err)
 	}
 	defer client.Close()
 
-	report := lock.New(client, "/locks/nightly-report")
-	return report.Do(ctx, func(ctx context.Context, lease *lock.Lease) error {
-		// Of all processes that call nightly, one at a time gets here. Its ctx is cancelled if it
-		// loses the lock.
-		return writeReport(ctx, lease.Token())
+	importer := lock.New(client, "/locks/order-import")
+	err = importer.Do(ctx, func(ctx context.Context, lease *lock.Lease) error {
+		// Of all processes that get here, one does at a time. Its ctx is cancelled if it loses the
+		// lock.
+		fmt.Println("importing, with a token:", lease.Token() > 0)
+		return ctx.Err()
 	})
-}
-
-func writeReport(ctx context.Context, token int64) error {
-	fmt.Println("writing the report, with a token:", token > 0)
-	return ctx.Err()
-}
-
-func Example() {
-	servers, stop := startZooKeeper()
-	defer stop()
-
-	if err := nightly(context.Background(), servers); err != nil {
+	if err != nil {
 		log.Fatal(err)
 	}
 	// Output:
-	// writing the report, with a token: true
+	// importing, with a token: true
 }
 
 // A job that is not worth waiting for: if another process does it right now, that is enough.
 func ExampleMutex_TryDo() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
 
-	client, err := protocol.Connect(ctx, servers)
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -80,10 +70,13 @@ func ExampleMutex_TryDo() {
 
 // Lock and Unlock are for work that does not fit into one function.
 func ExampleMutex_Lock() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, servers)
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -114,10 +107,13 @@ func ExampleMutex_Lock() {
 // Do calls its function with a context that is cancelled if the lock is lost, here because an
 // operator breaks it.
 func ExampleMutex_Do() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, servers)
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -140,10 +136,13 @@ func ExampleMutex_Do() {
 }
 
 func ExampleMutex_TryLock() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, servers)
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -172,10 +171,13 @@ func ExampleMutex_TryLock() {
 }
 
 func ExampleMutex_Contenders() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, servers)
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -218,10 +220,13 @@ func (s *store) Write(token int64, data string) error {
 // A holder may be paused for a minute between checking its lease and writing. Only the resource
 // that it writes to can detect that.
 func ExampleLease_Token() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, servers)
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -256,10 +261,13 @@ func ExampleLease_Token() {
 
 // ZooKeeper itself can refuse the writes of a former holder, where the data is in ZooKeeper.
 func ExampleLease_Check() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, servers)
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}

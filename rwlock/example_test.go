@@ -11,29 +11,21 @@ import (
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
-// connect connects to a ZooKeeper inside the process.
-func connect(ctx context.Context) (client *protocol.Client, done func()) {
-	server, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err = protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	return client, func() {
-		client.Close()
-		server.Close()
-	}
-}
-
 func Example() {
 	ctx := context.Background()
-	client, done := connect(ctx)
-	defer done()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	catalogue := rwlock.New(client, "/locks/catalogue")
-	err := catalogue.Do(ctx, func(ctx context.Context, lease *rwlock.Lease) error {
+	err = catalogue.Do(ctx, func(ctx context.Context, lease *rwlock.Lease) error {
 		// No other process reads or writes. The ctx is cancelled if the lock is lost.
 		fmt.Println("writing, alone:", lease.Exclusive())
 		return ctx.Err()
@@ -66,8 +58,16 @@ func Example() {
 // A writer that wants to go on reading what it wrote does not let other writers in between.
 func ExampleLease_Downgrade() {
 	ctx := context.Background()
-	client, done := connect(ctx)
-	defer done()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	m := rwlock.New(client, "/locks/prices")
 	writing, err := m.Lock(ctx)
