@@ -104,3 +104,39 @@ func ExampleShare() {
 	// consuming partition-7
 	// group: /consumers: context canceled
 }
+
+// A coordinator begins once three workers are there.
+func ExampleGroup_Await() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	workers := group.New(client, "/workers")
+	for _, name := range []string{"host-1", "host-2", "host-3"} { // each in a process of its own
+		me, err := workers.Join(ctx, name, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer me.Leave(ctx)
+	}
+
+	peers, err := workers.Await(ctx, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, p := range peers { // in order of joining
+		fmt.Println(p.Name)
+	}
+	// Output:
+	// host-1
+	// host-2
+	// host-3
+}

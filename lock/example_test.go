@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -302,4 +303,128 @@ func ExampleLease_Check() {
 	// Output:
 	// while it is held: <nil>
 	// after it was lost: zk: node does not exist
+}
+
+// A batch job asks for the lock of a long-lived holder, which gives it back when it can.
+func ExampleMutex_Revoke() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	mutex := lock.New(client, "/locks/index")
+	lease, err := mutex.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	revoked := lease.Revoked() // from here on it hears of requests
+
+	// Another process finds the node's name with Contenders.
+	if err := mutex.Revoke(ctx, lease.Node()); err != nil {
+		log.Fatal(err)
+	}
+
+	<-revoked
+	fmt.Println("still held:", lease.Err() == nil)
+	if err := lease.Unlock(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// still held: true
+}
+
+// Several locks at once, without deadlocks whatever their order.
+func ExampleLockAll() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	from, to := lock.New(client, "/accounts/1"), lock.New(client, "/accounts/2")
+	leases, err := lock.LockAll(ctx, to, from)
+	if err != nil {
+		log.Fatal(err)
+	}
+	work, cancel := leases.Context(ctx) // ends when one of them is lost
+	defer cancel()
+	fmt.Println("holds", len(leases.All()), "locks:", work.Err() == nil)
+	if err := leases.Unlock(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// holds 2 locks: true
+}
+
+// A Simple leaves no node while it waits, and has no order.
+func ExampleNewSimple() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	simple := lock.NewSimple(client, "/locks/cache")
+	err = simple.Do(ctx, func(ctx context.Context, lease *lock.Lease) error {
+		fmt.Println("filling the cache")
+		return ctx.Err()
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// filling the cache
+}
+
+// The goroutines of this process wait for each other inside it, and have one node in line.
+func ExampleWithLocalQueue() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	mutex := lock.New(client, "/locks/ledger", lock.WithLocalQueue())
+	var wait sync.WaitGroup
+	balance := 0
+	for range 10 {
+		wait.Go(func() {
+			err := mutex.Do(ctx, func(context.Context, *lock.Lease) error {
+				balance++
+				return nil
+			})
+			if err != nil {
+				log.Fatal(err)
+			}
+		})
+	}
+	wait.Wait()
+	fmt.Println("balance:", balance)
+	// Output:
+	// balance: 10
 }

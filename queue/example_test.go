@@ -260,3 +260,259 @@ func ExampleQueue_Items() {
 	// good, attempt 1
 	// dead letter: poison
 }
+
+// When it is not known whether entries were removed, the error has them.
+func ExampleUncertainError() {
+	take := func(ctx context.Context, q *queue.Queue) ([][]byte, error) {
+		entries, err := q.PollN(ctx, 100)
+		if uncertain := (*queue.UncertainError)(nil); errors.As(err, &uncertain) {
+			return uncertain.Data, nil // handled twice, perhaps, and not lost
+		}
+		return entries, err
+	}
+
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	q := queue.New(client, "/queues/mail")
+	if err := offerTexts(ctx, q, "first", "second"); err != nil {
+		log.Fatal(err)
+	}
+	entries, err := take(ctx, q)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", entries)
+	// Output:
+	// [first second]
+}
+
+func offerTexts(ctx context.Context, q *queue.Queue, entries ...string) error {
+	for _, entry := range entries {
+		if _, err := q.Offer(ctx, []byte(entry)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A producer waits while the queue is full, and so never gets far ahead of its consumers.
+func ExampleWithMaxLength() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	q := queue.New(client, "/queues/frames", queue.WithMaxLength(1))
+	if err := offerTexts(ctx, q, "first"); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("full:", errors.Is(offerTexts(ctx, q, "second"), queue.ErrFull))
+
+	waited := make(chan error)
+	go func() {
+		_, err := q.OfferWait(ctx, []byte("second"))
+		waited <- err
+	}()
+	data, err := q.Take(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("took %s; room for the second: %t\n", data, <-waited == nil)
+	// Output:
+	// full: true
+	// took first; room for the second: true
+}
+
+// What is urgent overtakes what is not. kazoo's Queue may offer here, too.
+func ExampleWithPriorities() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	q := queue.New(client, "/queues/alerts", queue.WithPriorities())
+	if err := offerTexts(ctx, q, "disk is half full"); err != nil { // with priority 100
+		log.Fatal(err)
+	}
+	if _, err := q.OfferPriority(ctx, 1, []byte("disk is full")); err != nil {
+		log.Fatal(err)
+	}
+	data, err := q.Take(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", data)
+	// Output:
+	// disk is full
+}
+
+// Keys are remembered for a day, so a producer may repeat an offer for that long.
+func ExampleWithKeyRetention() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	q := queue.New(client, "/queues/payments", queue.WithKeyRetention(24*time.Hour))
+	for range 2 {
+		if _, err := q.OfferKey(ctx, "payment-17", []byte("5 EUR")); err != nil {
+			log.Fatal(err)
+		}
+	}
+	n, err := q.Len(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("entries:", n)
+	// Output:
+	// entries: 1
+}
+
+// What fails is put off for as long as the option says.
+func ExampleWithRetryDelay() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	q := queue.New(client, "/queues/hooks", queue.WithRetryDelay(func(attempt int) time.Duration {
+		return time.Duration(attempt) * 10 * time.Millisecond
+	}))
+	if err := offerTexts(ctx, q, "hook"); err != nil {
+		log.Fatal(err)
+	}
+
+	work, stop := context.WithCancel(ctx)
+	go func() {
+		if err := q.Drained(work); err == nil {
+			stop()
+		}
+	}()
+	err = q.Consume(work, 1, func(ctx context.Context, it *queue.Item) error {
+		fmt.Println("attempt", it.Attempt())
+		if it.Attempt() < 3 {
+			return errors.New("503")
+		}
+		return nil
+	})
+	fmt.Println(errors.Is(err, context.Canceled))
+	// Output:
+	// attempt 1
+	// attempt 2
+	// attempt 3
+	// true
+}
+
+// A function that panics does not take the item with it: it comes back, and the panic goes on.
+func ExamplePanicError() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	q := queue.New(client, "/queues/images")
+	if err := offerTexts(ctx, q, "broken.png"); err != nil {
+		log.Fatal(err)
+	}
+	defer func() {
+		if p, ok := recover().(*queue.PanicError); ok {
+			fmt.Println("panic:", p.Value)
+		}
+		n, err := q.Len(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("entries:", n)
+	}()
+	err = q.Consume(ctx, 1, func(context.Context, *queue.Item) error { panic("no pixels") })
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// panic: no pixels
+	// entries: 1
+}
+
+// An item that goes to the tail lets all the others go first.
+func ExampleAtTail() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	q := queue.New(client, "/queues/builds")
+	if err := offerTexts(ctx, q, "long", "short"); err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		it, err := q.Reserve(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s, attempt %d\n", it.Data(), it.Attempt())
+		if string(it.Data()) == "long" && it.Attempt() == 1 {
+			if err := it.Nack(ctx, queue.AtTail()); err != nil {
+				log.Fatal(err)
+			}
+		} else {
+			if err := it.Ack(ctx); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	// Output:
+	// long, attempt 1
+	// short, attempt 1
+	// long, attempt 2
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -92,4 +93,90 @@ func ExampleLease_Downgrade() {
 	// Output:
 	// contenders: 1 writers among them: false
 	// the write lease is released
+}
+
+func ExampleRWMutex_Contenders() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	m := rwlock.New(client, "/locks/prices", rwlock.WithData([]byte("nightly import")))
+	writing, err := m.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer writing.Unlock(ctx)
+
+	line, err := m.Contenders(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, c := range line {
+		fmt.Printf("%s, writes: %t, holds it: %t\n", c.Data, c.Exclusive, c.Token == writing.Token())
+	}
+	// Output:
+	// nightly import, writes: true, holds it: true
+}
+
+// Readers of one process share a node: those that join cost no request.
+func ExampleWithLocalSharing() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	m := rwlock.New(client, "/locks/routes", rwlock.WithLocalSharing())
+	first, err := m.RLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer first.Unlock(ctx)
+	second, err := m.RLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer second.Unlock(ctx)
+	fmt.Println("one node:", first.Node() == second.Node())
+	// Output:
+	// one node: true
+}
+
+// Some processes of the fleet use Apache Curator's InterProcessReadWriteLock on this path.
+func ExampleWithSpelling() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	m := rwlock.New(client, "/locks/catalogue", rwlock.WithSpelling(rwlock.Curator))
+	lease, err := m.RLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+	fmt.Println("spelt as Curator does:", strings.Contains(lease.Node(), "__READ__"))
+	// Output:
+	// spelt as Curator does: true
 }

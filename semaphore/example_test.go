@@ -92,3 +92,35 @@ func ExampleSemaphore_Resize() {
 	// Output:
 	// semaphore: /imports: contenders disagree about the number of permits: 10 here, 20 at the path
 }
+
+// What an operator sees: who holds a permit, and who waits.
+func ExampleSemaphore_Contenders() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	imports := semaphore.New(client, "/limits/imports", 3, semaphore.WithData([]byte("host-4")))
+	permit, err := imports.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release(ctx)
+
+	line, err := imports.Contenders(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, c := range line {
+		fmt.Printf("%s, this process: %t\n", c.Data, c.Token == permit.Token())
+	}
+	// Output:
+	// host-4, this process: true
+}
