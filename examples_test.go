@@ -93,15 +93,22 @@ func (p publicPackage) text() string {
 
 // signatures returns the signatures of the functions and methods that chosen reports.
 func (p publicPackage) signatures(chosen func(*doc.Func) bool) string {
-	all := p.doc.Funcs
+	all, receivers := p.doc.Funcs, make(map[string]int)
 	for _, typ := range p.doc.Types {
 		all = append(append(all, typ.Funcs...), typ.Methods...)
+		for _, method := range typ.Methods {
+			receivers[method.Name]++
+		}
 	}
 
 	var b strings.Builder
 	for _, f := range all {
-		if chosen(f) {
-			b.WriteString(types.ExprString(f.Decl.Type) + " " + f.Recv + "\n")
+		if !chosen(f) {
+			continue
+		}
+		b.WriteString(types.ExprString(f.Decl.Type) + "\n")
+		if receivers[f.Name] == 1 { // or the name does not say which type's method it is
+			b.WriteString(f.Recv + "\n")
 		}
 	}
 	return b.String()
