@@ -137,7 +137,7 @@ func (a *arrival) join(ctx context.Context) error {
 				return "", err
 			}
 
-			return protocol.Create(c, prefix, b.data, zk.FlagEphemeralSequential, s.ACL())
+			return protocol.Create(c, prefix, s.NodeData(b.data), zk.FlagEphemeralSequential, s.ACL(b.process()+"/"+path.Base(prefix)))
 		},
 		Missing: func(ctx context.Context) error {
 			a.present.Store(false)

@@ -16,7 +16,7 @@ import (
 type Waiter struct {
 	Node    string    // its name, as in [Entry.Node] and [Entry.Members]
 	Session int64     // its owner
-	Data    []byte    // what it was given with [WithData], byte for byte: quote them before printing
+	Data    []byte    // those of [WithData], byte for byte: quote them before printing
 	Since   time.Time // when it came, by the server's clock
 	Inside  bool      // a round has begun with it
 	Round   int64     // the round that it is inside of, or the next one if it waits

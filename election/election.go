@@ -76,6 +76,9 @@ func WithBackOff(newBackOff func() backoff.BackOff) Option {
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
+	if value == nil {
+		value = []byte{} // no owner data, which others would take for a value
+	}
 	g, err := e.line.Enter(ctx, line.Request{Kind: "lock-", Data: value, Blockers: line.Exclusive})
 	if err != nil {
 		return nil, err

@@ -54,7 +54,7 @@ func TestLeaderIsNotTheCandidateBehindAWriterThatBecomesAReader(t *testing.T) {
 		path, link := srv.Root(t)+"/mixed", srv.Link(t)
 		gate := &suite.Gate{Op: recipestest.OpGetData}
 		onlooker := election.New(link.Client(t, gate.Option(link)), path)
-		writing, err := rwlock.New(srv.Client(t), path).Lock(suite.Lasting(t))
+		writing, err := rwlock.New(srv.Client(t), path, rwlock.WithData([]byte("ahead"))).Lock(suite.Lasting(t))
 		require.NoError(t, err)
 		c := srv.Client(t)
 		won := suite.Later(func() *election.Term {
@@ -76,7 +76,7 @@ func TestLeaderIsNotTheCandidateBehindAWriterThatBecomesAReader(t *testing.T) {
 		require.NoError(t, err)
 		gate.Open()
 
-		require.Empty(t, suite.Wait(t, seen).Value)
+		require.Equal(t, "ahead", string(suite.Wait(t, seen).Value))
 		require.NoError(t, reading.Unlock(suite.Lasting(t)))
 		resign(t, suite.Wait(t, won))
 	})

@@ -85,7 +85,7 @@ func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (
 			if err := protocol.Wanted(ctx); err != nil {
 				return nil, err
 			}
-			_, err := protocol.Create(c, s.Path(node), data, zk.FlagEphemeral, s.ACL())
+			_, err := protocol.Create(c, s.Path(node), data, zk.FlagEphemeral, s.ACL(node))
 			return nil, err
 		}, func(ctx context.Context) (stat *zk.Stat, done bool, err error) {
 			if err := s.Sync(ctx, node); err != nil {

@@ -55,11 +55,11 @@ func (o *Once) record(ctx context.Context, g *protocol.Grant, name string) (reme
 func (o *Once) recordOnce(ctx context.Context, g *protocol.Grant, name string, data []byte) (remembered int, err error) {
 	s := g.Session()
 	order := s.Path(o.orderPath())
+	number := fmt.Sprintf("/%016x-", g.Token()) // which makes sure that the name is never used again
 	ops := []any{
 		g.Check(),
-		&zk.CreateRequest{Path: s.Path(o.donePath(name)), Data: data, Acl: s.ACL()},
-		// The token makes sure that the name is never used again.
-		&zk.CreateRequest{Path: fmt.Sprintf("%s/%016x-", order, g.Token()), Data: []byte(name), Acl: s.ACL(), Flags: zk.FlagSequence},
+		&zk.CreateRequest{Path: s.Path(o.donePath(name)), Data: data, Acl: s.ACL(o.donePath(name))},
+		&zk.CreateRequest{Path: order + number, Data: []byte(name), Acl: s.ACL(o.orderPath() + number), Flags: zk.FlagSequence},
 		// The answer to this says how many there are.
 		&zk.SetDataRequest{Path: order, Version: -1},
 	}

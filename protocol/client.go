@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,7 +29,8 @@ const sendBuffer = 4 + 1<<20 - 1
 type Client struct {
 	*sessions // shared by all views that With makes
 
-	acl        []zk.ACL
+	aclFor     func(path string) []zk.ACL // nil: the default
+	ownerData  []byte                     // of contenders that are given none
 	newBackOff func() backoff.BackOff
 	log        *slog.Logger
 	observer   Observer
@@ -44,6 +46,7 @@ type sessions struct {
 	timeout   time.Duration
 	dial      func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error)
 	lookup    func(ctx context.Context, host string) ([]string, error) // nil if dial resolves names
+	tls       func() (*tls.Config, error)                              // for the next handshake; nil without TLS
 	auth      []credential
 	listeners []func(State)
 
@@ -85,7 +88,7 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 			changed: make(chan struct{}),
 			ended:   make(chan struct{}),
 		},
-		acl:        zk.WorldACL(zk.PermAll),
+		ownerData:  thisProcess(),
 		newBackOff: defaultBackOff,
 		log:        slog.New(slog.DiscardHandler),
 		observer:   noObserver{},
@@ -102,6 +105,9 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 		if err := o.applyConnect(c); err != nil {
 			return nil, fmt.Errorf("connect: %w", err)
 		}
+	}
+	if c.tls != nil {
+		c.dial, c.lookup = dialTLS(c.dial, c.lookup, c.tls), nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("connect: %w", contextError(ctx))
@@ -121,7 +127,7 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 // With does no I/O. A bad option is returned by the first operation of the new client.
 func (c *Client) With(opts ...Option) *Client {
 	view := &Client{
-		sessions: c.sessions, acl: c.acl, newBackOff: c.newBackOff, log: c.log, observer: c.observer, err: c.err,
+		sessions: c.sessions, aclFor: c.aclFor, ownerData: c.ownerData, newBackOff: c.newBackOff, log: c.log, observer: c.observer, err: c.err,
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -388,10 +394,10 @@ func (c *Client) refuse(err error) {
 func (c *Client) authenticate(s *session) error {
 	for _, a := range c.auth {
 		_, err := Do(s.life, s.base, func(conn *zk.Conn) (struct{}, error) {
-			return struct{}{}, conn.AddAuth(a.scheme, a.auth)
+			return struct{}{}, conn.AddAuth(a.scheme, a.secret())
 		})
 		if err != nil {
-			return fmt.Errorf("auth %s: %w", a.scheme, err)
+			return fmt.Errorf("auth %s: %w", a.identity(), err)
 		}
 	}
 	return nil

@@ -9,9 +9,9 @@
 //	}
 //	defer client.Close()
 //
-// [WithSessionTimeout], [WithDialer], [WithAuth] and [WithStateListener] configure the connection.
-// [WithACL], [WithBackOff], [WithLogger] and [WithObserver] also configure a view of it: see
-// [Client.With].
+// [WithSessionTimeout], [WithDialer], [WithTLS], [WithTLSFiles], [WithAuth] and [WithStateListener]
+// configure the connection. [WithACL], [WithACLFor], [WithOwnerData], [WithBackOff], [WithLogger] and
+// [WithObserver] also configure a view of it: see [Client.With].
 //
 // Authors of recipes use the rest:
 //
@@ -179,6 +179,7 @@
 // An ensemble that has lost its data knows neither its locks nor the numbers that tokens come from.
 // An ACL that forbids a client to delete its own nodes leaves them until its session ends.
 //
-// Errors of the server are returned as zk.Conn has them. For codes that zk.Conn does not know, they
-// are texts: "unknown error: -125" if a quota of the ensemble is exceeded, for example.
+// Errors of the server are returned as zk.Conn has them. Those that zk.Conn does not know are
+// [ErrThrottled], [ErrReadOnly], [ErrQuotaExceeded] and [ErrAuthRequired], or texts such as "unknown
+// error: -122".
 package protocol

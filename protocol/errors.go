@@ -104,7 +104,7 @@ func outcomeOf(err error) outcome {
 	}
 
 	switch serverCode(err) {
-	case zkwire.CodeThrottled:
+	case zkwire.CodeThrottled, zkwire.CodeReadOnly:
 		return notSent
 	case zkwire.CodeConnectionLoss, zkwire.CodeOperationTimeout: // between the servers
 		return unknown
@@ -114,6 +114,9 @@ func outcomeOf(err error) outcome {
 
 // serverCode returns the code of an answer for which zk.Conn has no error value, or CodeOK.
 func serverCode(err error) zkwire.Code {
+	if r := (*refusal)(nil); errors.As(err, &r) {
+		return r.code
+	}
 	if err == nil {
 		return 0
 	}

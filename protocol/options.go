@@ -49,7 +49,7 @@ func WithSessionTimeout(d time.Duration) ConnectOption {
 	})
 }
 
-// WithDialer makes connections with d: this is how to use TLS. d is called from goroutines of the
+// WithDialer makes connections with d. For TLS, see [WithTLS]. d is called from goroutines of the
 // client, with one server of the connect string at a time. It should return within the timeout that
 // it is given. [Client.Close] does not wait for a call that is under way.
 //
@@ -70,29 +70,6 @@ func WithDialer(d zk.Dialer) ConnectOption {
 	})
 }
 
-// WithAuth adds a credential, such as "user:password" for the scheme "digest". The client sends it
-// first on every connection of every session. WithAuth may be given several times.
-//
-// If the servers refuse the credential at first, [Connect] returns an error. If they refuse it
-// later, a session that has a connection tries other servers until it is lost. The client then asks
-// for further sessions, at intervals of the session timeout. Meanwhile its state is [Lost], the
-// logger gets a warning for each attempt, and the error of [Client.Session] says why.
-func WithAuth(scheme string, auth []byte) ConnectOption {
-	return connectOption(func(c *Client) error {
-		if scheme == "" {
-			return errors.New("empty auth scheme")
-		}
-		c.auth = append(c.auth, credential{scheme, auth})
-		return nil
-	})
-}
-
-// A credential is what WithAuth was given.
-type credential struct {
-	scheme string
-	auth   []byte
-}
-
 // WithStateListener calls f for every change of state, one call at a time and in order, from a
 // goroutine of the client's own. f may block, and may call the client, [Client.Close] included.
 // WithStateListener may be given several times.
@@ -105,18 +82,6 @@ func WithStateListener(f func(State)) ConnectOption {
 			return errors.New("nil state listener")
 		}
 		c.listeners = append(c.listeners, f)
-		return nil
-	})
-}
-
-// WithACL creates nodes with this ACL, which must not be empty. The default grants all permissions
-// to world:anyone.
-func WithACL(acl []zk.ACL) Option {
-	return option(func(c *Client) error {
-		if len(acl) == 0 {
-			return errors.New("empty ACL")
-		}
-		c.acl = acl
 		return nil
 	})
 }

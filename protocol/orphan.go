@@ -84,9 +84,9 @@ func (c *Client) closeOrphanAt(ctx context.Context, server string, session int64
 	for _, a := range c.auth {
 		auth := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: zkwire.XidAuth, Op: zkwire.OpAuth})
 		auth = zkwire.AppendInt32(auth, 0) // type, unused
-		auth = zkwire.AppendBuffer(zkwire.AppendString(auth, a.scheme), a.auth)
+		auth = zkwire.AppendBuffer(zkwire.AppendString(auth, a.scheme), a.secret())
 		if err := request(conn, in, auth); err != nil {
-			return true, fmt.Errorf("auth %s: %w", a.scheme, err)
+			return true, fmt.Errorf("auth %s: %w", a.identity(), err)
 		}
 	}
 	end := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: 1, Op: zkwire.OpCloseSession})

@@ -146,7 +146,7 @@ func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
 	create, missing := n.Create, n.Missing
 	if create == nil {
 		create = func(c *zk.Conn, prefix string) (string, error) {
-			return Create(c, prefix, n.Data, zk.FlagEphemeralSequential, s.client.acl)
+			return Create(c, prefix, n.Data, zk.FlagEphemeralSequential, s.client.acl(n.Dir+"/"+n.Prefix))
 		}
 	}
 	if missing == nil {

@@ -67,7 +67,7 @@ func validate(c *Client, path string, data []byte) error {
 	if n > MaxData {
 		return fmt.Errorf("%w: %d bytes with the path, at most %d", ErrTooLarge, n, MaxData)
 	}
-	if n += aclSize(c.acl) + besideData; n > maxRequest {
+	if n += aclSize(c.acl(path)) + besideData; n > maxRequest {
 		return fmt.Errorf("%w: %d bytes with the path and the ACL, at most %d", ErrTooLarge, n, maxRequest)
 	}
 	return nil
@@ -82,7 +82,7 @@ func parentOf(path string) string {
 }
 
 // EnsurePath creates the node at path and all that is missing above it, the chroot included, with
-// the client's ACL: as containers, which the server removes some time after their last child went,
+// the view's ACL for each: as containers, which the server removes some time after their last child went,
 // or as persistent nodes where the server has no containers. It reports whether it was this call
 // that created the node at path.
 //
@@ -91,10 +91,11 @@ func parentOf(path string) string {
 // besides the errors of [Do] it returns the server's own, such as [zk.ErrNoAuth]. It is safe for
 // concurrent use.
 func (s *Session) EnsurePath(ctx context.Context, path string) (created bool, err error) {
-	return s.ensure(ctx, s.Path(path), s.client.acl)
+	return s.ensure(ctx, s.Path(path))
 }
 
-func (s *Session) ensure(ctx context.Context, path string, acl []zk.ACL) (created bool, err error) {
+func (s *Session) ensure(ctx context.Context, path string) (created bool, err error) {
+	acl := s.client.acl(s.relative(path))
 	for {
 		_, err := Do(ctx, s, func(c *zk.Conn) (string, error) {
 			if s.hasContainers() {
@@ -113,7 +114,7 @@ func (s *Session) ensure(ctx context.Context, path string, acl []zk.ACL) (create
 		case !errors.Is(err, zk.ErrNoNode) || path == "/":
 			return false, err
 		}
-		if _, err := s.ensure(ctx, parentOf(path), acl); err != nil {
+		if _, err := s.ensure(ctx, parentOf(path)); err != nil {
 			return false, err
 		}
 	}

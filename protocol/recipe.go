@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/go-zookeeper/zk"
 )
 
 // A Recipe is what every recipe starts from: a client's view, the recipe's name, and its path. It
@@ -50,9 +49,6 @@ func (r *Recipe) Path() string { return r.path }
 
 // Logger returns the view's logger, for what no caller is told. It is never nil.
 func (r *Recipe) Logger() *slog.Logger { return r.client.log }
-
-// ACL returns what the nodes of the recipe get: the ACL of the view.
-func (r *Recipe) ACL() []zk.ACL { return r.client.acl }
 
 // Wrap adds the recipe and the path to err, in the one form that all recipes use: "lock: /locks/a:
 // …". A nil err stays nil, and an error that has both already stays as it is.
@@ -119,7 +115,7 @@ func AcrossSessions[T any](ctx context.Context, r *Recipe, attempt func(*Session
 		}
 		began := time.Now()
 		v, err := attempt(s)
-		again := errors.As(err, new(*againError)) || s.Err() != nil && !errors.Is(err, ErrClosed)
+		again := errors.As(err, new(*againError)) || s.Err() != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrAuthRequired)
 		if err == nil || !again || ctx.Err() != nil {
 			return v, becauseOf(ctx, err)
 		}

@@ -103,7 +103,7 @@ func once[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) 
 
 	if _, ok := ctx.(*detached); ok || ctx == s.life { // zk.Conn ends the call when the session does
 		v, err := op(s.conn)
-		return v, outcomeOf(err), err
+		return v, outcomeOf(err), named(err)
 	}
 
 	// Under another ctx the call may outlast it.
@@ -122,7 +122,7 @@ func once[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) 
 
 	select {
 	case r := <-answer:
-		return r.v, outcomeOf(r.err), r.err
+		return r.v, outcomeOf(r.err), named(r.err)
 	case <-ctx.Done():
 	case <-s.Done():
 	}

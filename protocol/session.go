@@ -60,7 +60,7 @@ type session struct {
 
 	mu          sync.Mutex // protects what follows; nothing blocks while it is held
 	id          int64
-	password    []byte
+	password    secret
 	trust       trust
 	newest      int64                 // the newest transaction that an answer or event has told of
 	settled     int64                 // the transaction up to which no event of a watch is missing
@@ -148,6 +148,14 @@ func (s *session) Path(path string) string {
 		return s.client.chroot
 	}
 	return s.client.chroot + path
+}
+
+// relative undoes Path. The root stands for all that is above the chroot.
+func (s *session) relative(node string) string {
+	if len(node) <= len(s.client.chroot) {
+		return "/"
+	}
+	return node[len(s.client.chroot):]
 }
 
 // Done returns a channel that is closed when the session is over. [Session.Err] then returns why.
@@ -280,7 +288,7 @@ func (s *session) connected(w *connection, h zkwire.ConnectResponse) (rewatch []
 		return nil, err
 	}
 
-	s.password = h.Password
+	s.password = secretOf(h.Password)
 	s.trust.timeout = h.Timeout
 	s.trust.began(w.dialled)
 	s.accepted = [2]time.Time{s.accepted[1], w.dialled}
@@ -389,7 +397,7 @@ func (s *session) warn(code zkwire.Code) {
 }
 
 // refusals are the codes with which a server refuses requests that may succeed later.
-var refusals = []zkwire.Code{zkwire.CodeConnectionLoss, zkwire.CodeSessionMoved, zkwire.CodeThrottled}
+var refusals = []zkwire.Code{zkwire.CodeConnectionLoss, zkwire.CodeSessionMoved, zkwire.CodeReadOnly, zkwire.CodeThrottled}
 
 // await blocks until requests may be made. It returns an error if ctx ends or the session is over
 // first.
@@ -530,7 +538,7 @@ func (s *session) dispose(ctx context.Context) error {
 	if gone || !opened {
 		return nil
 	}
-	return s.client.closeOrphan(ctx, s.ID(), password, timeout)
+	return s.client.closeOrphan(ctx, s.ID(), password(), timeout)
 }
 
 // newOwner is a name for one contender or claim of this session.

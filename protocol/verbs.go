@@ -70,7 +70,7 @@ func (s *Session) Create(ctx context.Context, path string, data []byte, flags in
 		return fmt.Errorf("%w: sequential nodes are for CreateOwn", zk.ErrBadArguments)
 	}
 	_, err := Do(ctx, s, func(c *zk.Conn) (string, error) {
-		return Create(c, s.Path(path), data, flags, s.client.acl)
+		return Create(c, s.Path(path), data, flags, s.client.acl(path))
 	})
 	return err
 }
@@ -120,7 +120,7 @@ func (s *Session) absolute(op any) any {
 		create := *op
 		create.Path = s.Path(op.Path)
 		if create.Acl == nil {
-			create.Acl = s.client.acl
+			create.Acl = s.client.acl(op.Path)
 		}
 		return &create
 	case *zk.SetDataRequest:
@@ -223,9 +223,6 @@ func (s *Session) KeepAlive() (stop func()) {
 // NewOwner returns an owner that no other contender is or will be, to put into the name of a node:
 // its String has the session in it, and [ParseOwner] reads it.
 func (s *Session) NewOwner() Owner { return s.newOwner() }
-
-// ACL returns what the nodes that are created through s get: the ACL of the view.
-func (s *Session) ACL() []zk.ACL { return s.client.acl }
 
 // Go runs work in a goroutine that [Client.Close] waits for. Its context lasts as long as s does.
 // After Close, Go does nothing and returns false.

@@ -47,6 +47,7 @@ func (q *Queue) moveToDeadLetters(
 	dead := q.deadLetters
 	dir := p.session.Path(dead.path)
 	letter := notes{since: c.since, origin: origin}
+	name := "/" + letter.prefix(c.entry.priority)
 	const first = 2 // the first operation at the dead letters
 	for {
 		stat, err := p.session.Exists(life, dead.path)
@@ -59,8 +60,8 @@ func (q *Queue) moveToDeadLetters(
 
 		err = p.settler.settle(life, c, p.deleteEntry(c, c.version),
 			&zk.CreateRequest{
-				Path: dir + "/" + letter.prefix(c.entry.priority), Data: c.data,
-				Acl: dead.recipe.ACL(), Flags: zk.FlagSequence,
+				Path: dir + name, Data: c.data,
+				Acl: dead.recipe.ACL(dead.path + name), Flags: zk.FlagSequence,
 			},
 			ring(p.session, dead.path, ""))
 		if err == nil {

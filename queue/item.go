@@ -60,7 +60,7 @@ func (p *perSession) claimOps(c *claim) []any {
 	return []any{
 		p.rewrite(c, c.version-1),
 		&zk.CreateRequest{
-			Path: p.session.Path(p.pathOf(c)), Acl: p.queue.recipe.ACL(), Flags: zk.FlagEphemeral,
+			Path: p.session.Path(p.pathOf(c)), Acl: p.queue.recipe.ACL(p.pathOf(c)), Flags: zk.FlagEphemeral,
 		},
 	}
 }
@@ -302,10 +302,11 @@ func (p *perSession) move(life context.Context, c *claim, due int64) error {
 		return fmt.Errorf("%w: %s stays in its place", protocol.ErrSequenceExhausted, c.entry.node)
 	}
 	moved := notes{due: due, since: c.since, attempts: c.attempt, origin: c.entry.origin}
+	name := "/" + moved.prefix(c.entry.priority)
 	return p.settler.settle(life, c, p.deleteEntry(c, c.version),
 		&zk.CreateRequest{
-			Path: p.dir + "/" + moved.prefix(c.entry.priority), Data: c.data,
-			Acl: p.queue.recipe.ACL(), Flags: zk.FlagSequence,
+			Path: p.dir + name, Data: c.data,
+			Acl: p.queue.recipe.ACL(p.queue.path + name), Flags: zk.FlagSequence,
 		},
 		ring(p.session, p.queue.path, ""))
 }

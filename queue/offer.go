@@ -140,11 +140,11 @@ type offer struct {
 func (q *Queue) creates(dir string, o *offer) (ops []any) {
 	for _, data := range o.items {
 		ops = append(ops, &zk.CreateRequest{
-			Path: dir + "/" + o.prefix, Data: data, Acl: q.recipe.ACL(), Flags: zk.FlagSequence,
+			Path: dir + "/" + o.prefix, Data: data, Acl: q.recipe.ACL(q.path + "/" + o.prefix), Flags: zk.FlagSequence,
 		})
 	}
 	if o.key != "" {
-		ops = append(ops, &zk.CreateRequest{Path: dir + keyPath(o.key), Acl: q.recipe.ACL()})
+		ops = append(ops, &zk.CreateRequest{Path: dir + keyPath(o.key), Acl: q.recipe.ACL(q.path + keyPath(o.key))})
 	}
 	return ops
 }

@@ -53,7 +53,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 // cannot become a writer.
 func (l *Lease) replace(ctx context.Context) (*protocol.Grant, error) {
 	g, s, r := l.grant, l.grant.Session(), l.mutex.recipe
-	data := l.mutex.read.Data
+	data := s.NodeData(l.mutex.read.Data)
 	if err := r.Validate(data); err != nil {
 		return nil, r.Wrap(err)
 	}
@@ -72,7 +72,7 @@ func (l *Lease) replace(ctx context.Context) (*protocol.Grant, error) {
 				// Waiters for the end of the writer's node hear of this change instead, and look
 				// again.
 				&zk.SetDataRequest{Path: s.Path(from), Version: -1},
-				&zk.CreateRequest{Path: s.Path(to), Data: data, Acl: s.ACL(), Flags: zk.FlagEphemeral},
+				&zk.CreateRequest{Path: s.Path(to), Data: data, Acl: s.ACL(to), Flags: zk.FlagEphemeral},
 				&zk.DeleteRequest{Path: s.Path(from), Version: -1})
 			uncertain = protocol.OutcomeUnknown(err)
 			return struct{}{}, err

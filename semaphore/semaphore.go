@@ -42,8 +42,9 @@ type Contender = line.Contender
 // An Option shapes a semaphore; give it to [New].
 type Option func(*Semaphore) error
 
-// WithData stores data in the node of each contender, for [Semaphore.Contenders] to show. Data and
-// path together may have [protocol.MaxData] bytes. The caller must not change the slice afterwards.
+// WithData stores data in the node of each contender, for [Semaphore.Contenders] to show, instead
+// of the [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together
+// may have [protocol.MaxData] bytes. The caller must not change the slice afterwards.
 func WithData(data []byte) Option {
 	return func(s *Semaphore) error {
 		s.data = data

@@ -135,11 +135,8 @@ func (a *app) connectOptions() ([]protocol.ConnectOption, error) {
 	}
 
 	acl, err := parseACL(a.acl)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case acl == nil && len(credentials) > 0:
-		acl = zk.AuthACL(zk.PermAll)
 	}
 	if acl != nil {
 		options = append(options, protocol.WithACL(acl))

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -96,15 +95,7 @@ func (a *app) graceOf(timeout time.Duration) (time.Duration, error) {
 // owner describes this process to others: the data of the nodes that it creates.
 func owner(argv []string) []byte {
 	host, _ := os.Hostname()
-	data, err := json.Marshal(struct {
-		Host    string `json:"host"`
-		PID     int    `json:"pid"`
-		Program string `json:"program"`
-	}{host, os.Getpid(), shorten("zkr: "+strings.Join(argv, " "), 200)})
-	if err != nil {
-		return nil
-	}
-	return data
+	return protocol.Process{Host: host, PID: os.Getpid(), Program: shorten("zkr: "+strings.Join(argv, " "), 200)}.Data()
 }
 
 func shorten(s string, n int) string {
@@ -240,13 +231,8 @@ func holder(what string, contenders []contender, err error) string {
 
 // describe says who a contender is, from the data of its node.
 func describe(node string, data []byte) string {
-	var o struct {
-		Host    string
-		PID     int
-		Program string
-	}
-	if json.Unmarshal(data, &o) == nil && o.Host != "" {
-		return fmt.Sprintf("%s[%d] on %s", o.Program, o.PID, o.Host)
+	if p, ok := protocol.ParseProcess(data); ok {
+		return p.String()
 	}
 	return node
 }

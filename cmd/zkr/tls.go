@@ -1,13 +1,9 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"net"
-	"os"
-	"time"
-
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 // tlsFiles is what the TLS flags give. A file turns TLS on.
@@ -16,35 +12,19 @@ type tlsFiles struct {
 	ca, cert, key string
 }
 
-// dialer returns what makes connections with TLS, or nil if that is not wanted.
+// dialer returns what makes connections with TLS, or nil if that is not wanted. The files are read
+// again when they change, as a command may run for long.
 func (f tlsFiles) dialer() (zk.Dialer, error) {
 	if !f.on && f.ca == "" && f.cert == "" && f.key == "" {
 		return nil, nil
 	}
-
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.ca != "" {
-		pem, err := os.ReadFile(f.ca)
-		if err != nil {
-			return nil, usagef("--tls-ca: %w", err)
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usagef("--tls-ca %s: has no certificate in PEM", f.ca)
-		}
-	}
 	if (f.cert == "") != (f.key == "") {
 		return nil, usagef("--tls-cert and --tls-key: give both or none")
 	}
-	if f.cert != "" {
-		certificate, err := tls.LoadX509KeyPair(f.cert, f.key)
-		if err != nil {
-			return nil, usagef("--tls-cert and --tls-key: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{certificate}
-	}
 
-	return func(network, address string, timeout time.Duration) (net.Conn, error) {
-		return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, cfg)
-	}, nil
+	dial, err := protocol.TLSFiles{CA: f.ca, Certificate: f.cert, Key: f.key}.Dialer()
+	if err != nil {
+		return nil, usage(err)
+	}
+	return dial, nil
 }

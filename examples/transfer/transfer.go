@@ -109,18 +109,19 @@ func (l layout) coordinate(ctx context.Context, s *protocol.Session, id string, 
 		return "", err
 	}
 	node := func(path string, data []byte, flags int32) *zk.CreateRequest {
-		return &zk.CreateRequest{Path: path, Data: data, Acl: s.ACL(), Flags: flags}
+		return &zk.CreateRequest{Path: s.Path(path), Data: data, Acl: s.ACL(path), Flags: flags}
 	}
 
+	coordinator := s.NewOwner().String() + "-coordinator-"
 	own, err := s.CreateOwn(ctx, protocol.OwnNode{
 		Dir:    l.transfer(id),
-		Prefix: s.NewOwner().String() + "-coordinator-",
-		Create: func(c *zk.Conn, prefix string) (string, error) {
+		Prefix: coordinator,
+		Create: func(c *zk.Conn, _ string) (string, error) {
 			answers, err := protocol.Multi(c,
-				node(s.Path(l.transfer(id)), data, 0),
-				node(s.Path(l.vote(id, t.From)), nil, 0),
-				node(s.Path(l.vote(id, t.To)), nil, 0),
-				node(prefix, nil, zk.FlagEphemeralSequential))
+				node(l.transfer(id), data, 0),
+				node(l.vote(id, t.From), nil, 0),
+				node(l.vote(id, t.To), nil, 0),
+				node(l.transfer(id)+"/"+coordinator, nil, zk.FlagEphemeralSequential))
 			if err != nil {
 				return "", err
 			}

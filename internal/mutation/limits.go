@@ -48,7 +48,7 @@ func init() {
 		{
 			Name: "too large: an ACL has no size",
 			File: "protocol/path.go",
-			Old:  "n += aclSize(c.acl) + besideData",
+			Old:  "n += aclSize(c.acl(path)) + besideData",
 			New:  "n += besideData",
 			Test: "TestACLCountsTowardsTheSize",
 		},

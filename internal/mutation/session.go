@@ -6,8 +6,8 @@ func init() {
 		{
 			Name:    "views: parents have the ACL of the client that has dialled",
 			File:    "protocol/path.go",
-			Old:     "s.ensure(ctx, s.Path(path), s.client.acl)",
-			New:     "s.ensure(ctx, s.Path(path), s.base.client.acl)",
+			Old:     "acl := s.client.acl(s.relative(path))",
+			New:     "acl := s.base.client.acl(s.relative(path))",
 			Package: "./internal/suite",
 			Test:    "TestEveryNodeHasTheACLOfItsView/lock/embedded",
 		},

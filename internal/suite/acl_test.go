@@ -3,8 +3,10 @@ package suite_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -191,6 +193,126 @@ func TestEveryNodeHasTheACLOfItsView(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// With a credential and no ACL, every recipe works with nodes that are the credential's alone.
+func TestCredentialAloneMakesEveryNodeItsOwn(t *testing.T) {
+	for recipe, use := range uses {
+		t.Run(recipe, func(t *testing.T) {
+			suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+				root := srv.Root(t)
+				_, err := suite.Session(t, srv.Client(t)).EnsurePath(t.Context(), root)
+				require.NoError(t, err)
+				link, seen := srv.Link(t), new(creations)
+				c := link.Client(t, protocol.WithAuth("digest", []byte("alice:secret")), seen.over(link))
+
+				use(t, c, root+"/x", link)
+
+				require.NotEmpty(t, seen.all())
+				for _, n := range seen.all() {
+					require.Equal(t, zk.AuthACL(zk.PermAll), n.acl, n.path)
+				}
+				_, _, err = suite.Session(t, srv.Client(t)).Children(t.Context(), root+"/x")
+				if !errors.Is(err, zk.ErrNoNode) { // the server removes empty containers
+					require.ErrorIs(t, err, zk.ErrNoAuth)
+				}
+			})
+		})
+	}
+}
+
+// Each node gets the ACL that the function returns for its path, without the chroot.
+func TestEveryNodeHasTheACLForItsPath(t *testing.T) {
+	for recipe, use := range uses {
+		t.Run(recipe, func(t *testing.T) {
+			suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+				chroot := srv.Root(t) + "/app"
+				link, seen := srv.Link(t), new(creations)
+				c, err := protocol.Connect(t.Context(), srv.ConnectString()+chroot, seen.over(link),
+					protocol.WithAuth("digest", []byte("alice:secret")), protocol.WithACLFor(pathACL))
+				require.NoError(t, err)
+				defer suite.Close(t, c)
+
+				use(t, c, "/x", link)
+
+				nodes := seen.all()
+				require.NotEmpty(t, nodes)
+				for _, n := range nodes {
+					_, path, _ := strings.Cut(n.path, "/app")
+					if path == "" {
+						path = "/" // the chroot, or a node above it
+					}
+					require.Equal(t, pathACL(path), n.acl, n.path)
+				}
+			})
+		})
+	}
+}
+
+// pathACL gives each path an ACL of its own.
+func pathACL(path string) []zk.ACL {
+	return append(zk.AuthACL(zk.PermAll), zk.DigestACL(zk.PermRead, strings.ReplaceAll(path, ":", "."), "")...)
+}
+
+func TestNilACLForAPathIsTheDefault(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		shared := func(path string) []zk.ACL {
+			if path == root || path == root+"/locks" {
+				return zk.WorldACL(zk.PermRead | zk.PermCreate)
+			}
+			return nil
+		}
+		as := func(user string) *protocol.Client {
+			return srv.Client(t, protocol.WithAuth("digest", []byte(user+":secret")), protocol.WithACLFor(shared))
+		}
+		alice, bob := as("alice"), as("bob")
+		for name, c := range map[string]*protocol.Client{"a": alice, "b": bob} {
+			lease, err := lock.New(c, root+"/locks/"+name).Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+		}
+
+		_, err := lock.New(bob, root+"/locks/a").Lock(t.Context())
+		require.ErrorIs(t, err, zk.ErrNoAuth, "it is alice's")
+	})
+}
+
+func TestLastOptionForACLsCounts(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		open := func(string) []zk.ACL { return zk.WorldACL(zk.PermAll) }
+		root := srv.Root(t)
+		_, err := suite.Session(t, srv.Client(t)).EnsurePath(t.Context(), root)
+		require.NoError(t, err)
+		c := srv.Client(t, protocol.WithAuth("digest", []byte("alice:secret")))
+		for name, view := range map[string]struct {
+			c    *protocol.Client
+			want []zk.ACL
+		}{
+			"none":      {c, zk.AuthACL(zk.PermAll)},
+			"opened":    {c.With(protocol.WithACL(zk.WorldACL(zk.PermAll))), zk.WorldACL(zk.PermAll)},
+			"for":       {c.With(protocol.WithACL(zk.WorldACL(zk.PermRead)), protocol.WithACLFor(open)), zk.WorldACL(zk.PermAll)},
+			"constant":  {c.With(protocol.WithACLFor(open)).With(protocol.WithACL(zk.WorldACL(zk.PermRead))), zk.WorldACL(zk.PermRead)},
+			"none for":  {c.With(protocol.WithACLFor(func(string) []zk.ACL { return nil })), zk.AuthACL(zk.PermAll)},
+			"anonymous": {srv.Client(t), zk.WorldACL(zk.PermAll)},
+			"address":   {srv.Client(t, protocol.WithAuth("ip", nil)), zk.WorldACL(zk.PermAll)},
+		} {
+			require.Equal(t, view.want, suite.Session(t, view.c).ACL(root+"/x"), name)
+			require.NoError(t, suite.Session(t, view.c).Create(t.Context(), root+"/"+name, nil, 0), name)
+		}
+	})
+}
+
+func TestOptionsOfSecurityThatAreRefused(t *testing.T) {
+	for want, option := range map[string]protocol.ConnectOption{
+		"empty ACL":             protocol.WithACL(nil),
+		"nil function for ACLs": protocol.WithACLFor(nil),
+		"empty auth scheme":     protocol.WithAuth("", nil),
+		"has no SASL":           protocol.WithAuth("sasl", nil),
+	} {
+		_, err := protocol.Connect(t.Context(), "127.0.0.1:1", option)
+		require.ErrorContains(t, err, want)
 	}
 }
 

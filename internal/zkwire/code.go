@@ -24,9 +24,11 @@ const (
 	CodeInvalidACL              Code = -114
 	CodeAuthFailed              Code = -115
 	CodeSessionMoved            Code = -118
+	CodeReadOnly                Code = -119
 	CodeNoWatcher               Code = -121
 	CodeReconfigDisabled        Code = -123
 	CodeAuthRequired            Code = -124
+	CodeQuotaExceeded           Code = -125
 	CodeThrottled               Code = -127
 )
 
@@ -48,9 +50,11 @@ var codeNames = map[Code]string{
 	CodeInvalidACL:              "invalid ACL",
 	CodeAuthFailed:              "authentication failed",
 	CodeSessionMoved:            "session moved",
+	CodeReadOnly:                "read-only",
 	CodeNoWatcher:               "no such watch",
 	CodeReconfigDisabled:        "reconfiguration disabled",
 	CodeAuthRequired:            "authentication required",
+	CodeQuotaExceeded:           "quota exceeded",
 	CodeThrottled:               "throttled",
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -75,14 +76,15 @@ func (l *Line) contend(ctx context.Context, s *protocol.Session, r Request, clai
 // then tells how many children there are, and the number of the transaction, which is the token.
 func (c *contender) create(conn *zk.Conn, prefix string) (string, error) {
 	l, s := c.line, c.session
+	acl, data := s.ACL(l.pathOf(path.Base(prefix))), s.NodeData(c.request.Data)
 	version, empty, own, likely := l.parent.known()
 	// A claim has looked right now. If that is out of date already, another one was faster.
 	if fast := own && likely || c.claims && empty; !fast {
-		return protocol.Create(conn, prefix, c.request.Data, zk.FlagEphemeralSequential, s.ACL())
+		return protocol.Create(conn, prefix, data, zk.FlagEphemeralSequential, acl)
 	}
 
 	answers, err := protocol.Multi(conn,
-		&zk.CreateRequest{Path: prefix, Data: c.request.Data, Acl: s.ACL(), Flags: zk.FlagEphemeralSequential},
+		&zk.CreateRequest{Path: prefix, Data: data, Acl: acl, Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: s.Path(l.recipe.Path()), Version: version})
 	switch {
 	case errors.Is(err, zk.ErrBadVersion):

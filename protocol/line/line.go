@@ -47,7 +47,7 @@ var Exclusive = Permits(1)
 // A Request is what a contender asks for.
 type Request struct {
 	Kind     string   // one of the line's: what stands between owner and sequence number in the node's name
-	Data     []byte   // of the node
+	Data     []byte   // of the node; nil: the owner data of the view
 	Blockers Blockers // nil: Exclusive
 	Try      bool     // return ErrBusy instead of waiting
 

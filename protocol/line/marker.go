@@ -21,7 +21,7 @@ import (
 func ReleaseOps(s *protocol.Session, path string) []any {
 	node := s.Path(path)
 	return []any{
-		&zk.CreateRequest{Path: node + protocol.MarkerSuffix, Acl: s.ACL(), Flags: zk.FlagEphemeral},
+		&zk.CreateRequest{Path: node + protocol.MarkerSuffix, Acl: s.ACL(path + protocol.MarkerSuffix), Flags: zk.FlagEphemeral},
 		&zk.DeleteRequest{Path: node + protocol.MarkerSuffix, Version: -1},
 		&zk.DeleteRequest{Path: node, Version: -1},
 	}

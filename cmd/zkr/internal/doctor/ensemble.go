@@ -244,7 +244,7 @@ func (e *examination) createContainer(ctx context.Context) error {
 
 	node := e.Path + "/container"
 	_, err = protocol.DoOnce(ctx, s, func(c *zk.Conn) (string, error) {
-		return protocol.Create(c, s.Path(node), nil, zk.FlagContainer, s.ACL())
+		return protocol.Create(c, s.Path(node), nil, zk.FlagContainer, s.ACL(node))
 	}, func(context.Context) (string, bool, error) { return "", false, errNoContainers })
 	if err != nil {
 		return err
