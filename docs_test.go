@@ -157,7 +157,7 @@ func TestBlocksAreOfAKnownKind(t *testing.T) {
 			open = !open
 			assert.Empty(t, match[1], "%s: %q is indented", doc, match[0])
 			if open {
-				assert.Contains(t, []string{"go", "sh", "text", "mermaid", ""}, match[3], doc)
+				assert.Contains(t, []string{"go", "sh", "text", "json", "mermaid", ""}, match[3], doc)
 			} else {
 				assert.Equal(t, "```", match[0], "%s: the end of a block", doc)
 			}

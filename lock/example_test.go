@@ -58,7 +58,7 @@ func ExampleMutex_TryDo() {
 
 	sweeping := lock.New(client, "/locks/sweep")
 	sweep := func(ctx context.Context, _ *lock.Lease) error {
-		err := sweeping.TryDo(ctx, nil) // what another process would get now
+		_, err := sweeping.TryLock(ctx) // what another process would get now
 		fmt.Println("sweeping; another one is told:", errors.Is(err, lock.ErrLocked))
 		return nil
 	}

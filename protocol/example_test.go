@@ -2,6 +2,7 @@ package protocol_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
@@ -53,39 +54,6 @@ func ExampleConnect_unreachable() {
 	fmt.Println(errors.Is(err, context.DeadlineExceeded))
 	// Output:
 	// true
-}
-
-// Nodes that only this user may read and write.
-func ExampleWithACL() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret")), protocol.WithACL(zk.AuthACL(zk.PermAll))) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	lease, err := lock.New(client, "/billing/lock").Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer lease.Unlock(ctx)
-
-	session, err := client.Session(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	acl, _, err := session.Conn().GetACL(session.Path("/billing/lock"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(acl[0].Scheme, acl[0].Perms == zk.PermAll)
-	// Output:
-	// digest true
 }
 
 // A health check looks at State. A listener hears of each change.
@@ -315,4 +283,164 @@ func ExampleRecipe() {
 	// Output:
 	// of this session: true flag-0000000000
 	// true
+}
+
+// With a credential, new nodes are for that identity alone.
+func ExampleWithAuth() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret"))) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	lease, err := lock.New(client, "/billing/lock").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	other, err := protocol.Connect(ctx, server.ConnectString())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer other.Close()
+	_, err = lock.New(other, "/billing/lock").TryLock(ctx)
+	fmt.Println(errors.Is(err, zk.ErrNoAuth))
+	// Output:
+	// true
+}
+
+// Others may see who holds and who waits, and change nothing.
+func ExampleWithACL() {
+	readable := protocol.WithACL(append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...))
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret")), readable) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	lease, err := lock.New(client, "/billing/lock").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	other, err := protocol.Connect(ctx, server.ConnectString())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer other.Close()
+	line, err := lock.New(other, "/billing/lock").Contenders(ctx)
+	fmt.Println(len(line), err)
+	// Output:
+	// 1 <nil>
+}
+
+// Several identities share the parent of their locks.
+func ExampleWithACLFor() {
+	shared := protocol.WithACLFor(func(path string) []zk.ACL {
+		if path == "/locks" {
+			return zk.WorldACL(zk.PermRead | zk.PermCreate)
+		}
+		return nil // the default
+	})
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret")), shared) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	lease, err := lock.New(client, "/locks/billing").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	other, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("mail:secret")), shared)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer other.Close()
+	theirs, err := lock.New(other, "/locks/mail").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer theirs.Unlock(ctx)
+	fmt.Println("each has its own lock below one parent")
+	// Output:
+	// each has its own lock below one parent
+}
+
+// The node of a contender says where it runs, here with the name of a pod.
+func ExampleWithOwnerData() {
+	pod := protocol.Process{Host: "billing-7d4f", PID: os.Getpid(), Program: "billing"}
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithOwnerData(pod.Data())) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	mutex := lock.New(client, "/locks/report")
+	lease, err := mutex.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+	line, err := mutex.Contenders(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	holder, ok := protocol.ParseProcess(line[0].Data)
+	fmt.Println(holder.Host, ok)
+	// Output:
+	// billing-7d4f true
+}
+
+// TLS with the CA of the system. See examples/tls for client certificates.
+func ExampleWithTLS() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	client, err := protocol.Connect(ctx, "zk1:2281,zk2:2281,zk3:2281", protocol.WithTLS(&tls.Config{}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+}
+
+// Certificates from files, which are read again when they change.
+func ExampleWithTLSFiles() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	client, err := protocol.Connect(ctx, "zk1:2281,zk2:2281,zk3:2281", protocol.WithTLSFiles(protocol.TLSFiles{
+		CA:          "/etc/zookeeper/ca.pem",
+		Certificate: "/etc/billing/tls.crt",
+		Key:         "/etc/billing/tls.key",
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 }

@@ -13,12 +13,9 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"os"
 	"os/signal"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -85,17 +82,10 @@ func show(ctx context.Context, out io.Writer) error {
 }
 
 func takeLock(ctx context.Context, servers string, config *tls.Config) error {
-	client, err := protocol.Connect(ctx, servers, protocol.WithDialer(dialer(config)))
+	client, err := protocol.Connect(ctx, servers, protocol.WithTLS(config))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	return lock.New(client, "/locks/report").Do(ctx, func(ctx context.Context, _ *lock.Lease) error { return ctx.Err() })
-}
-
-// dialer returns a dialer that speaks TLS. The handshake shares the timeout with the connection.
-func dialer(config *tls.Config) zk.Dialer {
-	return func(network, address string, timeout time.Duration) (net.Conn, error) {
-		return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
-	}
 }
