@@ -41,8 +41,9 @@ func WithWaiting() Option {
 }
 
 // WithData stores data in the node of each member, for [Barrier.Waiting] to show, instead of the
-// [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together may
-// have [protocol.MaxData] bytes; [Barrier.Enter] returns [protocol.ErrTooLarge] for more. The caller must not change the slice afterwards.
+// [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together may have
+// [protocol.MaxData] bytes; [Barrier.Enter] returns [protocol.ErrTooLarge] for more. The caller
+// must not change the slice afterwards.
 func WithData(data []byte) Option {
 	return func(b *Barrier) error {
 		b.data = data

@@ -69,9 +69,9 @@ type Contender = line.Contender
 type Option func(*Mutex) error
 
 // WithData stores data in the node of each contender, for [Mutex.Contenders] to show, instead of
-// the [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together may
-// have [protocol.MaxData] bytes; an acquisition with more returns [protocol.ErrTooLarge]. The caller must
-// not change the slice afterwards.
+// the [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together may have
+// [protocol.MaxData] bytes; an acquisition with more returns [protocol.ErrTooLarge]. The caller
+// must not change the slice afterwards.
 func WithData(data []byte) Option {
 	return func(m *Mutex) error {
 		m.request.Data = data

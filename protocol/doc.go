@@ -10,8 +10,8 @@
 //	defer client.Close()
 //
 // [WithSessionTimeout], [WithDialer], [WithTLS], [WithTLSFiles], [WithAuth] and [WithStateListener]
-// configure the connection. [WithACL], [WithACLFor], [WithOwnerData], [WithBackOff], [WithLogger] and
-// [WithObserver] also configure a view of it: see [Client.With].
+// configure the connection. [WithACL], [WithACLFor], [WithOwnerData], [WithBackOff], [WithLogger]
+// and [WithObserver] also configure a view of it: see [Client.With].
 //
 // Authors of recipes use the rest:
 //
@@ -180,6 +180,6 @@
 // An ACL that forbids a client to delete its own nodes leaves them until its session ends.
 //
 // Errors of the server are returned as zk.Conn has them. Those that zk.Conn does not know are
-// [ErrThrottled], [ErrReadOnly], [ErrQuotaExceeded] and [ErrAuthRequired], or texts such as "unknown
-// error: -122".
+// [ErrThrottled], [ErrReadOnly], [ErrQuotaExceeded] and [ErrAuthRequired], or texts such as
+// "unknown error: -122".
 package protocol

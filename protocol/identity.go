@@ -35,7 +35,8 @@ func WithAuth(scheme string, auth []byte) ConnectOption {
 	})
 }
 
-// A secret returns bytes that nothing may show. Package fmt, reflection and encoders see a function.
+// A secret returns bytes that nothing may show. Package fmt, reflection and encoders see a
+// function.
 type secret func() []byte
 
 func secretOf(b []byte) secret {

@@ -82,9 +82,9 @@ func parentOf(path string) string {
 }
 
 // EnsurePath creates the node at path and all that is missing above it, the chroot included, with
-// the view's ACL for each: as containers, which the server removes some time after their last child went,
-// or as persistent nodes where the server has no containers. It reports whether it was this call
-// that created the node at path.
+// the view's ACL for each: as containers, which the server removes some time after their last child
+// went, or as persistent nodes where the server has no containers. It reports whether it was this
+// call that created the node at path.
 //
 // A node that exists now may be gone at the next moment, so callers create their child in a loop
 // around it. EnsurePath blocks until the server has answered, ctx ends or the session is lost;

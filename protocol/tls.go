@@ -40,8 +40,8 @@ func WithTLS(cfg *tls.Config) ConnectOption {
 	})
 }
 
-// A TLSFiles names files in PEM for TLS. The zero value trusts the CAs of the system, and presents no
-// certificate.
+// A TLSFiles names files in PEM for TLS. The zero value trusts the CAs of the system, and presents
+// no certificate.
 type TLSFiles struct {
 	CA          string // certificates to trust instead of the system's
 	Certificate string // the client's own certificate, and those between it and the CA
@@ -52,8 +52,8 @@ type TLSFiles struct {
 // WithTLSFiles is [WithTLS] with certificates from files. Before each handshake the client looks
 // whether a file has another size or time than before, which costs a system call for each, and then
 // reads all of them. As long as they cannot be read, or do not fit together, the former ones are
-// used, and the logger gets a warning. So files can be replaced one by one. A connection that exists
-// is not concerned.
+// used, and the logger gets a warning. So files can be replaced one by one. A connection that
+// exists is not concerned.
 //
 // [Connect] returns an error that names the file if they cannot be read at first.
 func WithTLSFiles(files TLSFiles) ConnectOption {

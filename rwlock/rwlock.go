@@ -26,8 +26,8 @@ type RWMutex struct {
 type Option func(*RWMutex) error
 
 // WithData stores data in the node of each contender, for [RWMutex.Contenders] to show, instead of
-// the [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together may
-// have [protocol.MaxData] bytes; an acquisition with more returns [protocol.ErrTooLarge]. The caller
+// the [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together may have
+// [protocol.MaxData] bytes; an acquisition with more returns [protocol.ErrTooLarge]. The caller
 // must not change the slice afterwards.
 func WithData(data []byte) Option {
 	return func(m *RWMutex) error {

@@ -59,14 +59,6 @@ func init() {
 			Test:    "TestSecretsAreNeverShown",
 		},
 		{
-			Name:    "refusals: a server that demands a credential is asked again in each new session",
-			File:    "protocol/recipe.go",
-			Old:     " && !errors.Is(err, ErrAuthRequired)",
-			New:     "",
-			Package: "./internal/suite",
-			Test:    "TestServerThatDemandsACredentialIsNotAskedAgain",
-		},
-		{
 			Name:    "refusals: what a read-only server refuses is not tried again",
 			File:    "protocol/errors.go",
 			Old:     "zkwire.CodeThrottled, zkwire.CodeReadOnly:",

@@ -406,8 +406,8 @@ func init() {
 		{
 			Name: "connection: the timeout of a resumption is ignored",
 			File: "protocol/session.go",
-			Old:  "	s.password = h.Password\n	s.trust.timeout = h.Timeout\n",
-			New:  "	s.password = h.Password\n",
+			Old:  "	s.password = secretOf(h.Password)\n	s.trust.timeout = h.Timeout\n",
+			New:  "	s.password = secretOf(h.Password)\n",
 			Test: "TestTrustFollowsTheTimeoutOfAResumption",
 		},
 		{

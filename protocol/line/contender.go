@@ -255,7 +255,7 @@ func (c *contender) ahead(names []Name, self int) (a ahead, err error) {
 	if len(blockers) > 0 && c.request.Try {
 		return a, ErrBusy
 	} else if n, ok := c.request.overlooks(names, self); ok && len(blockers) == 0 {
-		return a, fmt.Errorf("%w: %s would not wait for it", protocol.ErrMixed, n.Node)
+		return a, fmt.Errorf("%w: %q would not wait for it", protocol.ErrMixed, n.Node)
 	}
 	for i := range blockers {
 		a.blockers = append(a.blockers, blockers[i].Node)

@@ -16,7 +16,8 @@ type Owner struct {
 // ownerOf reads the data of a contender's node.
 //
 // Our contenders say who they are as protocol.Process shows, and others may: in a JSON object with
-// the members host, pid and program. Its other members are ignored. Curator writes its host's address, unless it was given data.
+// the members host, pid and program. Its other members are ignored. Curator writes its host's
+// address, unless it was given data.
 func ownerOf(data []byte) Owner {
 	var said struct {
 		Host    string `json:"host"`

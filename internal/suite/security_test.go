@@ -1,0 +1,210 @@
+package suite_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/group"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/semaphore"
+)
+
+// as connects a client with a credential and no ACL.
+func as(t *testing.T, srv *recipestest.Server, user string, more ...protocol.ConnectOption) *protocol.Client {
+	t.Helper()
+	return srv.Client(t, append(more, protocol.WithAuth("digest", []byte(user+":secret")))...)
+}
+
+// A client without rights has a session and another identity.
+func TestClientWithoutRightsChangesNothing(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		ctx, root := suite.Lasting(t), srv.Root(t)
+		_, err := suite.Session(t, srv.Client(t)).EnsurePath(ctx, root)
+		require.NoError(t, err)
+		alice, mallory := as(t, srv, "alice"), as(t, srv, "mallory")
+
+		m, theirs := lock.New(alice, root+"/lock"), lock.New(mallory, root+"/lock")
+		lease, err := m.Lock(ctx)
+		require.NoError(t, err)
+		node := lease.Node()
+		q, stolen := queue.New(alice, root+"/queue"), queue.New(mallory, root+"/queue")
+		id, err := q.Offer(ctx, []byte("secret"))
+		require.NoError(t, err)
+		term, err := election.New(alice, root+"/election").Campaign(ctx, []byte("alice"))
+		require.NoError(t, err)
+		member, err := group.New(alice, root+"/group").Join(ctx, "a", nil)
+		require.NoError(t, err)
+		suite.CatchUp(t, mallory)
+
+		path := suite.Session(t, mallory).Path(root + "/lock/" + node)
+		for attempt, err := range map[string]error{
+			"break":    theirs.Break(ctx, node),
+			"revoke":   theirs.Revoke(ctx, node),
+			"enter":    errOf(theirs.Lock(ctx)),
+			"try":      errOf(theirs.TryLock(ctx)),
+			"look":     errOf(theirs.Contenders(ctx)),
+			"delete":   suite.Session(t, mallory).Conn().Delete(path, -1),
+			"offer":    errOf(stolen.Offer(ctx, nil)),
+			"poll":     errOf(stolen.Poll(ctx)),
+			"reserve":  errOf(stolen.TryReserve(ctx)),
+			"peek":     errOf(stolen.Peek(ctx)),
+			"remove":   stolen.Remove(ctx, id),
+			"campaign": errOf(election.New(mallory, root+"/election").Campaign(ctx, nil)),
+			"depose":   election.New(mallory, root+"/election").Break(ctx, term.Node()),
+			"leader":   errOf(election.New(mallory, root+"/election").Leader(ctx)),
+			"join":     errOf(group.New(mallory, root+"/group").Join(ctx, "b", nil)),
+			"members":  errOf(group.New(mallory, root+"/group").Members(ctx)),
+		} {
+			require.ErrorIs(t, err, zk.ErrNoAuth, attempt)
+		}
+
+		require.NoError(t, lease.Err())
+		require.NoError(t, term.Err())
+		require.True(t, member.Joined())
+		data, err := q.Take(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "secret", string(data))
+		require.NoError(t, lease.Unlock(ctx))
+		require.NoError(t, term.Resign(ctx))
+		require.NoError(t, member.Leave(ctx))
+	})
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+// A client that may create children of the path, and nothing else, can be in the way.
+func TestClientThatMayCreateContendersIsInTheWay(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		ctx, root := suite.Lasting(t), srv.Root(t)
+		shared := protocol.WithACLFor(func(path string) []zk.ACL {
+			if path == root+"/lock" {
+				return append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermCreate|zk.PermRead)...)
+			}
+			return nil
+		})
+		_, err := suite.Session(t, srv.Client(t)).EnsurePath(ctx, root)
+		require.NoError(t, err)
+		alice, mallory := as(t, srv, "alice", shared), as(t, srv, "mallory")
+		m := lock.New(alice, root+"/lock")
+		require.NoError(t, m.Do(ctx, func(context.Context, *lock.Lease) error { return nil }))
+		lease, err := m.Lock(ctx) // whose number is not the first one
+		require.NoError(t, err)
+		suite.CatchUp(t, mallory)
+
+		// Mallory is in line, before and behind the holder, and ends nothing that is held.
+		s := suite.Session(t, mallory)
+		before := root + "/lock/mallory-lock-0000000000"
+		require.NoError(t, s.Create(ctx, before, nil, zk.FlagEphemeral))
+		require.ErrorIs(t, lock.New(mallory, root+"/lock").Break(ctx, lease.Node()), zk.ErrNoAuth)
+		require.NoError(t, lease.Err())
+		_, err = m.TryLock(ctx)
+		require.ErrorIs(t, err, lock.ErrLocked)
+		require.NoError(t, lease.Unlock(ctx))
+
+		// The lock is free once an operator breaks what is in the way.
+		intruder := root + "/lock/mallory-lock-2000000000"
+		require.NoError(t, s.Create(ctx, intruder, nil, zk.FlagEphemeral))
+		suite.CatchUp(t, alice)
+		_, err = m.TryLock(ctx)
+		require.ErrorIs(t, err, lock.ErrLocked)
+		require.NoError(t, m.Break(ctx, intruder[len(root+"/lock/"):]))
+		require.NoError(t, m.Break(ctx, before[len(root+"/lock/"):]))
+		require.NoError(t, m.Do(ctx, func(context.Context, *lock.Lease) error { return nil }))
+	})
+}
+
+// The right to create below a path is the right to take part. What comes of a forged marker, a
+// fencing token tells apart.
+func TestForgedMarkerLeavesTokensInOrder(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		ctx, root := suite.Lasting(t), srv.Root(t)
+		held, err := lock.New(srv.Client(t), root).Lock(ctx)
+		require.NoError(t, err)
+		leaving, leave := context.WithCancel(ctx)
+		var left suite.Group
+		middle, last := lock.New(srv.Client(t), root), lock.New(srv.Client(t), root)
+		left.Go(func() error { return errOf(middle.Lock(leaving)) })
+		time.Sleep(time.Second)
+		granted := suite.Later(func() *lock.Lease {
+			l, err := last.Lock(ctx)
+			require.NoError(t, err)
+			return l
+		})
+		time.Sleep(time.Second)
+
+		mallory := srv.Client(t)
+		line, err := last.Contenders(ctx)
+		require.NoError(t, err)
+		require.Len(t, line, 3)
+		forged := root + "/" + line[1].Node + protocol.MarkerSuffix
+		s := suite.Session(t, mallory)
+		require.NoError(t, s.Create(ctx, forged, nil, zk.FlagEphemeral))
+		leave()
+		require.ErrorIs(t, left.Wait(), context.Canceled)
+		require.NoError(t, s.Delete(ctx, forged, -1))
+		require.NoError(t, held.Unlock(ctx))
+		next := suite.Wait(t, granted)
+		require.Greater(t, next.Token(), held.Token())
+		require.NoError(t, next.Unlock(ctx))
+	})
+}
+
+// Names and data of nodes that no recipe has written are left alone.
+func TestGarbageBesideTheNodesOfARecipe(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	c, conn := srv.Client(t), srv.Conn(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		root := srv.Root(t)
+		garbage := rapid.SliceOfN(rapid.Byte(), 0, 300)
+		name := rapid.OneOf(
+			rapid.StringOfN(rapid.RuneFrom([]rune("ab-_.:%é\u202e0123456789x")), 1, 40, -1),
+			rapid.Map(rapid.Int32(), func(n int32) string { return fmt.Sprintf("%016x-%08x-%s%010d", n, n, "item-", n) }),
+			rapid.SampledFrom([]string{
+				"lock", "lock-", "lock-x", "_c_-lock-1", "qn-", "qn-x", "-lock-99999999999", "read-0000000001x", "x-1-",
+				"zkrecipes-", "item-", "of-0-permit-", "of-99999999999999999999-permit-", "key-run-", "-passed", "0000000000000000-00000000-",
+			}))
+		for range rapid.IntRange(1, 8).Draw(rt, "nodes") {
+			for _, dir := range []string{"/lock", "/rwlock", "/semaphore", "/queue", "/group", "/election"} {
+				if _, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+					require.ErrorIs(rt, err, zk.ErrNodeExists)
+				}
+				conn.Create(root+dir, garbage.Draw(rt, "parent"), 0, zk.WorldACL(zk.PermAll))
+				conn.Create(root+dir+"/"+name.Draw(rt, "name"), garbage.Draw(rt, "data"), 0, zk.WorldACL(zk.PermAll))
+			}
+		}
+
+		// Each call ends: a name may well be a contender's, and then it is in the way.
+		ctx := suite.Within(t, suite.Limit)
+		lock.New(c, root+"/lock").TryDo(ctx, func(context.Context, *lock.Lease) error { return nil })
+		lock.New(c, root+"/lock").Contenders(ctx)
+		if l, err := rwlock.New(c, root+"/rwlock").TryLock(ctx); err == nil {
+			l.Unlock(ctx)
+		}
+		semaphore.New(c, root+"/semaphore", 2).TryDo(ctx, func(context.Context, *semaphore.Permit) error { return nil })
+		election.New(c, root+"/election").Leader(ctx)
+		election.New(c, root+"/election").Candidates(ctx)
+		group.New(c, root+"/group").Members(ctx)
+		q := queue.New(c, root+"/queue")
+		q.Offer(ctx, []byte("x"))
+		q.Poll(ctx)
+		if it, err := q.TryReserve(ctx); err == nil {
+			it.Nack(ctx)
+		}
+		q.Len(ctx)
+		require.NoError(rt, ctx.Err(), "each call has ended")
+		require.NoError(rt, suite.Session(t, c).Err(), "the session lives")
+	})
+}
