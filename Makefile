@@ -67,6 +67,15 @@ lint: ## All linters; the first run builds golangci-lint, which takes minutes
 	go run $(staticcheck) ./...
 	go run $(golangci) run
 
+.PHONY: api
+api: ## Record the exported API in directory api, and the licences in docs/licences.md
+	go test -count=1 -run 'TestExportedAPIIsAsRecorded|TestLicencesAreListed' . -record
+
+.PHONY: apidiff
+apidiff: BASE = HEAD
+apidiff: ## Print which changes of the API since BASE break programs (BASE=v0.1.0)
+	.ci/apidiff $(BASE)
+
 .PHONY: ci
 ci: ## All that a change has to pass, as root on Debian: it installs packages
 	.ci/run

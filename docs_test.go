@@ -39,7 +39,8 @@ func TestPackageDocumentationShowsTheExample(t *testing.T) {
 
 // A Go snippet is a whole file, which has a package clause, or it is some declarations, which need
 // no imports here. Files of one document with the same package clause are one package. Those that
-// import testing are its tests, which have to pass.
+// import testing are its tests, which have to pass. Of declarations, the functions that take a ctx
+// and a client and return an error are called, and have to return nil.
 func TestGoSnippetsCompile(t *testing.T) {
 	importPaths := importPaths(t)
 	clause := regexp.MustCompile(`(?m)\A(?://.*\n)*package ([a-z]+)$`)
@@ -52,10 +53,12 @@ func TestGoSnippetsCompile(t *testing.T) {
 	for _, doc := range documents(t) {
 		for line, code := range snippets(t, doc, "go") {
 			position := fmt.Sprintf("//line %s:%d\n", doc, line)
+			var calls string
 			pkg, file := fmt.Sprintf("%s-%d", plain(doc), line), fmt.Sprintf("line%d.go", line)
 			switch match := clause.FindStringSubmatch(code); {
 			case match == nil:
 				position = "package snippet\n" + imports(code, importPaths) + position
+				calls = testOf(code)
 			case match[1] != "main":
 				pkg = plain(doc) + "-" + match[1]
 				if strings.Contains(code, "\t\"testing\"\n") {
@@ -67,6 +70,13 @@ func TestGoSnippetsCompile(t *testing.T) {
 			source := filepath.Join(scratch, pkg+"-"+file)
 			require.NoError(t, os.WriteFile(source, []byte(position+code), 0o600))
 			sources[filepath.Join("snippets", pkg, file)] = source
+
+			if calls != "" {
+				source := filepath.Join(scratch, pkg+"-calls_test.go")
+				require.NoError(t, os.WriteFile(source, []byte(calls), 0o600))
+				sources[filepath.Join("snippets", pkg, "calls_test.go")] = source
+				tested[pkg] = true
+			}
 		}
 	}
 	require.NotEmpty(t, sources)
@@ -114,6 +124,45 @@ func TestGoSnippetsCompile(t *testing.T) {
 			out, err = run.CombinedOutput()
 			require.NoError(t, err, "%s", out)
 		})
+	}
+}
+
+// testOf returns a test that calls the functions of a snippet which need a client and nothing else.
+func testOf(code string) string {
+	found := regexp.MustCompile(`(?m)^func (\w+)\(ctx context\.Context, client \*protocol\.Client\) error`).FindAllStringSubmatch(code, -1)
+	if len(found) == 0 {
+		return ""
+	}
+
+	var b strings.Builder
+	b.WriteString("package snippet\n\nimport (\n\t\"testing\"\n\n\t\"github.com/zkrecipes/zkrecipes/recipestest\"\n)\n")
+	for _, match := range found {
+		fmt.Fprintf(&b, `
+func Test_%[1]s(t *testing.T) {
+	if err := %[1]s(t.Context(), recipestest.Start(t).Client(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+`, match[1])
+	}
+	return b.String()
+}
+
+// A block that is indented, or of another language, would not be looked at.
+func TestBlocksAreOfAKnownKind(t *testing.T) {
+	fence := regexp.MustCompile("(?m)^([ \t]*)(```|~~~)[ \t]*([a-zA-Z]*).*$")
+	for _, doc := range documents(t) {
+		open := false
+		for _, match := range fence.FindAllStringSubmatch(read(t, doc), -1) {
+			open = !open
+			assert.Empty(t, match[1], "%s: %q is indented", doc, match[0])
+			if open {
+				assert.Contains(t, []string{"go", "sh", "text", "json", "mermaid", ""}, match[3], doc)
+			} else {
+				assert.Equal(t, "```", match[0], "%s: the end of a block", doc)
+			}
+		}
+		assert.False(t, open, "%s: a block does not end", doc)
 	}
 }
 
@@ -302,7 +351,9 @@ func snippets(t *testing.T, doc, language string) map[int]string {
 func importPaths(t *testing.T) map[string]string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}} {{.ImportPath}}",
-		"./...", "context", "errors", "fmt", "log", "log/slog", "os", "testing", "time").Output()
+		"./...", "context", "crypto/tls", "errors", "fmt", "log", "log/slog", "net", "net/http", "os", "os/signal",
+		"slices", "strings", "sync", "syscall", "testing", "time",
+		"github.com/cenkalti/backoff/v4", "github.com/go-zookeeper/zk").Output()
 	require.NoError(t, err)
 
 	paths := make(map[string]string)

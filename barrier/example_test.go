@@ -11,13 +11,13 @@ import (
 )
 
 func Example() {
-	srv, err := embedded.Start(embedded.Config{})
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer srv.Close()
+	defer server.Close()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, srv.ConnectString())
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -36,5 +36,36 @@ func Example() {
 	fmt.Println("waited:", <-waited)
 	// Output:
 	// migrating
+	// waited: <nil>
+}
+
+// A barrier that falls if the process that has set it dies.
+func ExampleWithEphemeral() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	b := barrier.New(client, "/barriers/maintenance", barrier.WithEphemeral(), barrier.WithData([]byte("host-4")))
+	if err := b.Set(ctx); err != nil {
+		log.Fatal(err)
+	}
+	waited := make(chan error)
+	go func() { waited <- b.Wait(ctx) }()
+
+	session, err := client.Session(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	server.ExpireSession(session.ID()) // as if host-4 had died
+	fmt.Println("waited:", <-waited)
+	// Output:
 	// waited: <nil>
 }

@@ -15,13 +15,13 @@ import (
 )
 
 func Example() {
-	srv, err := embedded.Start(embedded.Config{})
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer srv.Close()
+	defer server.Close()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, srv.ConnectString())
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -52,13 +52,13 @@ func Example() {
 }
 
 func ExampleBarrier_Do() {
-	srv, err := embedded.Start(embedded.Config{})
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer srv.Close()
+	defer server.Close()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, srv.ConnectString())
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -80,13 +80,13 @@ func ExampleBarrier_Do() {
 }
 
 func ExampleBarrier_Waiting() {
-	srv, err := embedded.Start(embedded.Config{})
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer srv.Close()
+	defer server.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	client, err := protocol.Connect(ctx, srv.ConnectString())
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -121,12 +121,12 @@ func ExampleBarrier_Waiting() {
 }
 
 func ExampleBarrier_Enter_timeout() {
-	srv, err := embedded.Start(embedded.Config{})
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer srv.Close()
-	client, err := protocol.Connect(context.Background(), srv.ConnectString())
+	defer server.Close()
+	client, err := protocol.Connect(context.Background(), server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -138,4 +138,34 @@ func ExampleBarrier_Enter_timeout() {
 	fmt.Println("in time:", !errors.Is(err, context.DeadlineExceeded))
 	// Output:
 	// in time: false
+}
+
+// A worker that was started late learns from the round which phase of the job it joins.
+func ExampleEntry_Round() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	b := doublebarrier.New(client, "/barriers/phases", 1, doublebarrier.WithKeptRounds(), doublebarrier.WithWaiting())
+	for range 2 {
+		entry, err := b.Enter(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("phase", entry.Round())
+		if err := entry.Leave(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// phase 1
+	// phase 2
 }

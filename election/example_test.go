@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
 
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -13,13 +16,13 @@ import (
 
 // A replicated service calls Run. The others observe the leader.
 func Example() {
-	server, err := embedded.Start(embedded.Config{})
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer server.Close()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, server.ConnectString())
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -50,13 +53,13 @@ func Example() {
 
 // Listen is for a program that has a main loop of its own.
 func ExampleElection_Listen() {
-	server, err := embedded.Start(embedded.Config{})
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer server.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	client, err := protocol.Connect(ctx, server.ConnectString())
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -79,4 +82,155 @@ func ExampleElection_Listen() {
 	// 10.0.0.7:8080 leads
 	// before another replica may lead, finish the work
 	// <nil>
+}
+
+// Clients of a service follow its leader.
+func ExampleElection_Observe() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	e := election.New(client, "/services/billing/leader")
+	term, err := e.Campaign(ctx, []byte("10.0.0.7:8080"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for leader, err := range e.Observe(ctx) { // begins with the present state
+		if err != nil {
+			log.Fatal(err)
+		}
+		if leader.Vacant() {
+			fmt.Println("no leader")
+			break // a client goes on
+		}
+		fmt.Printf("%s leads\n", leader.Value)
+		if err := term.Resign(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// 10.0.0.7:8080 leads
+	// no leader
+}
+
+// A handler asks whether its process leads. That costs no request.
+func ExampleElection_Leading() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	e := election.New(client, "/services/billing/leader")
+	handle := func() {
+		if term, ok := e.Leading(); ok {
+			fmt.Println("the leader answers, and writes with a token:", term.Token() > 0)
+			return
+		}
+		fmt.Println("ask the leader")
+	}
+
+	handle()
+	term, err := e.Campaign(ctx, []byte("10.0.0.7:8080"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer term.Resign(ctx)
+	handle()
+	// Output:
+	// ask the leader
+	// the leader answers, and writes with a token: true
+}
+
+// Before a machine is shut down, its process hands the leadership to a candidate of its choice.
+func ExampleTerm_ResignTo() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	e := election.New(client, "/services/billing/leader")
+	term, err := e.Campaign(ctx, []byte("host-1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	next := make(chan *election.Term)
+	go func() { // another process, in real life
+		term, err := e.Campaign(ctx, []byte("host-2"))
+		if err != nil {
+			log.Fatal(err)
+		}
+		next <- term
+	}()
+
+	for candidates := []election.Candidate{}; len(candidates) < 2; time.Sleep(time.Millisecond) {
+		if candidates, err = e.Candidates(ctx); err != nil {
+			log.Fatal(err)
+		}
+		for _, c := range candidates {
+			if string(c.Value) == "host-2" {
+				if err := term.ResignTo(ctx, c.Node); err != nil {
+					log.Fatal(err)
+				}
+			}
+		}
+	}
+
+	successor := <-next
+	defer successor.Resign(ctx)
+	fmt.Println("a greater token:", successor.Token() > term.Token())
+	// Output:
+	// a greater token: true
+}
+
+// A leader that fails at once does not campaign again in a tight loop.
+func ExampleWithBackOff() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	e := election.New(client, "/services/billing/leader", election.WithBackOff(func() backoff.BackOff {
+		return backoff.NewConstantBackOff(10 * time.Millisecond)
+	}))
+	ctx, stop := context.WithCancel(ctx)
+	terms := 0
+	err = e.Run(ctx, []byte("10.0.0.7:8080"), func(ctx context.Context, t *election.Term) error {
+		if terms++; terms == 2 {
+			stop()
+		}
+		return nil // resigns, and campaigns again
+	})
+	fmt.Println(terms, "terms:", err)
+	// Output:
+	// 2 terms: <nil>
 }

@@ -10,26 +10,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// connect connects to a ZooKeeper inside the process.
-func connect(ctx context.Context) (client *protocol.Client, done func()) {
-	server, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err = protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	return client, func() {
-		client.Close()
-		server.Close()
-	}
-}
-
 func Example() {
 	ctx := context.Background()
-	client, done := connect(ctx)
-	defer done()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	g := group.New(client, "/services/search")
 	me, err := g.Join(ctx, "host-4", []byte("10.0.0.4:8080"))
@@ -54,8 +46,16 @@ func Example() {
 // A member that must not act while another one may have its name looks at Joined.
 func ExampleMember_Changes() {
 	ctx := context.Background()
-	client, done := connect(ctx)
-	defer done()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	me, err := group.New(client, "/services/search").Join(ctx, "host-4", nil)
 	if err != nil {
@@ -75,8 +75,16 @@ func ExampleMember_Changes() {
 // Each member consumes its partitions, and gives them up when they go to another member.
 func ExampleShare() {
 	ctx, stop := context.WithCancel(context.Background())
-	client, done := connect(ctx)
-	defer done()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	g := group.New(client, "/consumers")
 	me, err := g.Join(ctx, "host-4", nil)
@@ -95,4 +103,40 @@ func ExampleShare() {
 	// Output:
 	// consuming partition-7
 	// group: /consumers: context canceled
+}
+
+// A coordinator begins once three workers are there.
+func ExampleGroup_Await() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	workers := group.New(client, "/workers")
+	for _, name := range []string{"host-1", "host-2", "host-3"} { // each in a process of its own
+		me, err := workers.Join(ctx, name, nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer me.Leave(ctx)
+	}
+
+	peers, err := workers.Await(ctx, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, p := range peers { // in order of joining
+		fmt.Println(p.Name)
+	}
+	// Output:
+	// host-1
+	// host-2
+	// host-3
 }

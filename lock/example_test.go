@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -13,53 +14,43 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// startZooKeeper starts a ZooKeeper inside the process, for an example to connect to.
-func startZooKeeper() (servers string, stop func() error) {
-	s, err := embedded.Start(embedded.Config{})
+func Example() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	return s.ConnectString(), s.Close
-}
-
-func nightly(ctx context.Context, servers string) error {
-	client, err := protocol.Connect(ctx, servers) // "zk1:2181,zk2:2181,zk3:2181"
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
-		return err
+		log.Fatal(err)
 	}
 	defer client.Close()
 
-	report := lock.New(client, "/locks/nightly-report")
-	return report.Do(ctx, func(ctx context.Context, lease *lock.Lease) error {
-		// Of all processes that call nightly, one at a time gets here. Its ctx is cancelled if it
-		// loses the lock.
-		return writeReport(ctx, lease.Token())
+	importer := lock.New(client, "/locks/order-import")
+	err = importer.Do(ctx, func(ctx context.Context, lease *lock.Lease) error {
+		// Of all processes that get here, one does at a time. Its ctx is cancelled if it loses the
+		// lock.
+		fmt.Println("importing, with a token:", lease.Token() > 0)
+		return ctx.Err()
 	})
-}
-
-func writeReport(ctx context.Context, token int64) error {
-	fmt.Println("writing the report, with a token:", token > 0)
-	return ctx.Err()
-}
-
-func Example() {
-	servers, stop := startZooKeeper()
-	defer stop()
-
-	if err := nightly(context.Background(), servers); err != nil {
+	if err != nil {
 		log.Fatal(err)
 	}
 	// Output:
-	// writing the report, with a token: true
+	// importing, with a token: true
 }
 
 // A job that is not worth waiting for: if another process does it right now, that is enough.
 func ExampleMutex_TryDo() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
 
-	client, err := protocol.Connect(ctx, servers)
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -67,8 +58,7 @@ func ExampleMutex_TryDo() {
 
 	sweeping := lock.New(client, "/locks/sweep")
 	sweep := func(ctx context.Context, _ *lock.Lease) error {
-		idle := func(context.Context, *lock.Lease) error { return nil }
-		err := sweeping.TryDo(ctx, idle) // what another process would get now
+		_, err := sweeping.TryLock(ctx) // what another process would get now
 		fmt.Println("sweeping; another one is told:", errors.Is(err, lock.ErrLocked))
 		return nil
 	}
@@ -81,10 +71,13 @@ func ExampleMutex_TryDo() {
 
 // Lock and Unlock are for work that does not fit into one function.
 func ExampleMutex_Lock() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, servers)
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -115,10 +108,13 @@ func ExampleMutex_Lock() {
 // Do calls its function with a context that is cancelled if the lock is lost, here because an
 // operator breaks it.
 func ExampleMutex_Do() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, servers)
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -141,10 +137,13 @@ func ExampleMutex_Do() {
 }
 
 func ExampleMutex_TryLock() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, servers)
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -173,10 +172,13 @@ func ExampleMutex_TryLock() {
 }
 
 func ExampleMutex_Contenders() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, servers)
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -219,10 +221,13 @@ func (s *store) Write(token int64, data string) error {
 // A holder may be paused for a minute between checking its lease and writing. Only the resource
 // that it writes to can detect that.
 func ExampleLease_Token() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, servers)
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -257,10 +262,13 @@ func ExampleLease_Token() {
 
 // ZooKeeper itself can refuse the writes of a former holder, where the data is in ZooKeeper.
 func ExampleLease_Check() {
-	servers, stop := startZooKeeper()
-	defer stop()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, servers)
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -295,4 +303,128 @@ func ExampleLease_Check() {
 	// Output:
 	// while it is held: <nil>
 	// after it was lost: zk: node does not exist
+}
+
+// A batch job asks for the lock of a long-lived holder, which gives it back when it can.
+func ExampleMutex_Revoke() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	mutex := lock.New(client, "/locks/index")
+	lease, err := mutex.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	revoked := lease.Revoked() // from here on it hears of requests
+
+	// Another process finds the node's name with Contenders.
+	if err := mutex.Revoke(ctx, lease.Node()); err != nil {
+		log.Fatal(err)
+	}
+
+	<-revoked
+	fmt.Println("still held:", lease.Err() == nil)
+	if err := lease.Unlock(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// still held: true
+}
+
+// Several locks at once, without deadlocks whatever their order.
+func ExampleLockAll() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	from, to := lock.New(client, "/accounts/1"), lock.New(client, "/accounts/2")
+	leases, err := lock.LockAll(ctx, to, from)
+	if err != nil {
+		log.Fatal(err)
+	}
+	work, cancel := leases.Context(ctx) // ends when one of them is lost
+	defer cancel()
+	fmt.Println("holds", len(leases.All()), "locks:", work.Err() == nil)
+	if err := leases.Unlock(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// holds 2 locks: true
+}
+
+// A Simple leaves no node while it waits, and has no order.
+func ExampleNewSimple() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	simple := lock.NewSimple(client, "/locks/cache")
+	err = simple.Do(ctx, func(ctx context.Context, lease *lock.Lease) error {
+		fmt.Println("filling the cache")
+		return ctx.Err()
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// filling the cache
+}
+
+// The goroutines of this process wait for each other inside it, and have one node in line.
+func ExampleWithLocalQueue() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	mutex := lock.New(client, "/locks/ledger", lock.WithLocalQueue())
+	var wait sync.WaitGroup
+	balance := 0
+	for range 10 {
+		wait.Go(func() {
+			err := mutex.Do(ctx, func(context.Context, *lock.Lease) error {
+				balance++
+				return nil
+			})
+			if err != nil {
+				log.Fatal(err)
+			}
+		})
+	}
+	wait.Wait()
+	fmt.Println("balance:", balance)
+	// Output:
+	// balance: 10
 }

@@ -11,27 +11,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// connect connects to a ZooKeeper inside the process.
-func connect(ctx context.Context) (client *protocol.Client, done func()) {
-	server, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err = protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	return client, func() {
-		client.Close()
-		server.Close()
-	}
-}
-
 // A job that cron starts on three machines each night.
 func Example() {
 	ctx := context.Background()
-	client, done := connect(ctx)
-	defer done()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	nightly := func(day string) error {
 		reports := once.New(client, "/once/reports")
@@ -58,8 +50,16 @@ func Example() {
 // A run that fails does not count: the next call runs.
 func ExampleOnce_Do_failure() {
 	ctx := context.Background()
-	client, done := connect(ctx)
-	defer done()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	bills := once.New(client, "/once/bills", once.WithKeep(24))
 	for attempt := 1; attempt <= 3; attempt++ {
@@ -75,4 +75,31 @@ func ExampleOnce_Do_failure() {
 	// true no paper
 	// true <nil>
 	// false <nil>
+}
+
+// Keys are remembered for as long as a late process may ask for them: here, a month of nights.
+func ExampleWithKeep() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	reports := once.New(client, "/once/nightly", once.WithKeep(31))
+	for range 2 {
+		ran, err := reports.Do(ctx, "2030-01-31", func(ctx context.Context, token int64) error { return nil })
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("ran:", ran)
+	}
+	// Output:
+	// ran: true
+	// ran: false
 }

@@ -181,6 +181,11 @@ func (f *fakeTB) Failed() bool {
 	return len(f.errors) > 0
 }
 
-func TestExample(t *testing.T) {
-	EnrollSurvivesLostReplies(t)
+func TestExamples(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"link": enrollSurvivesLostReplies, "server": importStopsWhenItsSessionEnds,
+		"bubble": holderIsToldInTime, "options": lockExcludesOnAllServers,
+	} {
+		t.Run(name, test)
+	}
 }

@@ -5,35 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
-// connect connects to a ZooKeeper inside the process.
-func connect(ctx context.Context) (client *protocol.Client, done func()) {
-	server, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err = protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	return client, func() {
-		client.Close()
-		server.Close()
-	}
-}
-
 func Example() {
 	ctx := context.Background()
-	client, done := connect(ctx)
-	defer done()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	catalogue := rwlock.New(client, "/locks/catalogue")
-	err := catalogue.Do(ctx, func(ctx context.Context, lease *rwlock.Lease) error {
+	err = catalogue.Do(ctx, func(ctx context.Context, lease *rwlock.Lease) error {
 		// No other process reads or writes. The ctx is cancelled if the lock is lost.
 		fmt.Println("writing, alone:", lease.Exclusive())
 		return ctx.Err()
@@ -66,8 +59,16 @@ func Example() {
 // A writer that wants to go on reading what it wrote does not let other writers in between.
 func ExampleLease_Downgrade() {
 	ctx := context.Background()
-	client, done := connect(ctx)
-	defer done()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	m := rwlock.New(client, "/locks/prices")
 	writing, err := m.Lock(ctx)
@@ -92,4 +93,90 @@ func ExampleLease_Downgrade() {
 	// Output:
 	// contenders: 1 writers among them: false
 	// the write lease is released
+}
+
+func ExampleRWMutex_Contenders() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	m := rwlock.New(client, "/locks/prices", rwlock.WithData([]byte("nightly import")))
+	writing, err := m.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer writing.Unlock(ctx)
+
+	line, err := m.Contenders(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, c := range line {
+		fmt.Printf("%s, writes: %t, holds it: %t\n", c.Data, c.Exclusive, c.Token == writing.Token())
+	}
+	// Output:
+	// nightly import, writes: true, holds it: true
+}
+
+// Readers of one process share a node: those that join cost no request.
+func ExampleWithLocalSharing() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	m := rwlock.New(client, "/locks/routes", rwlock.WithLocalSharing())
+	first, err := m.RLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer first.Unlock(ctx)
+	second, err := m.RLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer second.Unlock(ctx)
+	fmt.Println("one node:", first.Node() == second.Node())
+	// Output:
+	// one node: true
+}
+
+// Some processes of the fleet use Apache Curator's InterProcessReadWriteLock on this path.
+func ExampleWithSpelling() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	m := rwlock.New(client, "/locks/catalogue", rwlock.WithSpelling(rwlock.Curator))
+	lease, err := m.RLock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+	fmt.Println("spelt as Curator does:", strings.Contains(lease.Node(), "__READ__"))
+	// Output:
+	// spelt as Curator does: true
 }

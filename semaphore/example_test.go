@@ -11,29 +11,21 @@ import (
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
-// connect connects to a ZooKeeper inside the process.
-func connect(ctx context.Context) (client *protocol.Client, done func()) {
-	server, err := embedded.Start(embedded.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	client, err = protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	return client, func() {
-		client.Close()
-		server.Close()
-	}
-}
-
 func Example() {
 	ctx := context.Background()
-	client, done := connect(ctx)
-	defer done()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	exports := semaphore.New(client, "/limits/exports", 10)
-	err := exports.Do(ctx, func(ctx context.Context, p *semaphore.Permit) error {
+	err = exports.Do(ctx, func(ctx context.Context, p *semaphore.Permit) error {
 		// Ten processes at most get here at a time. The ctx is cancelled if the permit is lost.
 		fmt.Println("exporting, with a permit:", p.Err() == nil)
 		return ctx.Err()
@@ -48,8 +40,16 @@ func Example() {
 // A handler that would have to wait says so instead.
 func ExampleSemaphore_TryAcquire() {
 	ctx := context.Background()
-	client, done := connect(ctx)
-	defer done()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	reports := semaphore.New(client, "/limits/reports", 1)
 	for range 2 {
@@ -71,16 +71,56 @@ func ExampleSemaphore_TryAcquire() {
 // Each process that uses the path calls Resize, or has the new number from its configuration.
 func ExampleSemaphore_Resize() {
 	ctx := context.Background()
-	client, done := connect(ctx)
-	defer done()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 
 	before := semaphore.New(client, "/imports", 10)
 	resized := semaphore.New(client, "/imports", 10)
 	if err := resized.Resize(ctx, 20); err != nil {
 		log.Fatal(err)
 	}
-	_, err := before.Acquire(ctx)
+	_, err = before.Acquire(ctx)
 	fmt.Println(err)
 	// Output:
 	// semaphore: /imports: contenders disagree about the number of permits: 10 here, 20 at the path
+}
+
+// What an operator sees: who holds a permit, and who waits.
+func ExampleSemaphore_Contenders() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	imports := semaphore.New(client, "/limits/imports", 3, semaphore.WithData([]byte("host-4")))
+	permit, err := imports.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release(ctx)
+
+	line, err := imports.Contenders(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, c := range line {
+		fmt.Printf("%s, this process: %t\n", c.Data, c.Token == permit.Token())
+	}
+	// Output:
+	// host-4, this process: true
 }

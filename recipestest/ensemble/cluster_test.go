@@ -23,6 +23,15 @@ func within(t *testing.T, d time.Duration, what string, check func() bool) {
 	}
 }
 
+func TestExamples(t *testing.T) {
+	t.Run("a real server", lockOnARealServer)
+	t.Run("an ensemble whose leader is stopped", lockSurvivesALeader)
+	t.Run("TLS", func(t *testing.T) {
+		_, _, text := newCertificate(t)
+		require.NotEmpty(t, secureMember(t, text, text).SecureConnectString())
+	})
+}
+
 // TestCluster has its cases as subtests, because starting a cluster takes long.
 func TestCluster(t *testing.T) {
 	const (

@@ -311,3 +311,12 @@ func TestSecondResumeTakesTheSessionOver(t *testing.T) {
 	require.NotNil(t, f)
 	require.ErrorContains(t, f.Err, "it came back")
 }
+
+func TestExamples(t *testing.T) {
+	for name, simulation := range map[string]func(*testing.T){
+		"exclusive": simWorkers, "permits": simImports, "shared": simCatalogue, "bag": simTasks, "gate": simMigration,
+		"rounds": simPhases, "find": simFindsTwoHolders,
+	} {
+		t.Run(name, simulation)
+	}
+}

@@ -41,9 +41,8 @@ func disconnected(err error) bool {
 	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer)
 }
 
-// EnrollSurvivesLostReplies is the user's test, TestEnrollSurvivesLostReplies in a file of their
-// own.
-func EnrollSurvivesLostReplies(t *testing.T) {
+// Call it TestEnrollSurvivesLostReplies, in a file of yours.
+func enrollSurvivesLostReplies(t *testing.T) {
 	t.Parallel()
 	server := recipestest.Start(t)
 	link, group := server.Link(t), server.Root(t)
@@ -73,8 +72,7 @@ func EnrollSurvivesLostReplies(t *testing.T) {
 	}
 }
 
-// A test of a user's code, which must do its work once although answers get lost.
-func Example() {
-	var t *testing.T // from go test
-	EnrollSurvivesLostReplies(t)
+// A test of code that must do its work once although answers get lost.
+func ExampleLink() {
+	_ = enrollSurvivesLostReplies // go test calls it
 }

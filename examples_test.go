@@ -1,0 +1,171 @@
+package zkrecipes_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/doc"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// An example is copied from pkg.go.dev, which shows it with its imports if it is a whole file, or
+// if it needs nothing from other files.
+func TestExamplesCanBeCopiedWhole(t *testing.T) {
+	for _, p := range publicPackages(t) {
+		for _, e := range p.examples {
+			assert.NotEmpty(t, e.text, "%s: Example%s needs what is in another file", p.doc.Name, e.name)
+			if p.recipe() {
+				connects := strings.Contains(e.text, "protocol.Connect(")
+				assert.True(t, connects, "%s: Example%s does not connect", p.doc.Name, e.name)
+			}
+		}
+	}
+}
+
+// A type is shown by an example that names it or one of its constants, or that calls a function or
+// method with such a receiver, parameter or result. An option is shown by an example that uses it.
+func TestEveryTypeAndOptionHasAnExample(t *testing.T) {
+	packages := publicPackages(t)
+	var options strings.Builder // the examples of all packages
+	for _, p := range packages {
+		options.WriteString(p.text())
+	}
+
+	for _, p := range packages {
+		text := p.text()
+		called := p.signatures(func(f *doc.Func) bool { return regexp.MustCompile(`\b` + f.Name + `\(`).MatchString(text) })
+		for _, typ := range p.doc.Types {
+			if strings.HasSuffix(typ.Name, "Option") && len(typ.Funcs) == 0 {
+				continue // there are none yet
+			}
+			shown := word(called, typ.Name) || word(text, p.doc.Name+"."+typ.Name)
+			for _, constants := range typ.Consts {
+				for _, name := range constants.Names {
+					shown = shown || word(text, p.doc.Name+"."+name)
+				}
+			}
+			if strings.HasSuffix(typ.Name, "Option") {
+				for _, f := range typ.Funcs {
+					used := strings.Contains(options.String(), p.doc.Name+"."+f.Name+"(")
+					assert.True(t, used, "no example of %s.%s", p.doc.Name, f.Name)
+				}
+				shown = true
+			}
+			assert.True(t, shown, "no example of %s.%s", p.doc.Name, typ.Name)
+		}
+	}
+}
+
+func word(text, word string) bool {
+	return regexp.MustCompile(`\b` + regexp.QuoteMeta(word) + `\b`).MatchString(text)
+}
+
+// A publicPackage is a package that users import, with its examples.
+type publicPackage struct {
+	doc      *doc.Package
+	examples []example
+}
+
+type example struct{ name, text string } // no text if it cannot be shown with its imports
+
+// recipe reports whether a program uses the package with a client.
+func (p publicPackage) recipe() bool {
+	return !strings.Contains(p.doc.ImportPath, "/recipestest") && p.doc.Name != "protocol"
+}
+
+func (p publicPackage) text() string {
+	var b strings.Builder
+	for _, e := range p.examples {
+		b.WriteString(e.text)
+	}
+	return b.String()
+}
+
+// signatures returns the signatures of the functions and methods that chosen reports.
+func (p publicPackage) signatures(chosen func(*doc.Func) bool) string {
+	all, receivers := p.doc.Funcs, make(map[string]int)
+	for _, typ := range p.doc.Types {
+		all = append(append(all, typ.Funcs...), typ.Methods...)
+		for _, method := range typ.Methods {
+			receivers[method.Name]++
+		}
+	}
+
+	var b strings.Builder
+	for _, f := range all {
+		if !chosen(f) {
+			continue
+		}
+		b.WriteString(types.ExprString(f.Decl.Type) + "\n")
+		if receivers[f.Name] == 1 { // or the name does not say which type's method it is
+			b.WriteString(f.Recv + "\n")
+		}
+	}
+	return b.String()
+}
+
+// publicPackages returns the packages for users, but for protocol/line, whose examples are in
+// docs/writing-a-recipe.md.
+func publicPackages(t *testing.T) (packages []publicPackage) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}} {{.ImportPath}} {{.Dir}}", "./...").Output()
+	require.NoError(t, err)
+
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		name, path, dir := fields[0], fields[1], fields[2]
+		if name == "main" || name == "zkrecipes" || strings.Contains(path, "/internal/") || name == "line" {
+			continue
+		}
+		packages = append(packages, parse(t, path, dir))
+	}
+	require.NotEmpty(t, packages)
+	return packages
+}
+
+func parse(t *testing.T, path, dir string) publicPackage {
+	t.Helper()
+	sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	fset := token.NewFileSet()
+	var files []*ast.File
+	var tests []*ast.File
+	for _, source := range sources {
+		file, err := parser.ParseFile(fset, source, nil, parser.ParseComments)
+		require.NoError(t, err)
+		switch {
+		case strings.HasSuffix(source, "_test.go"):
+			tests = append(tests, file)
+		default:
+			files = append(files, file)
+		}
+	}
+
+	p := publicPackage{}
+	for _, e := range doc.Examples(tests...) {
+		var code ast.Node
+		if e.Play != nil {
+			code = e.Play
+		} else if file, ok := e.Code.(*ast.File); ok {
+			code = file
+		}
+		var text bytes.Buffer
+		if code != nil {
+			require.NoError(t, format.Node(&text, fset, code))
+		}
+		p.examples = append(p.examples, example{e.Name, text.String()})
+	}
+	p.doc, err = doc.NewFromFiles(fset, files, path)
+	require.NoError(t, err)
+	return p
+}

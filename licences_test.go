@@ -1,0 +1,143 @@
+package zkrecipes_test
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const licencesHead = `# Licences of what we depend on
+
+zkrecipes itself is under the [Apache License 2.0](../LICENSE). A program that uses the recipes links two of these modules:
+` + "`github.com/go-zookeeper/zk` and `github.com/cenkalti/backoff/v4`" + `. The others are for tests, the test kit, the command, the
+benchmarks and the examples. The last column has the go.mod files that require a module.
+
+A test compares this page with those files, and with the licences in the module cache. ` + "`make api`" + ` writes it anew.
+
+| module | licence | required by |
+|---|---|---|
+`
+
+// A requirement is a module that go.mod files of this repository require.
+type requirement struct {
+	versions []string
+	by       []string
+}
+
+func TestLicencesAreListed(t *testing.T) {
+	required := requirements(t)
+	if *record {
+		var b strings.Builder
+		for _, path := range slices.Sorted(maps.Keys(required)) {
+			r := required[path]
+			licence := licenceOf(t, path, r.versions[0], true)
+			require.NotEmpty(t, licence, "%s has an unknown licence", path)
+			fmt.Fprintf(&b, "| %s | %s | %s |\n", path, licence, strings.Join(r.by, ", "))
+		}
+		require.NoError(t, os.WriteFile("docs/licences.md", []byte(licencesHead+b.String()), 0o644))
+	}
+
+	page := read(t, "docs/licences.md")
+	require.True(t, strings.HasPrefix(page, licencesHead), "make api writes docs/licences.md anew")
+	listed := make(map[string]string)
+	for _, row := range regexp.MustCompile(`(?m)^\| (\S+\.\S+) \| (.*) \| (.*) \|$`).FindAllStringSubmatch(page, -1) {
+		listed[row[1]] = row[2]
+		if r := required[row[1]]; assert.NotNil(t, r, "%s is not required: make api writes docs/licences.md anew", row[1]) {
+			assert.Equal(t, row[3], strings.Join(r.by, ", "), "%s: make api writes docs/licences.md anew", row[1])
+		}
+	}
+	for path, r := range required {
+		assert.Contains(t, listed, path, "make api writes docs/licences.md anew")
+		for _, version := range r.versions {
+			if licence := licenceOf(t, path, version, false); licence != "" {
+				assert.Equal(t, licence, listed[path], path)
+			}
+		}
+	}
+}
+
+func requirements(t *testing.T) map[string]*requirement {
+	t.Helper()
+	line := regexp.MustCompile(`(?m)^(?:require )?\t?(\S+\.\S+/\S+|\S+\.\S+) (v\S+)`)
+	required := make(map[string]*requirement)
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if entry.IsDir() && (entry.Name() == "testdata" || len(path) > 1 && strings.HasPrefix(entry.Name(), ".")) {
+			return fs.SkipDir
+		}
+		if entry.Name() != "go.mod" {
+			return err
+		}
+		for _, match := range line.FindAllStringSubmatch(read(t, path), -1) {
+			if strings.HasPrefix(match[1], "github.com/zkrecipes/") {
+				continue
+			}
+			r := required[match[1]]
+			if r == nil {
+				r = &requirement{}
+				required[match[1]] = r
+			}
+			r.by = append(r.by, filepath.ToSlash(path))
+			if !slices.Contains(r.versions, match[2]) {
+				r.versions = append(r.versions, match[2])
+			}
+		}
+		return err
+	}))
+	require.NotEmpty(t, required)
+	return required
+}
+
+// licenceOf returns the licence of a module as its text has it, or nothing if the module is not in
+// the module cache.
+func licenceOf(t *testing.T, path, version string, download bool) string {
+	t.Helper()
+	if download {
+		out, err := exec.CommandContext(t.Context(), "go", "mod", "download", path+"@"+version).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
+	require.NoError(t, err)
+	escaped := regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(path, func(s string) string { return "!" + strings.ToLower(s) })
+	dir := filepath.Join(strings.TrimSpace(string(out)), filepath.FromSlash(escaped)+"@"+version)
+
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	found := make(map[string]bool)
+	for _, entry := range entries {
+		if name := regexp.MustCompile(`(?i)^(licen[sc]e|copying)`); name.MatchString(entry.Name()) && !entry.IsDir() {
+			text := strings.Join(strings.Fields(read(t, filepath.Join(dir, entry.Name()))), " ")
+			for phrase, licence := range phrases {
+				found[licence] = found[licence] || strings.Contains(text, phrase)
+			}
+		}
+	}
+	maps.DeleteFunc(found, func(_ string, ok bool) bool { return !ok })
+	if found["BSD-3-Clause"] {
+		delete(found, "BSD-2-Clause")
+	}
+	return strings.Join(slices.Sorted(maps.Keys(found)), " and ")
+}
+
+// phrases has words of licences that no other one has, but for the clause that BSD-3-Clause adds.
+var phrases = map[string]string{
+	"Apache License Version 2.0":                    "Apache-2.0",
+	`Apache License, Version 2.0 (the "License")`:   "Apache-2.0",
+	"Permission is hereby granted, free of charge":  "MIT",
+	"Mozilla Public License, version 2.0":           "MPL-2.0",
+	"Mozilla Public License Version 2.0":            "MPL-2.0",
+	"Redistribution and use in source and binary":   "BSD-2-Clause",
+	"may be used to endorse or promote products":    "BSD-3-Clause",
+	"Permission to use, copy, modify, and/or distr": "ISC",
+}

@@ -1,0 +1,446 @@
+package protocol_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+// A program connects once. A deadline shows early that no server can be reached.
+func ExampleConnect() {
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	client, err := protocol.Connect(ctx, server.ConnectString(), // "zk1:2181,zk2:2181,zk3:2181"
+		protocol.WithSessionTimeout(15*time.Second),
+		protocol.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	session, err := client.Session(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(client.State(), "with a session timeout of", session.Timeout())
+	// Output:
+	// connected with a session timeout of 15s
+}
+
+// An error says why no session was opened.
+func ExampleConnect_unreachable() {
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err := protocol.Connect(ctx, "127.0.0.1:1") // no server listens there
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	// Output:
+	// true
+}
+
+// A health check looks at State. A listener hears of each change.
+func ExampleWithStateListener() {
+	states := make(chan protocol.State, 10)
+	listen := func(s protocol.State) {
+		if s != protocol.Suspended { // the connection is gone, and nothing is lost yet
+			states <- s
+		}
+	}
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithStateListener(listen)) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	fmt.Println(<-states)
+
+	session, err := client.Session(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	server.ExpireSession(session.ID()) // what was held is lost
+	fmt.Println(<-states)
+	fmt.Println(<-states, "in a new session")
+	// Output:
+	// connected
+	// lost
+	// connected in a new session
+}
+
+// A counter counts events. A real one feeds metrics.
+type counter struct {
+	mu     sync.Mutex
+	events map[protocol.EventKind]int
+	last   chan struct{}
+}
+
+func (c *counter) Observe(e protocol.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events[e.Kind]++
+	if e.Kind == protocol.EventReleased {
+		fmt.Println(e.Recipe, e.Path, e.Kind)
+		close(c.last)
+	}
+}
+
+func ExampleWithObserver() {
+	counter := &counter{events: make(map[protocol.EventKind]int), last: make(chan struct{})}
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithObserver(counter)) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	err = lock.New(client, "/locks/report").Do(ctx, func(context.Context, *lock.Lease) error { return nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	<-counter.last // events are reported in the background
+	fmt.Println("acquired:", counter.events[protocol.EventAcquired])
+	// Output:
+	// lock /locks/report released
+	// acquired: 1
+}
+
+// A job that must fail soon has a back-off that ends.
+func ExampleWithBackOff() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	hasty := client.With(protocol.WithBackOff(func() backoff.BackOff {
+		return backoff.WithMaxRetries(backoff.NewConstantBackOff(50*time.Millisecond), 3)
+	}))
+	lease, err := lock.New(hasty, "/locks/cache").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("locked:", lease.Err() == nil)
+	if err := lease.Unlock(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// locked: true
+}
+
+// Own nodes beside those of the recipes: the methods of a session repeat what may be repeated, and
+// find out what has become of the rest.
+func ExampleClient_Session() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	session, err := client.Session(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := session.EnsurePath(ctx, "/config"); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := session.Set(ctx, "/config", []byte("verbose"), -1); err != nil {
+		log.Fatal(err)
+	}
+	data, _, err := session.Get(ctx, "/config")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s\n", data)
+	// Output:
+	// verbose
+}
+
+// A process waits until a node has other data.
+func ExampleSession_Watch() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	session, err := client.Session(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := session.EnsurePath(ctx, "/config"); err != nil {
+		log.Fatal(err)
+	}
+
+	watch := session.Watch("/config")
+	if _, err := watch.Ready(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("now %q\n", watch.Data())
+
+	if _, err := session.Set(ctx, "/config", []byte("verbose"), -1); err != nil {
+		log.Fatal(err)
+	}
+	if err := watch.Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("it has changed")
+	// Output:
+	// now ""
+	// it has changed
+}
+
+// A recipe of one's own: a flag that is up for as long as its process has it. The whole way is in
+// docs/writing-a-recipe.md.
+type flag struct{ recipe *protocol.Recipe }
+
+func newFlag(c *protocol.Client, path string) *flag {
+	return &flag{protocol.NewRecipe(c, "flag", path)}
+}
+
+func (f *flag) raise(ctx context.Context) (*protocol.Grant, error) {
+	return f.recipe.Acquire(ctx, nil, func(s *protocol.Session) (*protocol.Grant, error) {
+		own, err := s.CreateOwn(ctx, protocol.OwnNode{Dir: f.recipe.Path(), Prefix: s.NewOwner().String() + "-flag-"})
+		if err != nil {
+			return nil, err
+		}
+		g, err := f.recipe.NewGrant(ctx, s, f.recipe.Path()+"/"+own.Name(), own.Czxid(), own.Withdraw)
+		if err != nil {
+			own.Withdraw(ctx)
+		}
+		return g, err
+	})
+}
+
+func ExampleRecipe() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	up, err := newFlag(client, "/flags/maintenance").raise(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	owner, rest, ok := protocol.ParseOwner(up.Node())
+	fmt.Println("of this session:", ok && owner.Session == up.Session().ID(), rest)
+
+	if err := up.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(errors.Is(up.Err(), protocol.ErrReleased))
+	// Output:
+	// of this session: true flag-0000000000
+	// true
+}
+
+// With a credential, new nodes are for that identity alone.
+func ExampleWithAuth() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret"))) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	lease, err := lock.New(client, "/billing/lock").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	other, err := protocol.Connect(ctx, server.ConnectString())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer other.Close()
+	_, err = lock.New(other, "/billing/lock").TryLock(ctx)
+	fmt.Println(errors.Is(err, zk.ErrNoAuth))
+	// Output:
+	// true
+}
+
+// Others may see who holds and who waits, and change nothing.
+func ExampleWithACL() {
+	readable := protocol.WithACL(append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...))
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret")), readable) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	lease, err := lock.New(client, "/billing/lock").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	other, err := protocol.Connect(ctx, server.ConnectString())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer other.Close()
+	line, err := lock.New(other, "/billing/lock").Contenders(ctx)
+	fmt.Println(len(line), err)
+	// Output:
+	// 1 <nil>
+}
+
+// Several identities share the parent of their locks.
+func ExampleWithACLFor() {
+	shared := protocol.WithACLFor(func(path string) []zk.ACL {
+		if path == "/locks" {
+			return zk.WorldACL(zk.PermRead | zk.PermCreate)
+		}
+		return nil // the default
+	})
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("billing:secret")), shared) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	lease, err := lock.New(client, "/locks/billing").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+
+	other, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithAuth("digest", []byte("mail:secret")), shared)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer other.Close()
+	theirs, err := lock.New(other, "/locks/mail").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer theirs.Unlock(ctx)
+	fmt.Println("each has its own lock below one parent")
+	// Output:
+	// each has its own lock below one parent
+}
+
+// The node of a contender says where it runs, here with the name of a pod.
+func ExampleWithOwnerData() {
+	pod := protocol.Process{Host: "billing-7d4f", PID: os.Getpid(), Program: "billing"}
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString(), protocol.WithOwnerData(pod.Data())) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	mutex := lock.New(client, "/locks/report")
+	lease, err := mutex.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+	line, err := mutex.Contenders(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	holder, ok := protocol.ParseProcess(line[0].Data)
+	fmt.Println(holder.Host, ok)
+	// Output:
+	// billing-7d4f true
+}
+
+// TLS with the CA of the system. See examples/tls for client certificates.
+func ExampleWithTLS() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	client, err := protocol.Connect(ctx, "zk1:2281,zk2:2281,zk3:2281", protocol.WithTLS(&tls.Config{}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+}
+
+// Certificates from files, which are read again when they change.
+func ExampleWithTLSFiles() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	client, err := protocol.Connect(ctx, "zk1:2281,zk2:2281,zk3:2281", protocol.WithTLSFiles(protocol.TLSFiles{
+		CA:          "/etc/zookeeper/ca.pem",
+		Certificate: "/etc/billing/tls.crt",
+		Key:         "/etc/billing/tls.key",
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+}
