@@ -14,9 +14,10 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
-
-	"github.com/zkrecipes/zkrecipes/internal/suite"
 )
+
+// browsing is how long anything that a browser does may take. It is much to start, on a busy machine.
+const browsing = 3 * time.Minute
 
 // A tab is a page in a headless Chromium.
 type tab struct {
@@ -67,7 +68,7 @@ func openTab(t *testing.T, url string) *tab {
 
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, suite.Limit)
+	ctx, cancel := context.WithTimeout(p.ctx, browsing)
 	defer cancel()
 	require.NoError(p.t, chromedp.Do(ctx, actions...))
 }
@@ -100,7 +101,7 @@ func (p *tab) shortcut(key string) {
 // eval returns the value of an expression.
 func eval[T any](p *tab, expression string, args ...any) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, suite.Limit)
+	ctx, cancel := context.WithTimeout(p.ctx, browsing)
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](fmt.Sprintf(expression, args...)))
 	require.NoError(p.t, err, expression)
@@ -111,8 +112,8 @@ func eval[T any](p *tab, expression string, args ...any) T {
 func (p *tab) await(expression string, args ...any) {
 	p.t.Helper()
 	condition := fmt.Sprintf(expression, args...)
-	for deadline := time.Now().Add(suite.Limit); ; time.Sleep(10 * time.Millisecond) {
-		run, cancel := context.WithTimeout(p.ctx, suite.Limit)
+	for deadline := time.Now().Add(browsing); ; time.Sleep(10 * time.Millisecond) {
+		run, cancel := context.WithTimeout(p.ctx, browsing)
 		met, err := chromedp.Run(run, chromedp.Evaluate[bool]("Boolean("+condition+")")) // fails while a page is loaded
 		cancel()
 		if met && err == nil {
@@ -134,7 +135,7 @@ func row(path string) string {
 // page starts zkr ui, and returns the address of its page.
 func page(t *testing.T, servers string, args ...string) string {
 	t.Helper()
-	ui := begin(t, servers, append([]string{"ui", "--listen", "127.0.0.1:0"}, args...)...)
+	ui := beginIn(t, t.Context(), servers, append([]string{"ui", "--listen", "127.0.0.1:0"}, args...)...)
 	t.Cleanup(func() { require.Zero(t, ui.stop()) })
 	ui.output.await(t, `http://\S+\n`)
 	return regexp.MustCompile(`http://\S+`).FindString(ui.output.String())

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -14,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/ui"
+	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/queue"
@@ -69,7 +73,7 @@ func TestPageShowsAHandOver(t *testing.T) {
 		}
 		first, err := named("first.example").Lock(t.Context())
 		require.NoError(t, err)
-		second := suite.Later(func() *lock.Lease { l, _ := named("second.example").Lock(suite.Lasting(t)); return l })
+		second := suite.Later(func() *lock.Lease { l, _ := named("second.example").Lock(t.Context()); return l })
 
 		p := openTab(t, page(t, s.ConnectString(), path))
 		who := row(path) + `?.querySelector(".state .who").textContent`
@@ -129,7 +133,8 @@ func TestPageTouchesOnlyWhatHasChanged(t *testing.T) {
 	}).observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true}))`)
 
 	changed := fmt.Sprintf("%s/%04d", root, 500)
-	ctx := suite.Lasting(t)
+	ctx, cancel := context.WithTimeout(t.Context(), browsing)
+	defer cancel()
 	waiter := suite.Later(func() error { _, err := lock.New(client(t, s), changed).Lock(ctx); return err })
 	p.await(`%s.querySelector(".waiting")`, row(changed))
 	all, err := lock.New(client(t, s), changed).Contenders(t.Context())
@@ -297,6 +302,24 @@ func TestPageBreaksOnlyIfAllowed(t *testing.T) {
 		suite.Wait(t, lease.Done())
 		p.await(`%s.dataset.recipe === "empty"`, row(path))
 	})
+}
+
+func TestPageSparesTheNextMemberOfAName(t *testing.T) {
+	s := recipestest.Start(t)
+	path, c := s.Root(t)+"/group", client(t, s)
+	_, err := group.New(c, path).Join(t.Context(), "me", nil)
+	require.NoError(t, err)
+	look, err := survey.Look(t.Context(), c, path, survey.Limits{})
+	require.NoError(t, err)
+	d := ui.Deed{Verb: "break", Path: path, Node: "me", Since: look.Contenders[0].Since.Add(-time.Second)}
+	require.ErrorIs(t, breakFor(t.Context(), c, d), ui.ErrGone)
+	d.Node = "other"
+	require.ErrorIs(t, breakFor(t.Context(), c, d), ui.ErrGone)
+	d.Node, d.Since, d.Verb = "me", look.Contenders[0].Since, "revoke"
+	require.ErrorContains(t, breakFor(t.Context(), c, d), "only a lock can be revoked")
+	peers, err := group.New(c, path).Members(t.Context())
+	require.NoError(t, err)
+	require.Len(t, peers, 1)
 }
 
 func TestPageFitsAPhone(t *testing.T) {

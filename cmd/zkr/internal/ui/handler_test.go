@@ -240,7 +240,7 @@ type message struct {
 type messageRow struct {
 	ID, Path, Recipe string
 	Waiting          int
-	Contenders       []struct{ ID, Node, Name, State, Data string }
+	Contenders       []struct{ ID, Node, Name, State, Data, Host, Program string }
 	Queue            *struct {
 		Length  int
 		In, Out float64

@@ -2,9 +2,12 @@ package ui_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -132,6 +135,29 @@ func TestSilentServerIsShown(t *testing.T) {
 	require.Equal(t, "unreachable", m.Events[0].Kind)
 	link.Heal()
 	browser.await(func(m message) bool { return m.Status != nil && m.Status.Live })
+}
+
+func TestNoCharacterThatIsNotPrintableIsSent(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	root, c := srv.Root(t), newClient(t, srv)
+	const odd = "<b>\x1b[2J\u202e\u0085\u2028\x00\xff"
+	data, err := json.Marshal(map[string]string{"host": odd, "program": odd, "more": odd})
+	require.NoError(t, err)
+	_, err = lock.New(c, root+"/\u202ename", lock.WithData(data)).Lock(t.Context())
+	require.NoError(t, err)
+	_, err = group.New(c, root+"/group").Join(t.Context(), "m\u202e", []byte(odd))
+	require.NoError(t, err)
+
+	browser := listen(t, start(t, newClient(t, srv), root, ui.Access{}, nil), nil)
+	m := browser.all()
+	require.Len(t, m.Set, 2)
+	for _, r := range m.Set {
+		c := r.Contenders[0]
+		for _, text := range []string{r.Path, c.Name, c.Node, c.Data, c.Host, c.Program} {
+			require.Negative(t, strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", text)
+		}
+	}
 }
 
 func TestTimelineTellsLosses(t *testing.T) {
