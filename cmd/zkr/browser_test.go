@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// browsing is how long anything that a browser does may take. It is much to start, on a busy machine.
+// browsing is how long anything that a browser does may take. To start, it takes long on a busy
+// machine.
 const browsing = 3 * time.Minute
 
 // A tab is a page in a headless Chromium.

@@ -27,7 +27,7 @@ func init() {
 		{
 			Name: "zkr ui: the cookie is the token",
 			File: "cmd/zkr/internal/ui/access.go",
-			Old:  "return hex.EncodeToString(mac.Sum(nil))",
+			Old:  `return a.derive("cookie of zkr ui")`,
 			New:  "return a.Token",
 			Test: "TestTokenIsNeeded",
 		},

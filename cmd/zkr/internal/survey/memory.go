@@ -149,14 +149,6 @@ func (m *memory) hears(s *seen) bool {
 	return !s.expects.IsZero() && m.confirmed.Load() > s.expects.Add(markerTime).UnixNano()
 }
 
-// knows is hears for the holder with this path.
-func (m *memory) knows(node string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.data[node]
-	return s != nil && m.hears(s)
-}
-
 // A death is a session whose nodes have gone, and the transaction in which they have.
 type death struct{ session, zxid int64 }
 
@@ -243,7 +235,7 @@ func (m *memory) recall(
 		same, err := fresh.watch.Current(ctx)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
-			// Its parent's listing tells when it is there again. What it was is no part of this look.
+			// The listing of its parent is watched. What was remembered is no part of this look.
 			m.mu.Lock()
 			if known != nil {
 				known.look = 0

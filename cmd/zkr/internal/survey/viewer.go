@@ -130,6 +130,3 @@ func (v *Viewer) Requests() int64 {
 	}
 	return v.requests + v.current.requests.Load()
 }
-
-// Knows reports whether the Viewer would learn how the holder with this path ends.
-func (v *Viewer) Knows(path string) bool { return v.memory != nil && v.memory.knows(path) }

@@ -16,8 +16,6 @@ import (
 // MinToken is how many characters a token must have.
 const MinToken = 16
 
-const cookieName = "zkr_ui"
-
 // Access says which requests are served.
 //
 // A page of another site can make a browser send requests here. With DNS rebinding it can even read
@@ -105,7 +103,7 @@ func (a Access) known(r *http.Request) bool {
 	if given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return a.isToken(given)
 	}
-	cookie, err := r.Cookie(cookieName)
+	cookie, err := r.Cookie(a.cookieName())
 	return err == nil && equal(cookie.Value, a.cookie())
 }
 
@@ -118,9 +116,15 @@ func equal(a, b string) bool {
 }
 
 // cookie returns what a browser keeps: not the token itself.
-func (a Access) cookie() string {
+func (a Access) cookie() string { return a.derive("cookie of zkr ui") }
+
+// cookieName differs between tokens. Browsers keep the cookies of all ports of a host together.
+func (a Access) cookieName() string { return "zkr_ui_" + a.derive("name")[:8] }
+
+// derive returns what tells nothing of the token.
+func (a Access) derive(purpose string) string {
 	mac := hmac.New(sha256.New, []byte(a.Token))
-	mac.Write([]byte("cookie of zkr ui"))
+	mac.Write([]byte(purpose))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
@@ -141,7 +145,7 @@ func (a Access) logIn(w http.ResponseWriter, r *http.Request) {
 
 	if given != "" && a.isToken(given) {
 		http.SetCookie(w, &http.Cookie{
-			Name: cookieName, Value: a.cookie(), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+			Name: a.cookieName(), Value: a.cookie(), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
 		})
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
