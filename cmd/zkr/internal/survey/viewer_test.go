@@ -3,6 +3,7 @@ package survey_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -87,6 +88,10 @@ func TestViewerTellsReleasesFromLosses(t *testing.T) {
 			require.NoError(t, err)
 			second := suite.Later(func() *lock.Lease { l, _ := lock.New(client(t, srv), path).Lock(t.Context()); return l })
 			suite.Soon(t, func() bool { return len(view(t, v).Contenders) == 2 }, "waiter")
+
+			// Long enough for the first one's end to be judged, if it could be.
+			began := time.Now()
+			suite.Soon(t, func() bool { return v.Confirm(t.Context()) == nil && time.Since(began) > 1200*time.Millisecond }, "confirmed")
 			require.NoError(t, first.Unlock(t.Context()))
 			lease := suite.Wait(t, second)
 			require.NotNil(t, lease)
