@@ -63,7 +63,13 @@ type begun struct {
 // begin runs a command line that goes on, such as one with --watch.
 func begin(t *testing.T, servers string, args ...string) begun {
 	t.Helper()
-	ctx, cancel := context.WithCancel(suite.Lasting(t))
+	return beginIn(t, suite.Lasting(t), servers, args...)
+}
+
+// beginIn is begin for a command line that ends with ctx.
+func beginIn(t *testing.T, ctx context.Context, servers string, args ...string) begun {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
 	out := newStream()
 	status := suite.Later(func() int { return run(ctx, newApp(servers, strings.NewReader(""), out, os.Stderr), args) })
 	stop := func() int { cancel(); return suite.Wait(t, status) }

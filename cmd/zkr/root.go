@@ -35,6 +35,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.AddCommand(newRevokeCommand(a))
 	root.AddCommand(newSemaphoreCommand(a))
 	root.AddCommand(newServerCommand(a))
+	root.AddCommand(newUICommand(a))
 	return root
 }
 

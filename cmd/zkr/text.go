@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
-	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
 )
 
 // isTerminal reports whether a stream is a terminal.
@@ -20,32 +19,11 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// printable returns text as it is if a terminal shows each of its characters, and quoted as in Go
-// otherwise. Text that begins with a quotation mark, or is empty, is quoted, too.
-func printable(text string) string {
-	if text != "" && text[0] != '"' && utf8.ValidString(text) && strings.IndexFunc(text, unprintable) < 0 {
-		return text
-	}
-	return strconv.Quote(text)
-}
-
-// unprintable reports whether a terminal may do something else with a character than show it.
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+// printable returns text that a terminal shows as it is: see [plain.Text].
+func printable(text string) string { return plain.Text(text) }
 
 // harmless returns a line with each unprintable character escaped as in Go.
-func harmless(line string) string {
-	var b strings.Builder
-	for i, r := range line {
-		_, size := utf8.DecodeRuneInString(line[i:])
-		if r != utf8.RuneError && !unprintable(r) || r == utf8.RuneError && size > 1 {
-			b.WriteRune(r)
-			continue
-		}
-		quoted := strconv.Quote(line[i : i+size])
-		b.WriteString(quoted[1 : len(quoted)-1])
-	}
-	return b.String()
-}
+func harmless(line string) string { return plain.Line(line) }
 
 // encodeJSON returns v in one line of JSON that a terminal shows as it is.
 func encodeJSON(v any) ([]byte, error) {
@@ -58,7 +36,7 @@ func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	for _, r := range string(encoded) {
 		switch {
-		case !unprintable(r):
+		case !plain.Unprintable(r):
 			b.WriteRune(r)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)

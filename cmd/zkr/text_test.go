@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
 )
 
 func TestTextThatATerminalWouldNotShowIsQuoted(t *testing.T) {
@@ -32,14 +34,14 @@ func FuzzTextIsHarmless(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		require.Negative(t, strings.IndexFunc(printable(text), unprintable))
-		require.Negative(t, strings.IndexFunc(harmless(text), unprintable))
+		require.Negative(t, strings.IndexFunc(printable(text), plain.Unprintable))
+		require.Negative(t, strings.IndexFunc(harmless(text), plain.Unprintable))
 
 		line, err := encodeJSON(struct {
 			content
 		}{contentOf([]byte(text))})
 		require.NoError(t, err)
-		require.Negative(t, strings.IndexFunc(strings.TrimSuffix(string(line), "\n"), unprintable))
+		require.Negative(t, strings.IndexFunc(strings.TrimSuffix(string(line), "\n"), plain.Unprintable))
 		var back content
 		require.NoError(t, json.Unmarshal(line, &back))
 		if back.Data != nil {

@@ -113,6 +113,7 @@ func (sv *survey) contend(ctx context.Context, p *Place, names []name, hold []bo
 	if len(names) > sv.contenders {
 		p.note("%d more in line were not read", len(names)-sv.contenders)
 		p.Truncated = true
+		p.More = len(names) - sv.contenders
 		names = names[:sv.contenders]
 	}
 
@@ -135,6 +136,9 @@ func (sv *survey) contend(ctx context.Context, p *Place, names []name, hold []bo
 	for _, n := range nodes {
 		c := n.contender(state[n.node])
 		c.Mode = n.mode(p.Recipe)
+		if sv.memory != nil && n.marksRelease() {
+			sv.memory.note(join(p.Path, n.node), c.State)
+		}
 		if first := seen[n.owner]; n.owner != "" && first != "" && c.Orphan == "" {
 			c.Orphan = fmt.Sprintf("second node of the contender of %s", first)
 		}
@@ -155,6 +159,12 @@ func (sv *survey) contend(ctx context.Context, p *Place, names []name, hold []bo
 	// The holders first: keys of a once do not wait for each other.
 	slices.SortStableFunc(p.Contenders, func(a, b Contender) int { return rank(a) - rank(b) })
 	return nil
+}
+
+// marksRelease reports whether the contender's release makes a marker, if there were others when it
+// came: those of ours do that hold alone. See [protocol.MarkerSuffix].
+func (n node) marksRelease() bool {
+	return n.library == Ours && (n.kind == "lock" || n.kind == "write")
 }
 
 func rank(c Contender) int {

@@ -35,6 +35,7 @@ type Place struct {
 
 	Permits    int           // how many a semaphore lets in, or a double barrier waits for; 0 if unknown
 	Contenders []Contender   // in order of arrival; where there is a line, the holders first
+	More       int           // how many more are in line, which were not read
 	Entries    *Entries      // of a queue
 	Done       int           // how many keys are done, of package once
 	Unknown    []UnknownNode // children that are not the recipe's
@@ -75,6 +76,7 @@ type Entries struct {
 	Reserved int       // of those that were looked at
 	Looked   int       // at how many: the first ones
 	Oldest   time.Time // when the first one was offered, by the server's clock; zero if there is none
+	Created  int32     // how many children the queue's node ever had, by the server's counter, which wraps
 }
 
 // An UnknownNode is a child that is not of the recipe of its place.

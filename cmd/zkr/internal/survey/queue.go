@@ -29,8 +29,21 @@ func (sv *survey) queue(ctx context.Context, l *listing, p *Place) error {
 		elements = slices.DeleteFunc(elements, func(child string) bool { return child == records })
 	}
 
-	p.Entries = &Entries{Length: len(elements)}
+	// The server's counter has 2 for each child that was created, less the children that are there.
+	p.Entries = &Entries{Length: len(elements), Created: (l.stat.Cversion + l.stat.NumChildren) / 2}
+	if sv.memory == nil || !sv.memory.elements(p) {
+		if err := sv.readElements(ctx, p, elements); err != nil {
+			return err
+		}
+	}
+	if !hasRecords {
+		return nil
+	}
+	return sv.consumers(ctx, p)
+}
 
+// readElements looks at the elements themselves.
+func (sv *survey) readElements(ctx context.Context, p *Place, elements []string) error {
 	curators := func(child string) bool { return strings.HasPrefix(child, "queue-") }
 	var err error
 	if slices.ContainsFunc(elements, curators) {
@@ -40,10 +53,10 @@ func (sv *survey) queue(ctx context.Context, l *listing, p *Place) error {
 			return strings.HasPrefix(child, "entry-")
 		}))
 	}
-	if err != nil || !hasRecords {
-		return err
+	if err == nil && sv.memory != nil {
+		sv.memory.keepElements(p)
 	}
-	return sv.consumers(ctx, p)
+	return err
 }
 
 // oldest notes when an element of Curator's DistributedQueue was offered.

@@ -26,16 +26,22 @@ type node struct {
 // A reader reads under one session, with a limited number of requests at a time.
 type reader struct {
 	session *protocol.Session
+	memory  *memory // nil if nothing is remembered
 	slots   chan struct{}
 }
 
-func newReader(s *protocol.Session) *reader { return &reader{s, make(chan struct{}, readers)} }
+func newReader(s *protocol.Session, m *memory) *reader {
+	return &reader{s, m, make(chan struct{}, readers)}
+}
 
 // get reads a node. One that may not be read has a Stat and no data, and one that is gone neither.
 func (r *reader) get(ctx context.Context, path string) (data []byte, stat *zk.Stat, err error) {
 	r.slots <- struct{}{}
 	defer func() { <-r.slots }()
 
+	if r.memory != nil {
+		return r.memory.get(ctx, r.session, path)
+	}
 	data, stat, err = r.session.Get(ctx, path)
 	if errors.Is(err, zk.ErrNoAuth) {
 		stat, err = r.session.Exists(ctx, path) // which needs no permission
@@ -46,14 +52,24 @@ func (r *reader) get(ctx context.Context, path string) (data []byte, stat *zk.St
 	return data, stat, err
 }
 
-// children lists a node. The names are sorted. It returns no Stat if the node is gone.
+// children lists a node. The names are sorted. It returns no Stat if the node is gone, and
+// [zk.ErrNoAuth] with a Stat if the node may not be listed.
 func (r *reader) children(ctx context.Context, path string) (names []string, stat *zk.Stat, err error) {
 	r.slots <- struct{}{}
 	defer func() { <-r.slots }()
 
+	if r.memory != nil {
+		names, stat, err := r.memory.children(ctx, r.session, path)
+		return slices.Clone(names), stat, err
+	}
+
 	names, stat, err = r.session.Children(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) {
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
 		return nil, nil, nil
+	case errors.Is(err, zk.ErrNoAuth):
+		stat, failed := r.session.Exists(ctx, path)
+		return nil, stat, cmp.Or(failed, err)
 	}
 
 	slices.Sort(names)

@@ -37,7 +37,7 @@ func Look(ctx context.Context, c *protocol.Client, path string, limits Limits) (
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		p, err := look(ctx, c, s, path, limits)
+		p, err := look(ctx, c, s, path, limits, nil)
 		if errors.Is(err, protocol.ErrLost) && !errors.Is(err, protocol.ErrClosed) {
 			continue // Session waits for the next one
 		}
@@ -48,14 +48,16 @@ func Look(ctx context.Context, c *protocol.Client, path string, limits Limits) (
 	}
 }
 
-// look is Look under one session.
-func look(ctx context.Context, c *protocol.Client, s *protocol.Session, path string, limits Limits) (*Place, error) {
-	if err := s.Sync(ctx, path); err != nil {
-		return nil, err
+// look is Look under one session, with what is remembered of that, or with nil.
+func look(ctx context.Context, c *protocol.Client, s *protocol.Session, path string, limits Limits, m *memory) (*Place, error) {
+	if m == nil {
+		if err := s.Sync(ctx, path); err != nil {
+			return nil, err
+		}
 	}
 
 	sv := &survey{
-		reader:     newReader(s),
+		reader:     newReader(s, m),
 		client:     c,
 		contenders: cmp.Or(limits.Contenders, 1_000),
 	}
@@ -89,8 +91,7 @@ func (sv *survey) list(ctx context.Context, path string) (l listing, err error) 
 	l.path = path
 	l.children, l.stat, err = sv.reader.children(ctx, path)
 	if errors.Is(err, zk.ErrNoAuth) {
-		l.hidden = true
-		l.stat, err = sv.session.Exists(ctx, path)
+		l.hidden, err = true, nil
 	}
 
 	if path == "/" { // the servers' own

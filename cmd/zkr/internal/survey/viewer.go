@@ -1,0 +1,132 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// An End is how a contender has ended, as far as a [Viewer] can tell.
+type End string
+
+// The ends that are told apart. Empty is all that cannot be told.
+const (
+	Released End = "released" // its holder has given it back
+	Lost     End = "lost"     // it was not given back: its session has ended, or it was broken
+)
+
+// A Viewer looks at a path again and again. It remembers what it has read and watches that, so that
+// a look costs requests only for what has changed. While nothing changes it costs none.
+//
+// Reservations of queue elements change nothing that is watched. A Viewer reads them again when it
+// is asked to: see [Viewer.Look]. It is not safe for concurrent use, but for Confirm and Requests.
+type Viewer struct {
+	client *protocol.Client
+	path   string
+	limits Limits
+	memory *memory
+	ended  map[string]End
+
+	mu       sync.Mutex
+	requests int64 // of sessions that are over
+	current  *memory
+}
+
+// NewViewer returns a Viewer of what stands at path and below it. It does no I/O.
+func NewViewer(c *protocol.Client, path string, limits Limits) *Viewer {
+	return &Viewer{client: c, path: path, limits: limits}
+}
+
+// Look returns what [Look] does, and with the same errors. What has not changed since the Look
+// before is not read again. If queues is true, the elements of some queues are read again, those
+// first that were read longest ago.
+//
+// A listing of many names is read again only after a while, so that no path costs more than 10,000
+// names a second.
+func (v *Viewer) Look(ctx context.Context, queues bool) (*Place, error) {
+	if err := protocol.ValidatePath(v.path); err != nil {
+		return nil, err
+	}
+
+	for {
+		s, err := v.client.Session(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.path, err)
+		}
+		m := v.remember(s)
+
+		m.begin(queues)
+		p, err := look(ctx, v.client, s, v.path, v.limits, m)
+		if errors.Is(err, protocol.ErrLost) && !errors.Is(err, protocol.ErrClosed) {
+			continue // Session waits for the next one
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.path, err)
+		}
+		v.ended = m.finish()
+		return p, nil
+	}
+}
+
+// remember returns what was read under a session, of which nothing is true under the next one.
+func (v *Viewer) remember(s *protocol.Session) *memory {
+	if v.memory != nil && v.memory.session == s.ID() {
+		return v.memory
+	}
+
+	v.memory = newMemory(s.ID())
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.current != nil {
+		v.requests += v.current.requests.Load()
+	}
+	v.current = v.memory
+	return v.memory
+}
+
+// Changed reports whether a Look would find a change, as far as the server has told. It does no
+// I/O. After a reconnect the server may have missed to tell.
+func (v *Viewer) Changed() bool { return v.memory == nil || v.memory.changed() }
+
+// Ended returns how the contender with this path has ended between the last two Looks, as far as
+// that is certain. A lock or writer of this module that has had to wait announces its release.
+// Nodes of one session that go in one transaction at several paths were not released. All else
+// leaves no trace.
+func (v *Viewer) Ended(path string) End { return v.ended[path] }
+
+// Confirm blocks until the leader has answered: what the next Look finds is no older. It returns
+// ctx's error, or [protocol.ErrClosed], or the server's error.
+func (v *Viewer) Confirm(ctx context.Context) error {
+	s, err := v.client.Session(ctx)
+	if err != nil {
+		return err
+	}
+
+	v.mu.Lock()
+	m := v.current
+	v.mu.Unlock()
+
+	began := time.Now()
+	if m != nil {
+		m.requests.Add(1)
+	}
+	err = s.Sync(ctx, v.path)
+	if err == nil && m != nil && m.session == s.ID() {
+		m.confirmed.Store(began.UnixNano())
+	}
+	return err
+}
+
+// Requests returns how many requests the Viewer has sent.
+func (v *Viewer) Requests() int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.current == nil {
+		return v.requests
+	}
+	return v.requests + v.current.requests.Load()
+}

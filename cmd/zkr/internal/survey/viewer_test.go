@@ -1,0 +1,182 @@
+package survey_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
+	"github.com/zkrecipes/zkrecipes/group"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// view looks once more.
+func view(t *testing.T, v *survey.Viewer) *survey.Place {
+	t.Helper()
+	p, err := v.Look(suite.Lasting(t), false)
+	require.NoError(t, err)
+	return p
+}
+
+func TestViewerReadsOnlyWhatHasChanged(t *testing.T) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
+		root, c := srv.Root(t), client(t, srv)
+		var leases []*lock.Lease
+		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+			lease, err := lock.New(c, root+"/"+name).Lock(t.Context())
+			require.NoError(t, err)
+			leases = append(leases, lease)
+		}
+		_, err := group.New(c, root+"/group").Join(t.Context(), "me", []byte("one"))
+		require.NoError(t, err)
+
+		v := survey.NewViewer(client(t, srv), root, survey.Limits{})
+		require.True(t, v.Changed())
+		require.Equal(t, look(t, c, root), view(t, v))
+
+		before := v.Requests()
+		require.False(t, v.Changed())
+		require.Equal(t, look(t, c, root), view(t, v))
+		require.Equal(t, before, v.Requests(), "nothing has changed")
+
+		require.NoError(t, leases[3].Unlock(t.Context()))
+		suite.Soon(t, v.Changed, "change")
+		suite.Soon(t, func() bool { return len(view(t, v).Below[3].Contenders) == 0 }, "release")
+		require.LessOrEqual(t, v.Requests(), before+2, "the listing, which may have been read while it changed")
+		require.Equal(t, look(t, c, root), view(t, v))
+	})
+}
+
+func TestViewerFindsWhatAWatchMisses(t *testing.T) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
+		root, c := srv.Root(t), client(t, srv)
+		m, err := group.New(c, root+"/group").Join(t.Context(), "me", []byte("one"))
+		require.NoError(t, err)
+		link := srv.Link(t)
+		viewer := link.Client(t)
+		t.Cleanup(func() { viewer.Close() })
+		v := survey.NewViewer(viewer, root, survey.Limits{})
+		require.Equal(t, "one", string(view(t, v).Below[0].Contenders[0].Data))
+
+		require.NoError(t, m.Set(t.Context(), []byte("two")))
+		suite.Soon(t, func() bool { return string(view(t, v).Below[0].Contenders[0].Data) == "two" }, "new data")
+		suite.Reconnect(t, link, viewer)
+		require.NoError(t, m.Set(t.Context(), []byte("three")))
+		suite.Soon(t, func() bool { return string(view(t, v).Below[0].Contenders[0].Data) == "three" }, "after a reconnect")
+
+		before := suite.Session(t, viewer)
+		srv.ExpireSession(before.ID())
+		suite.Wait(t, before.Done())
+		require.NoError(t, m.Set(t.Context(), []byte("four")))
+		require.Equal(t, "four", string(view(t, v).Below[0].Contenders[0].Data))
+	})
+}
+
+func TestViewerTellsReleasesFromLosses(t *testing.T) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/lock", client(t, srv)
+		v := survey.NewViewer(client(t, srv), path, survey.Limits{})
+		for _, end := range []survey.End{survey.Released, survey.Lost} {
+			first, err := lock.New(c, path).Lock(t.Context())
+			require.NoError(t, err)
+			second := suite.Later(func() *lock.Lease { l, _ := lock.New(client(t, srv), path).Lock(t.Context()); return l })
+			suite.Soon(t, func() bool { return len(view(t, v).Contenders) == 2 }, "waiter")
+
+			// Long enough for the first one's end to be judged, if it could be.
+			began := time.Now()
+			suite.Soon(t, func() bool { return v.Confirm(t.Context()) == nil && time.Since(began) > 1200*time.Millisecond }, "confirmed")
+			require.NoError(t, first.Unlock(t.Context()))
+			lease := suite.Wait(t, second)
+			require.NotNil(t, lease)
+			suite.Soon(t, func() bool { return len(view(t, v).Contenders) == 1 }, "holder")
+			require.Empty(t, v.Ended(path+"/"+first.Node()), "it was alone when it came, and announces nothing")
+
+			// A loss is one only if the announcement could not have been missed.
+			suite.Soon(t, func() bool { return v.Confirm(t.Context()) == nil && v.Knows(path+"/"+lease.Node()) }, "marker")
+			if end == survey.Released {
+				require.NoError(t, lease.Unlock(t.Context()))
+			} else {
+				require.NoError(t, lock.New(c, path).Break(t.Context(), lease.Node()))
+			}
+			suite.Soon(t, func() bool { return len(view(t, v).Contenders) == 0 }, "gone")
+			require.Equal(t, end, v.Ended(path+"/"+lease.Node()))
+		}
+	})
+}
+
+func TestViewerKnowsTheEndOfASessionByItsNodes(t *testing.T) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		dying := srv.Client(t)
+		lease, err := lock.New(dying, root+"/lock").Lock(t.Context())
+		require.NoError(t, err)
+		_, err = group.New(dying, root+"/group").Join(t.Context(), "me", nil)
+		require.NoError(t, err)
+
+		v := survey.NewViewer(client(t, srv), root, survey.Limits{})
+		require.Len(t, view(t, v).Below, 2)
+		require.NoError(t, dying.Close())
+		require.NoError(t, v.Confirm(t.Context())) // all that has happened was told of before
+		p := view(t, v)
+		require.Empty(t, p.Below[0].Contenders)
+		require.Empty(t, p.Below[1].Contenders)
+		require.Equal(t, survey.Lost, v.Ended(root+"/lock/"+lease.Node()))
+		require.Equal(t, survey.Lost, v.Ended(root+"/group/me"))
+	})
+}
+
+func TestViewerCountsElementsWithoutReadingThem(t *testing.T) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/queue", client(t, srv)
+		q := queue.New(c, path)
+		_, err := q.Offer(t.Context(), []byte("x"))
+		require.NoError(t, err)
+		v := survey.NewViewer(client(t, srv), path, survey.Limits{})
+		first := view(t, v)
+		require.Equal(t, look(t, c, path), first)
+
+		before := v.Requests()
+		_, err = q.Offer(t.Context(), []byte("y"))
+		require.NoError(t, err)
+		var p *survey.Place
+		suite.Soon(t, func() bool { p = view(t, v); return p.Entries.Length == 2 }, "element")
+		require.LessOrEqual(t, v.Requests(), before+2)
+		require.Equal(t, first.Entries.Created+1, p.Entries.Created)
+
+		// A reservation changes nothing that is watched.
+		_, err = q.Reserve(t.Context())
+		require.NoError(t, err)
+		suite.Soon(t, func() bool {
+			p, err := v.Look(t.Context(), true)
+			return err == nil && p.Entries.Reserved == 1
+		}, "reservation")
+	})
+}
+
+func TestViewerShowsWhatMayNotBeRead(t *testing.T) {
+	srv := recipestest.Start(t)
+	root := srv.Root(t)
+	mine := client(t, srv, protocol.WithAuth("digest", []byte("me:secret")), protocol.WithACL(zk.AuthACL(zk.PermAll)))
+	_, err := lock.New(mine, root+"/hidden").Lock(t.Context())
+	require.NoError(t, err)
+
+	c := client(t, srv)
+	v := survey.NewViewer(c, root, survey.Limits{})
+	require.Equal(t, look(t, c, root), view(t, v))
+	before := v.Requests()
+	require.Equal(t, look(t, c, root), view(t, v))
+	require.Equal(t, before, v.Requests())
+}
+
+func TestViewerRefusesABadPath(t *testing.T) {
+	v := survey.NewViewer(client(t, recipestest.Start(t)), "relative", survey.Limits{})
+	_, err := v.Look(context.Background(), false)
+	require.ErrorIs(t, err, zk.ErrInvalidPath)
+}

@@ -1,0 +1,109 @@
+package ui
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
+)
+
+// ErrGone is what Config.Break returns if the contender is not there any more.
+var ErrGone = errors.New("it has gone already")
+
+// Handler returns what serves the page:
+//
+//	GET  /        the page, and its style, scripts and icon
+//	GET  /events  server-sent events: see message
+//	POST /deed    break or revoke, if the hub may
+func (h *Hub) Handler(a Access) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "" { // a token that is known already has no place in the address
+			http.Redirect(w, r, "/", http.StatusSeeOther)
+			return
+		}
+		serveFile(w, r, "index.html")
+	})
+	mux.HandleFunc("GET /{file}", func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, r.PathValue("file")) })
+	mux.HandleFunc("GET /events", h.serveEvents)
+	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusSeeOther) })
+	if h.config.Break != nil {
+		mux.HandleFunc("POST /deed", h.serveDeed)
+	}
+	return a.guard(mux)
+}
+
+func serveFile(w http.ResponseWriter, r *http.Request, name string) {
+	serveFileWith(w, r, name, http.StatusOK)
+}
+
+func serveFileWith(w http.ResponseWriter, r *http.Request, name string, status int) {
+	content, err := fs.ReadFile(page, path.Join("page", name))
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	if status != http.StatusOK {
+		w.WriteHeader(status)
+		w.Write(content) //nolint:errcheck // the browser has gone
+		return
+	}
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
+}
+
+// serveDeed breaks or revokes. The request has the key that only this page is told, in a header
+// that no form can send.
+func (h *Hub) serveDeed(w http.ResponseWriter, r *http.Request) {
+	if !equal(r.Header.Get("Zkr-Key"), h.key) {
+		http.Error(w, "the key is wrong: load the page again", http.StatusForbidden)
+		return
+	}
+
+	var asked struct {
+		Verb      string `json:"verb"`
+		Row       string `json:"row"`
+		Contender string `json:"contender"`
+	}
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&asked)
+	if err != nil || asked.Verb != "break" && asked.Verb != "revoke" {
+		http.Error(w, "the request is malformed", http.StatusBadRequest)
+		return
+	}
+
+	d, ok := h.deed(asked.Row, asked.Contender)
+	if !ok {
+		http.Error(w, ErrGone.Error(), http.StatusConflict)
+		return
+	}
+	d.Verb = asked.Verb
+	switch err := h.config.Break(r.Context(), d); {
+	case errors.Is(err, ErrGone):
+		http.Error(w, ErrGone.Error(), http.StatusConflict)
+	case err != nil:
+		http.Error(w, plain.Line(err.Error()), http.StatusBadGateway)
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// deed returns the contender that a browser means by what it was told.
+func (h *Hub) deed(rowID, contenderID string) (d Deed, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.rows[rowID]
+	if r == nil {
+		return Deed{}, false
+	}
+	c := r.find(contenderID)
+	if c == nil {
+		return Deed{}, false
+	}
+	return Deed{Path: r.path, Node: c.node, Since: c.since}, true
+}

@@ -1,0 +1,342 @@
+package ui
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+const (
+	beat        = 2 * time.Second // between two proofs that the server answers, while there is a browser
+	still       = time.Second     // between two looks at a tree that has not changed: the rates of queues do
+	never       = 24 * time.Hour
+	settle      = 20 * time.Millisecond
+	maxRemoved  = 10_000 // rows that are remembered after their end
+	lookTimeout = 30 * time.Second
+)
+
+// A Hub looks at a tree, and keeps what it has seen for all browsers. Its methods are safe for
+// concurrent use.
+type Hub struct {
+	config Config
+	view   view
+	boot   string        // tells this hub from the ones before it
+	key    string        // that a deed needs
+	woken  chan struct{} // with room for one: look now
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed when version grows
+	version  int64
+	ready    bool // the tree has been read once
+	rows     map[string]*kept
+	removed  []removal
+	timeline timeline
+	status   status
+	browsers int
+
+	// What follows is Run's own.
+	looked time.Time
+	places map[string]*survey.Place
+	flows  map[string]*flow
+	rounds map[string][]string // of a double barrier, by path: who was in the last one
+}
+
+// A kept row is the row that is shown, the JSON of it, and the version in which it last changed.
+type kept struct {
+	*row
+	path    string
+	json    []byte
+	version int64
+}
+
+// A removal is a row that has gone.
+type removal struct {
+	id      string
+	version int64
+}
+
+// status is whether what is shown is true.
+type status struct {
+	Live  bool   `json:"live"`            // false if no server answers
+	Since int64  `json:"since,omitempty"` // when one has answered last, if it is not live
+	Error string `json:"error,omitempty"` // why nothing can be shown, though servers answer
+
+	seen    time.Time // when a server has answered last
+	version int64
+}
+
+// NewHub returns a hub that does nothing before [Hub.Run]. Changes of the client's state belong to
+// [Hub.StateChanged].
+func NewHub(c Config) *Hub {
+	return &Hub{
+		config: c, boot: rand.Text(), key: rand.Text(), woken: make(chan struct{}, 1), changed: make(chan struct{}),
+		view: survey.NewViewer(c.Client, c.Path, survey.Limits{Contenders: c.Limit}),
+		rows: make(map[string]*kept), places: make(map[string]*survey.Place),
+		flows: make(map[string]*flow), rounds: make(map[string][]string),
+		status: status{Live: true, seen: time.Now()},
+	}
+}
+
+// Run looks until ctx ends, or the client is closed.
+func (h *Hub) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { h.confirm(ctx) })
+	defer wg.Wait()
+	defer cancel()
+
+	for now := true; ctx.Err() == nil; {
+		watching := h.watched()
+		before, began := h.view.Requests(), time.Now()
+		if now || h.view.Changed() || watching && began.Sub(h.looked) >= still {
+			h.look(ctx, watching)
+		}
+
+		pause := h.config.Interval
+		if !watching {
+			pause = cmp.Or(h.config.Idle, never)
+		}
+
+		// What a look has cost is spread over the time until the next.
+		cost := time.Duration(h.view.Requests()-before) * time.Second / time.Duration(h.config.Rate)
+		rest(ctx, cost-time.Since(began), nil)
+		now = rest(ctx, pause-time.Since(began), h.woken)
+	}
+}
+
+// rest waits for d, or until ctx ends. It reports whether it was woken before that.
+func rest(ctx context.Context, d time.Duration, woken <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-woken:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (h *Hub) watched() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.browsers > 0
+}
+
+// look looks once, and publishes what has changed.
+func (h *Hub) look(ctx context.Context, watched bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if h.view.Changed() {
+		rest(ctx, settle, nil) // the events of one transaction come one after the other
+	}
+
+	h.looked = time.Now()
+	p, err := h.view.Look(ctx, watched)
+	switch {
+	case err == nil:
+		h.publish(p, time.Now())
+	case ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
+		h.setStatus(func(s *status) { s.Error = plain.Line(err.Error()) })
+		rest(ctx, time.Second, nil)
+	}
+}
+
+// publish takes over what a look has found.
+func (h *Hub) publish(root *survey.Place, now time.Time) {
+	places := make(map[string]*survey.Place)
+	var rows []*kept
+	var events []event
+	for p := range root.All() {
+		places[p.Path] = p
+		before := h.places[p.Path]
+		if before != nil {
+			events = append(events, happened(before, p, h.end(p.Path))...)
+		} else if len(h.places) > 0 {
+			events = append(events, happened(&survey.Place{Path: p.Path, Recipe: p.Recipe}, p, h.end(p.Path))...)
+		}
+		if p.Recipe != survey.Directory || p == root && len(p.Notes) > 0 {
+			rows = append(rows, &kept{row: h.describe(p, now), path: p.Path})
+		}
+	}
+
+	for path, before := range h.places {
+		if places[path] == nil {
+			nothing := &survey.Place{Path: path, Recipe: before.Recipe}
+			events = append(events, happened(before, nothing, h.end(path))...)
+			delete(h.flows, path)
+			delete(h.rounds, path)
+		}
+	}
+	h.places = places
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	version := h.version + 1
+	changed := len(events) > 0
+	there := make(map[string]bool, len(rows))
+	for _, r := range rows {
+		there[r.ID] = true
+		r.json, _ = json.Marshal(r.row) //nolint:errchkjson // it has no value that JSON cannot hold
+		if old := h.rows[r.ID]; old == nil || !bytes.Equal(old.json, r.json) {
+			r.version, changed = version, true
+			h.rows[r.ID] = r
+		}
+	}
+	for id := range h.rows {
+		if !there[id] {
+			delete(h.rows, id)
+			h.removed = append(h.removed, removal{id, version})
+			changed = true
+		}
+	}
+	if more := len(h.removed) - maxRemoved; more > 0 {
+		h.removed = slices.Clone(h.removed[more:])
+	}
+	if h.status.Error != "" {
+		h.status.Error, h.status.version, changed = "", version, true
+	}
+	if !changed && h.ready {
+		return
+	}
+	h.ready = true
+	h.timeline.add(now, version, events...)
+	h.advance()
+}
+
+// end returns what tells how a contender of a path has ended.
+func (h *Hub) end(path string) func(node string) survey.End {
+	return func(node string) survey.End { return h.view.Ended(strings.TrimSuffix(path, "/") + "/" + node) }
+}
+
+// describe makes the row of a place, with what earlier looks tell about it.
+func (h *Hub) describe(p *survey.Place, now time.Time) *row {
+	r := newRow(p)
+	if p.Entries != nil {
+		f := h.flows[p.Path]
+		if f == nil {
+			f = new(flow)
+			h.flows[p.Path] = f
+		}
+		f.add(now, p.Entries)
+		r.Queue.In, r.Queue.Out = f.rates()
+	}
+
+	if p.Recipe == survey.DoubleBarrier {
+		h.roundOf(p, r)
+	}
+	return r
+}
+
+// roundOf says who is missing in a double barrier, of those that were in the round before.
+func (h *Hub) roundOf(p *survey.Place, r *row) {
+	var names []string
+	for _, c := range r.Contenders {
+		names = append(names, c.Name)
+	}
+
+	if r.Holding > 0 {
+		if len(names) >= len(h.rounds[p.Path]) || r.Holding == p.Permits {
+			h.rounds[p.Path] = names
+		}
+		return
+	}
+	if p.Permits <= r.Waiting {
+		return
+	}
+	r.Missing = &missing{Count: p.Permits - r.Waiting}
+	for _, name := range h.rounds[p.Path] {
+		if !slices.Contains(names, name) {
+			r.Missing.Names = append(r.Missing.Names, name)
+		}
+	}
+}
+
+// advance makes a new version known. The caller holds mu.
+func (h *Hub) advance() {
+	h.version++
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// confirm finds out whether a server answers, while there is a browser.
+func (h *Hub) confirm(ctx context.Context) {
+	for ctx.Err() == nil {
+		rest(ctx, beat, nil)
+		if !h.watched() {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, beat)
+		err := h.view.Confirm(limited)
+		cancel()
+		if ctx.Err() == nil {
+			h.answered(err == nil)
+		}
+	}
+}
+
+// StateChanged tells the hub of the state of its client. It belongs to
+// [protocol.WithStateListener].
+func (h *Hub) StateChanged(s protocol.State) {
+	if s != protocol.Connected {
+		h.answered(false)
+		return
+	}
+	h.answered(true)
+	h.wake()
+}
+
+// answered notes whether a server answers.
+func (h *Hub) answered(yes bool) {
+	h.setStatus(func(s *status) {
+		now := time.Now()
+		if s.Live != yes {
+			kind := reachable
+			if !yes {
+				// Without a browser nothing has been asked for a while.
+				if now.Sub(s.seen) > 3*beat {
+					s.seen = now
+				}
+				kind, s.Since = unreachable, s.seen.UnixMilli()
+			} else {
+				s.Since = 0
+			}
+			s.Live = yes
+			h.timeline.add(now, h.version+1, event{Kind: kind})
+		}
+		if yes {
+			s.seen = now
+		}
+	})
+}
+
+// setStatus changes the status, and makes it known if it shows.
+func (h *Hub) setStatus(change func(*status)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.status
+	change(&h.status)
+	if before.Live != h.status.Live || before.Since != h.status.Since || before.Error != h.status.Error {
+		h.status.version = h.version + 1
+		h.advance()
+	}
+}
+
+// wake makes Run look now if it rests for long.
+func (h *Hub) wake() {
+	select {
+	case h.woken <- struct{}{}:
+	default:
+	}
+}

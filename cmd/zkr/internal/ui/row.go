@@ -1,0 +1,189 @@
+package ui
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
+)
+
+const (
+	maxShown = 50  // contenders of a row
+	maxText  = 200 // bytes of a contender's data
+)
+
+// A row is what the page shows of one path. No text in it has a character that is not printable.
+type row struct {
+	ID         string        `json:"id"`
+	Path       string        `json:"path"`
+	Recipe     survey.Recipe `json:"recipe"`
+	Since      int64         `json:"since,omitempty"` // in milliseconds, as all times here
+	Permits    int           `json:"permits,omitempty"`
+	Holding    int           `json:"holding"` // how many hold, are inside or are members
+	Waiting    int           `json:"waiting"`
+	Contenders []contender   `json:"contenders,omitempty"`
+	More       int           `json:"more,omitempty"` // contenders that are not in Contenders
+	Queue      *queueRow     `json:"queue,omitempty"`
+	Missing    *missing      `json:"missing,omitempty"`
+	Done       int           `json:"done,omitempty"`
+	Unknown    []string      `json:"unknown,omitempty"`
+	Notes      []string      `json:"notes,omitempty"`
+	Trouble    bool          `json:"trouble,omitempty"` // there is an orphan, or a note
+}
+
+type contender struct {
+	ID      string         `json:"id"`
+	Name    string         `json:"name"` // in a few words
+	Node    string         `json:"node"`
+	State   survey.State   `json:"state"`
+	Mode    string         `json:"mode,omitempty"`
+	Library survey.Library `json:"library"`
+	Session string         `json:"session,omitempty"`
+	Token   string         `json:"token,omitempty"` // too large for a number of JavaScript
+	Since   int64          `json:"since"`
+	Host    string         `json:"host,omitempty"`
+	PID     int            `json:"pid,omitempty"`
+	Program string         `json:"program,omitempty"`
+	Data    string         `json:"data,omitempty"`
+	Orphan  string         `json:"orphan,omitempty"`
+
+	node  string // as it is
+	since time.Time
+}
+
+type queueRow struct {
+	Length   int     `json:"length"`
+	Reserved int     `json:"reserved"`
+	Looked   int     `json:"looked"`
+	Oldest   int64   `json:"oldest,omitempty"`
+	In       float64 `json:"in"` // elements a second
+	Out      float64 `json:"out"`
+}
+
+// missing is how many a double barrier waits for, and who of them took part in the round before.
+type missing struct {
+	Count int      `json:"count"`
+	Names []string `json:"names,omitempty"`
+}
+
+// newRow describes a place.
+func newRow(p *survey.Place) *row {
+	r := &row{
+		ID: id(p.Path), Path: plain.Line(p.Path), Recipe: p.Recipe, Since: millis(p.Since), Permits: p.Permits,
+		More: p.More, Done: p.Done,
+	}
+
+	for _, c := range p.Contenders {
+		if c.State == survey.Waits {
+			r.Waiting++
+		} else {
+			r.Holding++
+		}
+		r.Trouble = r.Trouble || c.Orphan != ""
+		if len(r.Contenders) < maxShown {
+			r.Contenders = append(r.Contenders, newContender(c))
+		} else {
+			r.More++
+		}
+	}
+	r.Waiting += p.More
+
+	if e := p.Entries; e != nil {
+		r.Queue = &queueRow{Length: e.Length, Reserved: e.Reserved, Looked: e.Looked, Oldest: millis(e.Oldest)}
+	}
+
+	for _, u := range p.Unknown[:min(len(p.Unknown), maxShown)] {
+		r.Unknown = append(r.Unknown, plain.Line(u.Node))
+	}
+	if more := len(p.Unknown) - len(r.Unknown); more > 0 {
+		r.Unknown = append(r.Unknown, fmt.Sprintf("… %d more", more))
+	}
+	for _, note := range p.Notes {
+		r.Notes = append(r.Notes, plain.Line(note))
+	}
+	r.Trouble = r.Trouble || len(p.Notes)+len(p.Unknown) > 0 && p.More == 0
+	return r
+}
+
+func newContender(c survey.Contender) contender {
+	shown := contender{
+		ID: id(fmt.Sprint(c.Node, "\x00", c.Token, c.Since.UnixMilli())), Node: plain.Line(c.Node), State: c.State, Mode: plain.Line(c.Mode),
+		Library: c.Library, Since: millis(c.Since), Host: plain.Line(c.Owner.Host), PID: c.Owner.PID,
+		Program: plain.Line(c.Owner.Program), Orphan: plain.Line(c.Orphan), node: c.Node, since: c.Since,
+	}
+
+	if c.Session != 0 {
+		shown.Session = fmt.Sprintf("%#x", uint64(c.Session))
+	}
+	if c.Token != 0 {
+		shown.Token = fmt.Sprint(c.Token)
+	}
+
+	shown.Data = plain.Line(string(c.Data[:min(len(c.Data), maxText)]))
+	if len(c.Data) > maxText {
+		shown.Data += "…"
+	}
+	shown.Name = shown.name()
+	if saysNoMore(c) {
+		shown.Data = ""
+	}
+	return shown
+}
+
+// name says in a few words who a contender is.
+func (c contender) name() string {
+	switch {
+	case c.Host != "" && c.PID != 0:
+		return fmt.Sprintf("%s:%d", c.Host, c.PID)
+	case c.Host != "":
+		return c.Host
+	case c.State == survey.Member && c.Library != survey.Kazoo: // whose members have names at random
+		return c.Node
+	}
+	name := []rune(cmp.Or(c.Program, c.Data, c.Session, c.Node))
+	if len(name) > 40 {
+		return string(name[:39]) + "…"
+	}
+	return string(name)
+}
+
+// saysNoMore reports whether a contender's data say no more than its owner.
+func saysNoMore(c survey.Contender) bool {
+	var said map[string]json.RawMessage
+	if json.Unmarshal(c.Data, &said) != nil {
+		return string(c.Data) == c.Owner.Host
+	}
+	for _, known := range []string{"host", "pid", "program"} {
+		delete(said, known)
+	}
+	return len(said) == 0
+}
+
+// find returns the contender of a row, or nil.
+func (r *row) find(id string) *contender {
+	i := slices.IndexFunc(r.Contenders, func(c contender) bool { return c.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &r.Contenders[i]
+}
+
+// id names what has this text in the page, which never gets the text itself.
+func id(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// millis returns 0 for the zero time.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}

@@ -1,0 +1,378 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/ui"
+	"github.com/zkrecipes/zkrecipes/group"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+func TestPageShowsWhatTheServerHas(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		root := s.Root(t)
+		furnish(t, s, root)
+		p := openTab(t, page(t, s.ConnectString(), root))
+		p.live()
+
+		look, err := survey.Look(t.Context(), client(t, s), root, survey.Limits{})
+		require.NoError(t, err)
+		var want []string
+		for place := range look.All() {
+			if place.Recipe != survey.Directory {
+				want = append(want, place.Path+" "+string(place.Recipe))
+			}
+		}
+		assert.Equal(t, want, eval[[]string](p, `[...document.querySelectorAll("article")].map(a => a.dataset.path + " " + a.dataset.recipe)`))
+		assert.Equal(t, root, eval[string](p, `document.getElementById("root").textContent`))
+
+		for path, text := range map[string]string{
+			"/lock": "a.example:7", "/permits": "1 of 3", "/queue": "1", "/group": "host-4", "/set": "a barrier that is set, or nothing",
+		} {
+			assert.Contains(t, eval[string](p, `%s.querySelector(".state").textContent`, row(root+path)), text)
+		}
+
+		// An opened row has all contenders, and what is odd about them.
+		eval[any](p, `%s.querySelector(".head").click()`, row(root+"/lock"))
+		opened := eval[string](p, `%s.querySelector(".body").innerText`, row(root+"/lock"))
+		for _, c := range look.Below[slices.IndexFunc(look.Below, func(p *survey.Place) bool { return p.Recipe == survey.Lock })].Contenders {
+			assert.Contains(t, opened, c.Node)
+		}
+		assert.Contains(t, opened, "orphan")
+		assert.Contains(t, opened, `\x1b[2J`)
+		assert.Contains(t, opened, `\u202eodd`)
+
+		_, err = queue.New(client(t, s), root+"/queue").Offer(t.Context(), []byte("y"))
+		require.NoError(t, err)
+		p.await(`%s.querySelector(".state .big").textContent === "2"`, row(root+"/queue"))
+	})
+}
+
+func TestPageShowsAHandOver(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/lock"
+		named := func(host string) *lock.Mutex {
+			return lock.New(client(t, s), path, lock.WithData(fmt.Appendf(nil, `{"host":%q}`, host)))
+		}
+		first, err := named("first.example").Lock(t.Context())
+		require.NoError(t, err)
+		second := suite.Later(func() *lock.Lease { l, _ := named("second.example").Lock(t.Context()); return l })
+
+		p := openTab(t, page(t, s.ConnectString(), path))
+		who := row(path) + `?.querySelector(".state .who").textContent`
+		p.await(`%s === "first.example"`, who)
+		p.await(`%s.querySelector(".waiting")?.textContent === "1 waits"`, row(path))
+		require.NoError(t, first.Unlock(t.Context()))
+		p.await(`%s === "second.example"`, who)
+		p.await(`document.querySelector("#timeline [data-kind='handed over']")?.innerText.includes("first.example → second.example")`)
+
+		// It has had to wait, so its release would be announced, and its end without one is a loss.
+		l := suite.Wait(t, second)
+		require.NoError(t, lock.New(client(t, s), path).Break(t.Context(), l.Node()))
+		p.await(`document.querySelector("#timeline [data-kind=ended]")?.innerText.includes("second.example")`)
+	})
+}
+
+// plant creates paths with a holder each, which stay until the test ends.
+func plant(t *testing.T, s *recipestest.Server, root string, n int) {
+	t.Helper()
+	session := suite.Session(t, client(t, s))
+	_, err := session.EnsurePath(t.Context(), root)
+	require.NoError(t, err)
+	for chunk := range slices.Chunk(slices.Collect(func(yield func(int) bool) {
+		for i := range n {
+			if !yield(i) {
+				return
+			}
+		}
+	}), 100) {
+		var ops []any
+		for _, i := range chunk {
+			path := session.Path(fmt.Sprintf("%s/%04d", root, i))
+			ops = append(ops,
+				&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)},
+				&zk.CreateRequest{Path: path + "/" + session.NewOwner().String() + "-lock-", Data: fmt.Appendf(nil, `{"host":"h%d"}`, i),
+					Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral | zk.FlagSequence})
+		}
+		_, err := session.Multi(t.Context(), ops...)
+		require.NoError(t, err)
+	}
+}
+
+func TestPageTouchesOnlyWhatHasChanged(t *testing.T) {
+	s := recipestest.Start(t)
+	root := s.Root(t)
+	plant(t, s, root, 1000)
+	p := openTab(t, page(t, s.ConnectString(), root))
+	p.live()
+	require.Equal(t, 1000, eval[int](p, `document.querySelectorAll("article").length`))
+
+	// Ages and the cost in the footer change by themselves.
+	eval[any](p, `(window.touched = [], new MutationObserver(all => {
+		for (const m of all) {
+			const e = m.target.nodeType === 1 ? m.target : m.target.parentElement;
+			if (e.closest("#rows") && !e.closest("time")) touched.push(e.closest("article")?.dataset.path ?? "rows");
+		}
+	}).observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true}))`)
+
+	changed := fmt.Sprintf("%s/%04d", root, 500)
+	ctx, cancel := context.WithTimeout(t.Context(), browsing)
+	defer cancel()
+	waiter := suite.Later(func() error { _, err := lock.New(client(t, s), changed).Lock(ctx); return err })
+	p.await(`%s.querySelector(".waiting")`, row(changed))
+	all, err := lock.New(client(t, s), changed).Contenders(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, lock.New(client(t, s), changed).Break(t.Context(), all[0].Node))
+	require.NoError(t, suite.Wait(t, waiter))
+	p.await(`!%s.querySelector(".waiting")`, row(changed))
+
+	touched := eval[[]string](p, `touched`)
+	assert.Empty(t, slices.DeleteFunc(slices.Clone(touched), func(path string) bool { return path == changed }))
+	assert.LessOrEqual(t, len(touched), 20, "a few changes of one row")
+
+	// New rows come in between, and gone ones go.
+	eval[any](p, `touched.length = 0`)
+	_, err = lock.New(client(t, s), root+"/0500a").Lock(t.Context())
+	require.NoError(t, err)
+	p.await(`%s?.previousElementSibling === %s`, row(root+"/0500a"), row(changed))
+	assert.NotContains(t, eval[[]string](p, `touched`), root+"/0501")
+}
+
+func TestPageSaysThatNoServerAnswers(t *testing.T) {
+	server, err := embedded.Start(embedded.Config{})
+	require.NoError(t, err)
+	address := server.ConnectString()
+	t.Cleanup(func() { server.Close() })
+	p := openTab(t, page(t, address))
+	p.live()
+	assert.True(t, eval[bool](p, `document.getElementById("banner").hidden`))
+
+	require.NoError(t, server.Close())
+	p.await(`document.body.dataset.state === "stale"`)
+	assert.Regexp(t, `^No ZooKeeper server answers since \d\d:\d\d:\d\d \(\d+s\)\. What is shown is what was known then\.$`,
+		eval[string](p, `document.getElementById("banner").textContent`))
+	assert.Equal(t, "stale", eval[string](p, `document.getElementById("status").textContent.trim()`))
+	p.await(`document.querySelector("#timeline [data-kind=unreachable]")`)
+
+	// A browser that comes now is told, too.
+	p.do(chromedp.Reload())
+	p.await(`document.body.dataset.state === "stale"`)
+
+	again, err := embedded.Start(embedded.Config{Address: address})
+	require.NoError(t, err)
+	t.Cleanup(func() { again.Close() })
+	p.live()
+	assert.True(t, eval[bool](p, `document.getElementById("banner").hidden`))
+}
+
+func TestPageShowsNamesAsText(t *testing.T) {
+	s := recipestest.Start(t)
+	root, c := s.Root(t), client(t, s)
+	const evil = `<img src=x onerror="window.broken=1">`
+	name := evil + "\u202e"
+	session := suite.Session(t, c)
+	path := session.Path(root + "/" + name)
+	_, err := session.EnsurePath(t.Context(), root)
+	require.NoError(t, err)
+	_, err = session.Conn().Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	data, err := json.Marshal(map[string]any{"host": evil, "program": "<script>window.broken=1</script>\x1b[2J\x7f\u0085", "more": "\u2028"})
+	require.NoError(t, err)
+	_, err = session.Conn().Create(path+"/"+session.NewOwner().String()+"-lock-", data, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	_, err = session.Conn().Create(path+"/"+evil, nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+
+	p := openTab(t, page(t, s.ConnectString(), root))
+	p.live()
+	eval[any](p, `document.querySelector("article .head").click()`)
+	text := eval[string](p, `document.querySelector("article").innerText`)
+	assert.Contains(t, text, evil+`\u202e`)
+	assert.Contains(t, text, "<script>window.broken=1</script>"+`\x1b[2J\x7f\u0085`)
+	for _, raw := range []string{"\x7f", "\u202e", "\u0085", "\x1b", "\u2028"} {
+		assert.NotContains(t, eval[string](p, `document.documentElement.outerHTML`), raw)
+	}
+	assert.Equal(t, 1, eval[int](p, `document.querySelectorAll("img").length`), "the page's own")
+	assert.Equal(t, 2, eval[int](p, `document.querySelectorAll("script").length`), "the page's own")
+	assert.True(t, eval[bool](p, `window.broken === undefined`))
+
+	// Even a script of the page could not make an element out of text.
+	assert.True(t, eval[bool](p, `(() => { try { document.body.innerHTML = "x"; return false } catch { return true } })()`))
+}
+
+func TestPageCanBeUsedByKeyboard(t *testing.T) {
+	s := recipestest.Start(t)
+	root := s.Root(t)
+	plant(t, s, root, 30)
+	p := openTab(t, page(t, s.ConnectString(), root))
+	p.live()
+	const focused = `document.activeElement.closest("article")?.dataset.path`
+
+	p.press(kb.ArrowDown)
+	p.await(`%s === %q`, focused, root+"/0000")
+	p.press("j")
+	p.press(kb.ArrowDown)
+	p.press("k")
+	p.await(`%s === %q`, focused, root+"/0001")
+	p.press(kb.End)
+	p.await(`%s === %q`, focused, root+"/0029")
+	p.press(kb.Home)
+	p.await(`%s === %q`, focused, root+"/0000")
+	assert.Equal(t, 1, eval[int](p, `document.querySelectorAll("article .head[tabindex='0']").length`), "one stop for the tab key")
+
+	p.press(kb.Enter)
+	p.await(`!%s.querySelector(".body").hidden`, row(root+"/0000"))
+	assert.Equal(t, "true", eval[string](p, `document.activeElement.getAttribute("aria-expanded")`))
+	p.press(kb.Escape)
+	p.await(`%s.querySelector(".body").hidden`, row(root+"/0000"))
+
+	p.shortcut("/")
+	p.press("h17")
+	p.await(`[...document.querySelectorAll("article:not([hidden])")].map(a => a.dataset.path).join() === %q`, root+"/0017")
+	p.press(kb.ArrowDown)
+	p.await(`%s === %q`, focused, root+"/0017")
+	p.shortcut("/")
+	p.press(kb.Escape)
+	p.await(`document.querySelectorAll("article:not([hidden])").length === 30`)
+	p.press("?")
+	p.await(`document.getElementById("help").open`)
+	p.press(kb.Escape)
+	p.await(`!document.getElementById("help").open`)
+
+	const ground = `getComputedStyle(document.body).backgroundColor`
+	before := eval[string](p, ground)
+	p.press("d")
+	p.await(`%s !== %q`, ground, before)
+	after := eval[string](p, ground)
+	p.do(chromedp.Reload())
+	p.await(`%s === %q`, ground, after)
+}
+
+func TestPageBreaksOnlyIfAllowed(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/lock"
+		lease, err := lock.New(client(t, s), path).Lock(t.Context())
+		require.NoError(t, err)
+
+		p := openTab(t, page(t, s.ConnectString(), path))
+		p.live()
+		eval[any](p, `%s.querySelector(".head").click()`, row(path))
+		assert.Zero(t, eval[int](p, `%s.querySelectorAll(".body button").length`, row(path)))
+		assert.Equal(t, 405, eval[int](p, `(() => { const r = new XMLHttpRequest(); r.open("POST", "deed", false); r.send(); return r.status })()`))
+
+		p.visit(page(t, s.ConnectString(), path, "--allow-break"))
+		p.live()
+		eval[any](p, `%s.querySelector(".head").click()`, row(path))
+		press := func(button string) {
+			p.await(`[...document.querySelectorAll("button")].some(b => b.offsetParent && b.textContent === %q)`, button)
+			eval[any](p, `[...document.querySelectorAll("button")].find(b => b.offsetParent && b.textContent === %q).click()`, button)
+		}
+		press("break…")
+		p.await(`document.getElementById("confirm").open && document.getElementById("confirm").innerText.includes(%q)`, lease.Node())
+		press("Leave it")
+		p.await(`!document.getElementById("confirm").open`)
+		require.NoError(t, lease.Err())
+
+		revoked := lease.Revoked()
+		press("revoke…")
+		press("revoke")
+		suite.Wait(t, revoked)
+		p.await(`!document.getElementById("confirm").open`)
+		require.NoError(t, lease.Err())
+
+		press("break…")
+		press("break")
+		suite.Wait(t, lease.Done())
+		p.await(`%s.dataset.recipe === "empty"`, row(path))
+	})
+}
+
+func TestPageSparesTheNextMemberOfAName(t *testing.T) {
+	s := recipestest.Start(t)
+	path, c := s.Root(t)+"/group", client(t, s)
+	_, err := group.New(c, path).Join(t.Context(), "me", nil)
+	require.NoError(t, err)
+	look, err := survey.Look(t.Context(), c, path, survey.Limits{})
+	require.NoError(t, err)
+	d := ui.Deed{Verb: "break", Path: path, Node: "me", Since: look.Contenders[0].Since.Add(-time.Second)}
+	require.ErrorIs(t, breakFor(t.Context(), c, d), ui.ErrGone)
+	d.Node = "other"
+	require.ErrorIs(t, breakFor(t.Context(), c, d), ui.ErrGone)
+	d.Node, d.Since, d.Verb = "me", look.Contenders[0].Since, "revoke"
+	require.ErrorContains(t, breakFor(t.Context(), c, d), "only a lock can be revoked")
+	peers, err := group.New(c, path).Members(t.Context())
+	require.NoError(t, err)
+	require.Len(t, peers, 1)
+}
+
+func TestPageFitsAPhone(t *testing.T) {
+	s := recipestest.Start(t)
+	root := s.Root(t)
+	furnish(t, s, root)
+	long := root + "/" + strings.Repeat("averylongnamewithoutabreak", 8)
+	_, err := lock.New(client(t, s), long, lock.WithData(fmt.Appendf(nil, `{"host":%q,"pid":1,"program":%q}`,
+		strings.Repeat("host", 40), strings.Repeat("program", 40)))).Lock(t.Context())
+	require.NoError(t, err)
+
+	p := openTab(t, page(t, s.ConnectString(), root, "--allow-break"))
+	for _, width := range []int64{320, 390, 768, 1200} {
+		p.size(width, 800, width < 700)
+		p.do(chromedp.Reload())
+		p.live()
+		eval[any](p, `document.querySelectorAll("article .head").forEach(h => h.click())`)
+		p.await(`innerWidth === %d`, width)
+		assert.LessOrEqual(t, eval[int](p, `document.documentElement.scrollWidth`), int(width))
+		for _, part := range []string{"#rows", "header", "aside"} {
+			assert.LessOrEqual(t, eval[float64](p, `document.querySelector(%q).getBoundingClientRect().right`, part), float64(width), part)
+		}
+		assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll("article button, article .who, article dd")]
+			.filter(e => e.getBoundingClientRect().right > innerWidth).map(e => e.className)`))
+	}
+}
+
+func TestPageAsksForTheTokenOnce(t *testing.T) {
+	s := recipestest.Start(t)
+	root := s.Root(t)
+	furnish(t, s, root)
+	const token = "a token of a few words"
+	p := openTab(t, page(t, s.ConnectString(), root, "--token", token))
+	p.await(`document.querySelector("input[type=password]") === document.activeElement`)
+	assert.NotContains(t, eval[string](p, `document.body.innerText`), root)
+	p.press("wrong" + kb.Enter)
+	p.await(`document.querySelector("input[type=password]")?.value === ""`)
+	p.press(token + kb.Enter)
+	p.await(`document.body.dataset.state === "live" && %s`, row(root+"/lock"))
+	p.do(chromedp.Reload())
+	p.live()
+	assert.NotContains(t, eval[string](p, `document.cookie`), "zkr", "a script cannot read it")
+}
+
+func TestUIRefusesBadInput(t *testing.T) {
+	for _, args := range [][]string{
+		{"relative"}, {"/a", "/b"}, {"--listen", "here"}, {"--listen", "0.0.0.0:0"}, {"--listen", ":0"}, {"--listen", "[::]:0"},
+		{"--token", "short"}, {"--interval", "1ms"}, {"--idle", "-1s"}, {"--idle", "100ms"}, {"--rate", "0"}, {"--limit", "0"},
+	} {
+		r := inProcess(t, "127.0.0.1:1", "", append([]string{"ui"}, args...)...)
+		assert.Equal(t, exitUsage, r.status, args)
+		assert.Equal(t, 1, strings.Count(r.stderr, "\n"))
+	}
+	r := inProcess(t, "127.0.0.1:1", "", "ui", "--listen", "127.0.0.1:0", "--wait", "1ms")
+	assert.Equal(t, exitUnreachable, r.status)
+}
