@@ -63,5 +63,14 @@ func init() {
 			Package: "./cmd/zkr",
 			Test:    "TestLossEndsZkrThoughNoServerAnswers",
 		},
+		{
+			Name:    "zkr: zkr stops itself where no shell continues it",
+			File:    "cmd/zkr/run.go",
+			Func:    "(*job).suspended",
+			Old:     "if j.terminal.closed() {",
+			New:     "if false {",
+			Package: "./cmd/zkr",
+			Test:    "TestBackgroundReaderEndsWithItsShell",
+		},
 	}...)
 }
