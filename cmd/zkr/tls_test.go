@@ -93,4 +93,3 @@ func TestTLSFiles(t *testing.T) {
 		})
 	}
 }
-

@@ -72,5 +72,22 @@ func init() {
 			Package: "./cmd/zkr",
 			Test:    "TestBackgroundReaderEndsWithItsShell",
 		},
+		{
+			Name:    "zkr: elements go to an output that is closed",
+			File:    "cmd/zkr/closed_unix.go",
+			Old:     "flags&unix.O_ACCMODE == unix.O_RDWR",
+			New:     "false",
+			Package: "./cmd/zkr",
+			Test:    "TestElementsAreNotTakenForAClosedOutput",
+		},
+		{
+			Name:    "zkr: work that takes long is nothing to do",
+			File:    "cmd/zkr/queuework.go",
+			Func:    "(*idle).count",
+			Old:     "i.timer.Stop()",
+			New:     "",
+			Package: "./cmd/zkr",
+			Test:    "TestIdleIsWhatHasNothingUnderWay",
+		},
 	}...)
 }
