@@ -14,8 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// jobControl is what an interactive shell does. It runs a zkr, and when that is stopped waits for a line on
-// the terminal before it brings the zkr back to the foreground.
+// jobControl is what an interactive shell does. It runs a zkr. Once that is stopped, it waits for a
+// line on the terminal, and brings the zkr back to the foreground.
 const jobControl = `
 	"$@"
 	echo "suspended $?"
