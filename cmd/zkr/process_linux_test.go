@@ -135,6 +135,13 @@ func (p *process) status() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// said returns what a process that has ended has printed on stderr.
+func (p *process) said() string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.stderr.String()
+}
+
 // guard returns the process ID of zkr's guard.
 func (p *process) guard(command int) int {
 	p.t.Helper()

@@ -86,6 +86,33 @@ func TestElementThatCannotBeWrittenStays(t *testing.T) {
 	})
 }
 
+func TestElementsAreNotTakenForAClosedOutput(t *testing.T) {
+	s := recipestest.Start(t)
+	path, servers := s.Root(t)+"/queue", s.ConnectString()
+	succeed(t, servers, "queue", "offer", path, "a", "b")
+	shell := func(script string, args ...string) result {
+		cmd := zkr(t, servers, args...)
+		cmd.Args = append([]string{"sh", "-c", script, "sh", cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = "/bin/sh"
+		return finish(t, cmd)
+	}
+	for _, verb := range []string{"take", "drain"} {
+		r := shell(`exec "$@" >&-`, "queue", verb, path)
+		assert.Equal(t, exitUsage, r.status)
+		assert.Equal(t, "zkr: standard output is closed, so elements would be lost: to discard them, use >/dev/null\n", r.stderr)
+	}
+	assert.Equal(t, "2\n", succeed(t, servers, "queue", "len", path))
+
+	r := shell(`exec "$@" >/dev/full`, "queue", "drain", path)
+	assert.Equal(t, exitFailed, r.status, r.stderr)
+	assert.Contains(t, r.stderr, "stays in the queue")
+	assert.Equal(t, "2\n", succeed(t, servers, "queue", "len", path))
+	r = shell(`exec "$@" >/dev/null`, "queue", "drain", path)
+	assert.Zero(t, r.status, r.stderr)
+	r = shell(`exec "$@" >&-`, "queue", "drain", "--await", path)
+	assert.Zero(t, r.status, r.stderr)
+}
+
 func TestKilledTakeLosesNothing(t *testing.T) {
 	s := recipestest.Start(t)
 	path := s.Root(t) + "/queue"

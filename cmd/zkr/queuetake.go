@@ -24,6 +24,9 @@ take waits for an element, for as long as --wait says. With --try it fails with 
 ` + elementHelp,
 		Args: operands("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.canDeliver(); err != nil {
+				return err
+			}
 			return a.withQueue(cmd, args[0], func(ctx context.Context, q *queue.Queue) error {
 				reserve := q.Reserve
 				if try {
@@ -43,6 +46,14 @@ take waits for an element, for as long as --wait says. With --try it fails with 
 	cmd.Flags().BoolVar(&try, "try", false, "do not wait: fail if there is no element")
 	addRaw(cmd, &raw)
 	return cmd
+}
+
+// canDeliver returns an error if what is printed would vanish though the user has not said so.
+func (a *app) canDeliver() error {
+	if isClosed(a.stdout) {
+		return usagef("standard output is closed, so elements would be lost: to discard them, use >/dev/null")
+	}
+	return nil
 }
 
 // deliver prints an item and acknowledges it, or gives it back if it cannot be printed.
@@ -69,6 +80,9 @@ With --await it takes nothing, and waits until consumers have emptied the queue.
 ` + elementHelp,
 		Args: operands("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.canDeliver(); err != nil && !await {
+				return err
+			}
 			return a.withQueue(cmd, args[0], func(ctx context.Context, q *queue.Queue) error {
 				if await {
 					defer a.waiting(func() string { return "waiting until " + args[0] + " is empty" })()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +25,8 @@ func newQueueWorkCommand(a *app) *cobra.Command {
 input. If the status is 0, the element is done. Otherwise it comes back, later with each attempt. If it is
 lost, the command is ended, another worker gets the element, and work goes on.
 
-Work goes on until it gets a signal, which the commands get too. --wait bounds the wait for a server.
+Work goes on until it gets a signal, which the commands get too. With --wait it also ends once it has had
+nothing to do for so long, with status 0, or with 69 if no server answers then.
 The environment has ZKR_NODE, the ID of the element, ZKR_ATTEMPT, and ZKR_TOKEN, its fencing token.` + holdHelp,
 		Args: operandsAndCommand("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -86,6 +88,8 @@ func (a *app) work(
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go all.forward(ctx, signals, stop)
+	idle := newIdle(a.wait, func() { stop(errIdle) })
+	defer idle.stop()
 	err = queue.New(client, path, options(client)...).Consume(working, workers,
 		func(_ context.Context, it *queue.Item) error {
 			h := held{
@@ -94,8 +98,10 @@ func (a *app) work(
 			}
 			mine := all.join()
 			defer all.leave(mine)
-			if working.Err() != nil {
-				return context.Cause(working)
+			idle.begin()
+			defer idle.end()
+			if cause := context.Cause(working); cause != nil && !errors.Is(cause, errIdle) {
+				return cause
 			}
 			err := a.runHeld(ctx, client, h, p, mine, bytes.NewReader(it.Data()))
 			if err != nil {
@@ -106,8 +112,55 @@ func (a *app) work(
 	if exit := (&exitError{}); errors.As(context.Cause(working), &exit) {
 		return exit
 	}
+	if errors.Is(context.Cause(working), errIdle) {
+		if client.State() != protocol.Connected {
+			return &exitError{exitUnreachable, fmt.Errorf("%s: no server answers, and there was nothing to do for %v", path, a.wait)}
+		}
+		a.note("%s: there was nothing to do for %v", path, a.wait)
+		return nil
+	}
 	return err
 }
+
+// errIdle is the cause of the end of work that has had nothing to do for --wait.
+var errIdle = errors.New("nothing to do")
+
+// An idle calls a function once nothing has been under way for some time.
+type idle struct {
+	limit time.Duration
+
+	mutex    sync.Mutex
+	underWay int
+	timer    *time.Timer // nil if there is no limit
+}
+
+func newIdle(limit time.Duration, over func()) *idle {
+	i := &idle{limit: limit}
+	if limit > 0 {
+		i.timer = time.AfterFunc(limit, over)
+	}
+	return i
+}
+
+func (i *idle) begin() { i.count(1) }
+
+func (i *idle) end() { i.count(-1) }
+
+func (i *idle) count(change int) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+
+	i.underWay += change
+	switch {
+	case i.timer == nil:
+	case i.underWay == 0:
+		i.timer.Reset(i.limit)
+	default:
+		i.timer.Stop()
+	}
+}
+
+func (i *idle) stop() { i.begin() }
 
 // A relay hands signals on to several commands.
 type relay struct {

@@ -3,6 +3,8 @@ package main
 import (
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -64,5 +66,41 @@ func TestFreedElementEndsItsCommandAndWorkGoesOn(t *testing.T) {
 		require.NoError(t, q.Drained(suite.Lasting(t)))
 		p.signal(syscall.SIGTERM)
 		assert.Equal(t, exitSignal+15, p.status())
+	})
+}
+
+func TestWorkEndsWhenThereIsNothingToDo(t *testing.T) {
+	s := recipestest.Start(t)
+	path := s.Root(t) + "/queue"
+	succeed(t, s.ConnectString(), "queue", "offer", path, "a", "b")
+	p := start(t, zkr(t, s.ConnectString(), "queue", "work", "--wait", "15s", path, "--",
+		"sh", "-c", `read -r text; echo "$text"; sleep 1`))
+	assert.Equal(t, "a", p.line())
+	assert.Equal(t, "b", p.line())
+	assert.Zero(t, p.status())
+	assert.Contains(t, p.said(), "there was nothing to do for 15s")
+	assert.Equal(t, "0\n", succeed(t, s.ConnectString(), "queue", "len", path))
+}
+
+func TestIdleIsWhatHasNothingUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		over := make(chan time.Duration, 1)
+		i := newIdle(time.Minute, func() { over <- time.Since(began) })
+		time.Sleep(30 * time.Second)
+		i.begin()
+		i.begin()
+		time.Sleep(time.Hour)
+		i.end()
+		time.Sleep(time.Hour)
+		assert.Empty(t, over)
+		i.end()
+		assert.Equal(t, 2*time.Hour+90*time.Second, <-over)
+
+		newIdle(0, func() { over <- 0 }).end()
+		i = newIdle(time.Minute, func() { over <- 0 })
+		i.stop()
+		time.Sleep(time.Hour)
+		assert.Empty(t, over)
 	})
 }

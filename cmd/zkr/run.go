@@ -151,6 +151,10 @@ func (j *job) suspended(by syscall.Signal) {
 	if j.terminal.file == nil {
 		return // no shell would continue zkr
 	}
+	if j.terminal.closed() { // nor here: its shell has ended, and SIGHUP comes or has come
+		j.process.Signal(syscall.SIGCONT)
+		return
+	}
 	lent := j.terminal.lent
 	j.terminal.takeBack()
 	suspend()

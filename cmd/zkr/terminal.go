@@ -32,6 +32,15 @@ func (t *terminal) close() {
 	}
 }
 
+// closed reports whether there was a terminal, and zkr has lost it.
+func (t *terminal) closed() bool {
+	if t.file == nil {
+		return false
+	}
+	_, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
+	return err != nil
+}
+
 // lend makes a process group the foreground one, and reports whether it is. It does not do so if
 // zkr is in the background itself.
 func (t *terminal) lend(group int) bool {

@@ -63,5 +63,31 @@ func init() {
 			Package: "./cmd/zkr",
 			Test:    "TestLossEndsZkrThoughNoServerAnswers",
 		},
+		{
+			Name:    "zkr: zkr stops itself where no shell continues it",
+			File:    "cmd/zkr/run.go",
+			Func:    "(*job).suspended",
+			Old:     "if j.terminal.closed() {",
+			New:     "if false {",
+			Package: "./cmd/zkr",
+			Test:    "TestBackgroundReaderEndsWithItsShell",
+		},
+		{
+			Name:    "zkr: elements go to an output that is closed",
+			File:    "cmd/zkr/closed_unix.go",
+			Old:     "flags&unix.O_ACCMODE == unix.O_RDWR",
+			New:     "false",
+			Package: "./cmd/zkr",
+			Test:    "TestElementsAreNotTakenForAClosedOutput",
+		},
+		{
+			Name:    "zkr: work that takes long is nothing to do",
+			File:    "cmd/zkr/queuework.go",
+			Func:    "(*idle).count",
+			Old:     "i.timer.Stop()",
+			New:     "",
+			Package: "./cmd/zkr",
+			Test:    "TestIdleIsWhatHasNothingUnderWay",
+		},
 	}...)
 }

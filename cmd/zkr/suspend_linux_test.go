@@ -1,0 +1,155 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// jobControl is what an interactive shell does. It runs a zkr. Once that is stopped, it waits for a
+// line on the terminal, and brings the zkr back to the foreground.
+const jobControl = `
+	"$@"
+	echo "suspended $?"
+	read -r _
+	fg >/dev/null
+	echo "ended $?"`
+
+// startInShell is like startOnTerminal, for a zkr that is a job of a shell.
+func startInShell(t *testing.T, s *recipestest.Server, shell, timeout, path, script string) (*process, *os.File) {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	require.NoError(t, err)
+	master, slave := openPTY(t)
+	defer slave.Close()
+	cmd := zkr(t, s.ConnectString(), "lock", "--timeout", timeout, path, "--", "sh", "-c", script)
+	cmd.Args = append([]string{bash, "-ic", shell, "shell", cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = bash
+	cmd.Stdin = slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	return start(t, cmd), master
+}
+
+// The commands here do not fork after the line that they print. A child of vfork that is stopped
+// before it runs a program keeps its parent from being stopped.
+
+// suspended is the status that a shell has for a zkr that has stopped itself.
+const suspended = "suspended 147"
+
+// awaitState waits until a process is stopped, or is not.
+func awaitState(t *testing.T, pid int, stopped bool) {
+	t.Helper()
+	suite.Soon(t, func() bool { state, _ := stat(pid); return (state == "T") == stopped }, "another state of the process")
+}
+
+func TestSuspendedCommandGoesOnWithItsLock(t *testing.T) {
+	s := recipestest.Start(t)
+	for name, first := range map[string]string{"background": "", "foreground": "read -r a;"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := s.Root(t) + "/lock"
+			p, terminal := startInShell(t, s, jobControl, long, path, first+`echo $$; exec sleep 1000`)
+			if first != "" {
+				_, err := terminal.WriteString("line\n")
+				require.NoError(t, err)
+			}
+			pid := p.pids()[0]
+
+			_, err := terminal.WriteString("\x1a")
+			require.NoError(t, err)
+			require.Equal(t, suspended, p.line())
+			awaitState(t, pid, true)
+			_, err = lock.New(s.Client(t), path).TryLock(suite.Lasting(t))
+			require.ErrorIs(t, err, lock.ErrLocked)
+
+			_, err = terminal.WriteString("\n")
+			require.NoError(t, err)
+			awaitState(t, pid, false)
+			require.NoError(t, syscall.Kill(pid, syscall.SIGUSR1))
+			assert.Equal(t, "ended 138", p.line())
+			assert.Zero(t, p.status())
+		})
+	}
+}
+
+func TestSuspendedCommandIsGoneBeforeItsLockIsGranted(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		t.Parallel()
+		path := s.Root(t) + "/lock"
+		p, terminal := startInShell(t, s, jobControl, short, path,
+			`trap "" TERM; sleep 1000 >/dev/null & child=$!; setsid sleep 1000 >/dev/null & echo $$ $child $!; exec sleep 1000`)
+		pids := p.pids()
+		_, err := terminal.WriteString("\x1a")
+		require.NoError(t, err)
+		require.Equal(t, suspended, p.line())
+		requireGoneBeforeGrant(t, s, path, pids)
+
+		_, err = terminal.WriteString("\n")
+		require.NoError(t, err)
+		assert.Equal(t, "ended 76", p.line())
+		assert.Zero(t, p.status())
+	})
+}
+
+// A wait that is suspended holds up others for the session timeout at most, and is taken up again.
+func TestSuspendedWaitGoesOn(t *testing.T) {
+	s := recipestest.Start(t)
+	path := s.Root(t) + "/lock"
+	lease := lockNow(t, s, path)
+	p, terminal := startInShell(t, s, jobControl, short, path, "exit 5")
+	awaitContenders(t, s, path, 2)
+	_, err := terminal.WriteString("\x1a")
+	require.NoError(t, err)
+	require.Equal(t, suspended, p.line())
+
+	require.NoError(t, lease.Unlock(suite.Lasting(t)))
+	next := lockNow(t, s, path)
+	_, err = terminal.WriteString("\n")
+	require.NoError(t, err)
+	awaitContenders(t, s, path, 2)
+	require.NoError(t, next.Unlock(suite.Lasting(t)))
+	assert.Equal(t, "ended 5", p.line())
+}
+
+func TestSuspendedCommandEndsWithItsShell(t *testing.T) {
+	notUnderNohup(t)
+	s := recipestest.Start(t)
+	for name, script := range map[string]string{
+		"background": `echo $$ $PPID; exec sleep 1000`,
+		"foreground": `read -r a; echo $$ $PPID; while read -r a; do :; done; exec sleep 1000`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, terminal := startInShell(t, s, jobControl, long, s.Root(t)+"/lock", script)
+			_, err := terminal.WriteString("line\n")
+			require.NoError(t, err)
+			pids := p.pids()
+			_, zkr := stat(pids[1])
+			_, err = terminal.WriteString("\x1a")
+			require.NoError(t, err)
+			require.Equal(t, suspended, p.line())
+			p.signal(syscall.SIGKILL)
+			awaitEnd(t, append(pids, zkr))
+		})
+	}
+}
+
+func TestBackgroundReaderEndsWithItsShell(t *testing.T) {
+	notUnderNohup(t)
+	s := recipestest.Start(t)
+	p, _ := startInShell(t, s, `"$@" & sleep 1000`, long, s.Root(t)+"/lock",
+		`echo $$ $PPID; while read -r a; do :; done; exec sleep 1000`)
+	pids := p.pids()
+	_, zkr := stat(pids[1])
+	awaitState(t, zkr, true)
+	p.signal(syscall.SIGKILL)
+	awaitEnd(t, append(pids, zkr))
+}
