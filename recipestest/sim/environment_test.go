@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,6 +19,18 @@ func TestSimOfAChildProcess(t *testing.T) {
 		t.Skip("only as a child of another test")
 	}
 	sim.Run(t, func(w *sim.World) { w.Errorf("a bug") }, sim.WithFaults())
+}
+
+// TestSimOfHoldersThatHoldNothing fails as it has nothing to check, in a process that the next test
+// but one starts.
+func TestSimOfHoldersThatHoldNothing(t *testing.T) {
+	if os.Getenv(childEnv) == "" {
+		t.Skip("only as a child of another test")
+	}
+	sim.Run(t, func(w *sim.World) {
+		w.Exclusive("the lock")
+		idle(func(*sim.Client, time.Duration) error { return nil })(w)
+	}, sim.WithFaults(sim.Cut), sim.WithSeeds(200))
 }
 
 func TestVariablesOfTheEnvironmentStandForFlags(t *testing.T) {
@@ -36,4 +49,13 @@ func TestVariablesOfTheEnvironmentStandForFlags(t *testing.T) {
 		require.Error(t, err, test.variable)
 		require.Contains(t, string(out), test.want, test.variable)
 	}
+}
+
+func TestSimulationOfHoldersThatHoldNothingFails(t *testing.T) {
+	t.Parallel()
+	child := exec.Command(os.Args[0], "-test.run=^TestSimOfHoldersThatHoldNothing$")
+	child.Env = append(os.Environ(), childEnv+"=1")
+	out, err := child.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "no fault has met a client that holds something")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -60,6 +61,7 @@ type Fault struct {
 	Lasts  time.Duration
 	pick   int    // a random number for choices within the fault
 	index  int    // in the schedule
+	aimed  bool   // it waits for a client that holds something
 	done   string // what it did
 }
 
@@ -91,22 +93,20 @@ func (w *World) draw(o options) []Fault {
 	}
 
 	r := w.random(1)
-	kinds := slices.Clone(o.kinds)
-	if r.IntN(2) == 0 { // a few kinds alone get further than all of them together
-		r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
-		kinds = kinds[:min(len(kinds), 1+r.IntN(3))]
-	}
-
+	kinds, slice := w.kinds(r, o.kinds)
 	var all []Fault
 	for range r.IntN(9) {
 		f := Fault{
-			At:    w.Now() + upto(r, 6*w.Timeout),
+			At:    w.Now() + upto(r, 6*w.Timeout>>r.IntN(3)), // most work is done early
 			Kind:  kinds[r.IntN(len(kinds))],
 			Lasts: w.spell(r),
 			pick:  r.IntN(1 << 20),
 		}
+		if slice && r.IntN(2) == 0 {
+			f.Lasts = w.Timeout + upto(r, 2*w.Timeout)
+		}
 		if f.Kind == CutTwice {
-			f.At = w.Now() + (f.At-w.Now())/4 // it waits for a packet, and most work is done early
+			f.At = w.Now() + (f.At-w.Now())/4 // it waits for a packet
 		}
 		victim := r.IntN(1 << 20)
 		if slices.Contains(clientKinds, f.Kind) {
@@ -114,6 +114,7 @@ func (w *World) draw(o options) []Fault {
 				continue
 			}
 			f.Client = 1 + victim%len(w.clients)
+			f.aimed = f.Kind != CutTwice && r.IntN(2) == 0
 		}
 		all = append(all, f)
 	}
@@ -123,7 +124,34 @@ func (w *World) draw(o options) []Fault {
 		all[i].index = i
 	}
 
-	return slices.DeleteFunc(all, func(f Fault) bool { return slices.Contains(o.skip, f.index) })
+	all = slices.DeleteFunc(all, func(f Fault) bool { return slices.Contains(o.skip, f.index) })
+	for _, f := range all {
+		w.drawn = append(w.drawn, f.Kind)
+	}
+	return all
+}
+
+// kinds returns the kinds to draw from. Every other seed is a slice: its faults are of one kind, and
+// each kind has its turn. Of the others, half have only a few kinds, which get further than all of
+// them together.
+func (w *World) kinds(r *rand.Rand, all []Kind) (kinds []Kind, slice bool) {
+	if w.seed%2 == 0 {
+		var distinct []Kind
+		for _, k := range all {
+			if !slices.Contains(distinct, k) {
+				distinct = append(distinct, k)
+			}
+		}
+		i := int(w.seed / 2 % uint64(len(distinct)))
+		return distinct[i : i+1], true
+	}
+
+	kinds = slices.Clone(all)
+	if r.IntN(2) == 0 {
+		r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+		kinds = kinds[:min(len(kinds), 1+r.IntN(3))]
+	}
+	return kinds, false
 }
 
 func (w *World) spell(r *rand.Rand) time.Duration {
@@ -133,19 +161,37 @@ func (w *World) spell(r *rand.Rand) time.Duration {
 
 // strikeAll makes each fault begin at its time. It returns when all are over, or ctx ends.
 func (w *World) strikeAll(ctx context.Context, all []Fault) {
+	var aimed sync.WaitGroup
+	defer aimed.Wait()
 	end := w.Now()
-	for i := range all {
-		f := &all[i]
+	for _, f := range all {
 		if !sleep(ctx, f.At-w.Now()) {
 			break
 		}
-		f.At = w.Now()
-		f.done = w.strike(ctx, *f)
-		w.record.fault(*f)
+		if f.aimed {
+			aimed.Go(func() { w.ambush(ctx, f) })
+			continue
+		}
+		w.begin(ctx, f)
 		end = max(end, w.Now(), w.Now()+f.Lasts)
 	}
 
 	sleep(ctx, end-w.Now())
+}
+
+// begin makes one fault begin, and notes that.
+func (w *World) begin(ctx context.Context, f Fault) {
+	var victim *Client
+	if f.Client > 0 {
+		victim = w.clients[f.Client-1]
+	}
+	s := strike{f.Kind, w.held.of(victim)}
+	f.At = w.Now()
+	f.done = w.strike(ctx, f)
+	w.record.fault(f)
+	w.held.mu.Lock()
+	defer w.held.mu.Unlock()
+	w.strikes = append(w.strikes, s)
 }
 
 // strike makes one fault begin. It returns what the fault did, if that is not clear from its kind.

@@ -126,8 +126,12 @@ func newOptions(t testing.TB, opts []Option) options {
 // of testing/synctest, so the goroutines that it starts belong to the bubble.
 func Run(t *testing.T, simulate func(w *World), opts ...Option) {
 	t.Helper()
-	if f := find(t, simulate, newOptions(t, opts)); f != nil {
+	f, met := find(t, simulate, newOptions(t, opts))
+	switch {
+	case f != nil:
 		t.Fatal(f)
+	case met.vacuous():
+		t.Fatalf("sim: no fault has met a client that holds something:%v", met)
 	}
 }
 
@@ -137,14 +141,15 @@ func Run(t *testing.T, simulate func(w *World), opts ...Option) {
 // so, and do not fail t.
 func Find(t *testing.T, simulate func(w *World), opts ...Option) *Failure {
 	t.Helper()
-	return find(t, simulate, newOptions(t, opts))
+	f, _ := find(t, simulate, newOptions(t, opts))
+	return f
 }
 
-func find(t *testing.T, simulate func(w *World), o options) *Failure {
+func find(t *testing.T, simulate func(w *World), o options) (*Failure, *coverage) {
 	t.Helper()
 	budget, done := share(t, o.seeds == 0)
 	defer done()
-	began := time.Now()
+	began, met := time.Now(), &coverage{}
 	seed, plays := cmp.Or(*flagSeed, o.seed, firstSeed()), 0
 	enough := func() bool {
 		if o.seeds > 0 {
@@ -154,14 +159,14 @@ func find(t *testing.T, simulate func(w *World), o options) *Failure {
 	}
 
 	for ; plays == 0 || !enough(); plays++ {
-		if f := playSeed(t, seed, simulate, o); f != nil {
+		if f := playSeed(t, seed, simulate, o, met); f != nil {
 			f.Plays = plays + 1
 			f.shrink(func(skip []int) bool {
 				o.skip = skip
-				return playSeed(t, seed, simulate, o) != nil
+				return playSeed(t, seed, simulate, o, &coverage{}) != nil
 			})
 			f.draw(t)
-			return f
+			return f, met
 		}
 		if *flagSeed == 0 {
 			seed++
@@ -169,8 +174,9 @@ func find(t *testing.T, simulate func(w *World), o options) *Failure {
 	}
 
 	took := time.Since(began)
-	t.Logf("%d schedules in %v, which is %.0f a second", plays, took.Round(time.Millisecond), float64(plays)/took.Seconds())
-	return nil
+	t.Logf("%d schedules in %v, which is %.0f a second%v",
+		plays, took.Round(time.Millisecond), float64(plays)/took.Seconds(), met)
+	return nil, met
 }
 
 // firstSeed returns the first seed of a run. It is always the same, so that a test that fails does
@@ -182,8 +188,9 @@ func firstSeed() uint64 {
 	return uint64(rand.Uint32()) + 1
 }
 
-// playSeed plays one schedule in a bubble of its own. It returns the failure, or nil.
-func playSeed(t *testing.T, seed uint64, simulate func(*World), o options) (f *Failure) {
+// playSeed plays one schedule in a bubble of its own, and adds to met what its faults have met. It
+// returns the failure, or nil.
+func playSeed(t *testing.T, seed uint64, simulate func(*World), o options, met *coverage) (f *Failure) {
 	var w *World
 	late := time.AfterFunc(wallLimit, func() {
 		fmt.Fprintf(os.Stderr, "sim: seed %d has not ended for %v: %s\n", seed, wallLimit, replay(t.Name(), seed))
@@ -203,6 +210,7 @@ func playSeed(t *testing.T, seed uint64, simulate func(*World), o options) (f *F
 		w = newWorld(t, seed)
 		w.play(simulate, o)
 	})
+	met.add(w)
 
 	return nil
 }

@@ -53,6 +53,10 @@ type World struct {
 	giveUp  context.CancelFunc
 	record  record
 	forced  forced
+	held    held
+	holders bool     // some history is about what clients hold
+	drawn   []Kind   // the faults that were drawn
+	strikes []strike // and those that have happened
 }
 
 var _ testing.TB = (*World)(nil)
