@@ -113,7 +113,7 @@ func (s *Server) housekeepOnce() {
 	now := time.Since(s.started)
 
 	for _, f := range s.followers {
-		s.due = min(s.due, f.catchUp(now))
+		s.due = min(s.due, f.catchUp(now), f.report(now))
 	}
 
 	// Expired sessions end in the order of their ids, not of the map.
