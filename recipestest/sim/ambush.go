@@ -13,12 +13,26 @@ type held struct {
 	mu       sync.Mutex // protects what follows
 	turns    []*Turn    // begun, and not over
 	ambushes []*ambush
+	expected bool // there is a history of what clients hold
 }
 
 // An ambush is a fault that waits for a client which holds something for some time to come.
 type ambush struct {
 	long time.Duration
 	met  chan *Client // has room for one
+}
+
+// expect notes that clients may hold something.
+func (h *held) expect() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.expected = true
+}
+
+func (h *held) isExpected() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.expected
 }
 
 // begin notes a turn.

@@ -34,7 +34,7 @@ func (c *coverage) add(w *World) {
 		return c.kinds[k]
 	}
 
-	c.holders = c.holders || w.holders
+	c.holders = c.holders || w.held.isExpected()
 	for _, k := range w.drawn {
 		of(k).drawn++
 	}

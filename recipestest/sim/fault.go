@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -19,17 +22,21 @@ type Kind string
 
 // The faults of one client.
 const (
-	Cut          Kind = "cut"           // its connections are reset, and new ones refused
-	Stall        Kind = "stall"         // nothing passes, and neither side notices
-	LostRequests Kind = "lost requests" // nothing passes towards the server
-	LostReplies  Kind = "lost replies"  // nothing passes towards the client
-	LoseReply    Kind = "lose a reply"  // the answers to one or two executed requests are lost with the connection
-	Slow         Kind = "slow network"  // latency of up to a quarter of a session timeout
-	Resume       Kind = "second resume" // another connection takes the session over for some time
-	Expiry       Kind = "expiry"        // the server ends the session by force
-	Pause        Kind = "pause"         // the process stands still
-	Isolation    Kind = "no leader"     // its server has lost its leader: it answers pings and nothing else
-	Lag          Kind = "lag"           // its follower lags behind the leader, by up to a session timeout
+	Cut          Kind = "cut"               // its connections are reset, and new ones refused
+	Stall        Kind = "stall"             // nothing passes, and neither side notices
+	LostRequests Kind = "lost requests"     // nothing passes towards the server
+	LostReplies  Kind = "lost replies"      // nothing passes towards the client
+	LoseReply    Kind = "lose a reply"      // the answers to one or two executed requests are lost with the connection
+	Slow         Kind = "slow network"      // latency of up to a quarter of a session timeout
+	Resume       Kind = "second resume"     // another connection takes the session over for some time
+	Expiry       Kind = "expiry"            // the server ends the session by force
+	Pause        Kind = "pause"             // the process stands still
+	Isolation    Kind = "no leader"         // its server has lost its leader: it answers pings and nothing else
+	Lag          Kind = "lag"               // its follower lags behind the leader, by up to a session timeout
+	Stale        Kind = "isolated follower" // its follower has lost the leader, and answers reads and pings
+	Deposed      Kind = "deposed leader"    // its follower takes itself for the leader, and answers syncs from an old state, too
+	LateReports  Kind = "late reports"      // its follower tells the leader late that its session is alive, by up to a third of a timeout
+	Refusal      Kind = "refusal"           // up to four requests of some kind are answered with an error that asks to try again
 
 	// CutTwice cuts its connection at one of its packets, and again soon after it has connected
 	// again. It goes on at the leader first, and then at its follower, which lags. Most draws aim
@@ -39,19 +46,21 @@ const (
 
 // The faults of the server.
 const (
-	Drop     Kind = "drop all connections"
-	Restart  Kind = "restart"  // of the whole ensemble: connections are refused, sessions are kept
-	Reap     Kind = "reap"     // containers that have become empty are deleted
-	Deletion Kind = "operator" // an ephemeral node below World.Path, of any client, is deleted
+	Drop      Kind = "drop all connections"
+	Restart   Kind = "restart"              // of the whole ensemble: connections are refused, sessions are kept
+	Reap      Kind = "reap"                 // containers that have become empty are deleted
+	Deletion  Kind = "operator"             // an ephemeral node below World.Path, of any client, is deleted
+	Uproot    Kind = "operator deletes all" // all ephemeral nodes below World.Path, and the directories that are empty and have no data then
+	FastClock Kind = "fast clock"           // sessions end early, by up to a twelfth of their timeout
 )
 
-var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Lag, CutTwice}
+var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Lag, CutTwice, Stale, Deposed, LateReports, Refusal}
 
 // allKinds are the kinds to draw from. A kind that is listed more than once is drawn more often.
-var allKinds = append(slices.Clone(clientKinds), Deletion, Drop, Restart, Reap, CutTwice, CutTwice)
+var allKinds = append(slices.Clone(clientKinds), Deletion, Uproot, Drop, Restart, Reap, FastClock, CutTwice, CutTwice)
 
 // lasting are the kinds for which Fault.Lasts matters.
-var lasting = []Kind{Cut, Stall, LostRequests, LostReplies, Slow, Resume, Pause, Isolation, Lag, CutTwice, Restart}
+var lasting = []Kind{Cut, Stall, LostRequests, LostReplies, Slow, Resume, Pause, Isolation, Lag, CutTwice, Restart, Stale, Deposed, LateReports, Refusal, FastClock}
 
 // A Fault happens to one client, or to the server.
 type Fault struct {
@@ -168,7 +177,7 @@ func (w *World) strikeAll(ctx context.Context, all []Fault) {
 		if !sleep(ctx, f.At-w.Now()) {
 			break
 		}
-		if f.aimed {
+		if f.aimed && w.held.isExpected() {
 			aimed.Go(func() { w.ambush(ctx, f) })
 			continue
 		}
@@ -223,6 +232,25 @@ func (w *World) strike(ctx context.Context, f Fault) (done string) {
 		c.follower.Lag(behind)
 		time.AfterFunc(f.Lasts, func() { c.follower.Lag(0) })
 		return fmt.Sprintf("by %v", behind.Round(time.Microsecond))
+	case Stale, Deposed:
+		if f.Kind == Stale {
+			c.follower.Isolate()
+		} else {
+			c.follower.Depose()
+		}
+		time.AfterFunc(f.Lasts, c.follower.Rejoin)
+		return ""
+	case LateReports:
+		late := time.Duration(f.pick) * w.Timeout / 3 / (1 << 20)
+		c.follower.Report(late)
+		time.AfterFunc(f.Lasts, func() { c.follower.Report(0) })
+		return fmt.Sprintf("by up to %v", late.Round(time.Microsecond))
+	case Refusal:
+		code, op := refusals[f.pick%len(refusals)], refused[f.pick/8%len(refused)]
+		n := 1 + f.pick/128%4
+		c.Link.Fail(op, "", int32(code), n)
+		time.AfterFunc(f.Lasts, func() { c.Link.Fail(op, "", 0, 0) })
+		return fmt.Sprintf("%d of %v: %v", n, op, code)
 	case CutTwice:
 		return c.cutTwice(f)
 	case LoseReply:
@@ -261,9 +289,59 @@ func (w *World) strikeServer(ctx context.Context, f Fault) (done string) {
 		e.ReapContainers()
 	case Deletion:
 		return w.deleteOne(ctx, f.pick)
+	case Uproot:
+		return w.uproot(ctx)
+	case FastClock:
+		e.SetClockRate(1 + float64(f.pick)/11/(1<<20))
+		time.AfterFunc(f.Lasts, func() { e.SetClockRate(1) })
 	}
 
 	return ""
+}
+
+// refusals are the errors after which a request may be sent again.
+var refusals = []zkwire.Code{
+	zkwire.CodeConnectionLoss, zkwire.CodeOperationTimeout, zkwire.CodeSessionMoved, zkwire.CodeThrottled,
+}
+
+// refused are the requests that a fault refuses. Servers never refuse to set watches again.
+var refused = []recipestest.Op{
+	recipestest.OpCreate, recipestest.OpMulti, recipestest.OpDelete, recipestest.OpSetData, recipestest.OpSync,
+	recipestest.OpExists, recipestest.OpGetData, recipestest.OpGetChildren,
+}
+
+// uproot deletes all ephemeral nodes, and the directories that are empty then.
+func (w *World) uproot(ctx context.Context) (done string) {
+	ctx, cancel := context.WithTimeout(ctx, w.Timeout/4)
+	defer cancel()
+
+	nodes, stats, err := w.ephemerals(ctx, w.Path)
+	if err != nil {
+		return err.Error()
+	}
+	s, err := w.Operator().Session(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	for i, node := range nodes {
+		w.forced.node(node, stats[i].Czxid)
+		s.Conn().Delete(node, -1)
+	}
+	for _, node := range nodes {
+		w.deleteDirectories(s.Conn(), node)
+	}
+	return fmt.Sprintf("deletes %d nodes", len(nodes))
+}
+
+// deleteDirectories deletes the node that another one was below, and so on up to World.Path, as far
+// as they have neither data nor children.
+func (w *World) deleteDirectories(c *zk.Conn, deleted string) {
+	for dir := path.Dir(deleted); strings.HasPrefix(dir, w.Path); dir = path.Dir(dir) {
+		_, stat, err := c.Get(dir)
+		if err != nil || stat.DataLength > 0 || c.Delete(dir, stat.Version) != nil {
+			return
+		}
+	}
 }
 
 // deleteOne deletes an ephemeral node.

@@ -19,6 +19,8 @@ import (
 var (
 	flagFor  = flag.Duration("sim.for", 0, "how long all simulations of a run take together (default: each takes 5s, or 1s with -short)")
 	flagSeed = flag.Uint64("sim.seed", 0, "play this seed alone, again and again")
+	flagN    = flag.Int("sim.seeds", 0, "how many seeds each simulation plays, instead of a time: 1, 2, 3 and so on")
+	flagFrom = flag.Uint64("sim.from", 1, "the first of the seeds of -sim.seeds")
 	flagOut  = flag.String("sim.out", "", "`directory` for the timelines of simulations that fail")
 )
 
@@ -29,9 +31,11 @@ var badEnvironment error
 // simulations do not know the flags.
 func init() {
 	for name, variable := range map[string]string{
-		"sim.for":  "ZKRECIPES_SIM_FOR",
-		"sim.seed": "ZKRECIPES_SIM_SEED",
-		"sim.out":  "ZKRECIPES_SIM_OUT",
+		"sim.for":   "ZKRECIPES_SIM_FOR",
+		"sim.seed":  "ZKRECIPES_SIM_SEED",
+		"sim.seeds": "ZKRECIPES_SIM_SEEDS",
+		"sim.from":  "ZKRECIPES_SIM_FROM",
+		"sim.out":   "ZKRECIPES_SIM_OUT",
 	} {
 		value := os.Getenv(variable)
 		if value == "" {
@@ -147,6 +151,9 @@ func Find(t *testing.T, simulate func(w *World), opts ...Option) *Failure {
 
 func find(t *testing.T, simulate func(w *World), o options) (*Failure, *coverage) {
 	t.Helper()
+	if o.seeds == 0 && *flagSeed == 0 {
+		o.seeds = max(0, *flagN)
+	}
 	budget, done := share(t, o.seeds == 0)
 	defer done()
 	began, met := time.Now(), &coverage{}

@@ -54,7 +54,6 @@ type World struct {
 	record  record
 	forced  forced
 	held    held
-	holders bool     // some history is about what clients hold
 	drawn   []Kind   // the faults that were drawn
 	strikes []strike // and those that have happened
 }
@@ -189,7 +188,7 @@ func (w *World) play(simulate func(*World), o options) {
 	var faults sync.WaitGroup
 	if !w.Failed() {
 		all := w.draw(o)
-		if slices.ContainsFunc(all, func(f Fault) bool { return f.Kind == Deletion }) {
+		if slices.ContainsFunc(all, func(f Fault) bool { return f.Kind == Deletion || f.Kind == Uproot }) {
 			w.Operator() // while it can connect
 		}
 		faults.Go(func() { w.strikeAll(quiet, all) })
@@ -246,6 +245,7 @@ func (w *World) calm() {
 	if err := w.Server.Embedded().Resume(); err != nil {
 		w.bench.fail(err)
 	}
+	w.Server.Embedded().SetClockRate(1)
 	for _, c := range w.clients {
 		c.calm()
 	}
