@@ -43,8 +43,8 @@
 //
 // The packages come first. The go command takes for packages only what comes before flags that it
 // does not know. The variables ZKRECIPES_SIM_FOR, ZKRECIPES_SIM_SEED, ZKRECIPES_SIM_SEEDS,
-// ZKRECIPES_SIM_FROM and ZKRECIPES_SIM_OUT stand for flags that are not given. They also work where some packages have no simulations, and so do
-// not know the flags:
+// ZKRECIPES_SIM_FROM and ZKRECIPES_SIM_OUT stand for flags that are not given. They also work where
+// some packages have no simulations, and so do not know the flags:
 //
 //	ZKRECIPES_SIM_FOR=10m go test ./... -run Sim
 //
@@ -97,11 +97,11 @@
 // Faults that come at any time rarely meet the few packets at which code is vulnerable, so draws
 // have a shape:
 //   - A seed draws up to eight faults, in the first six session timeouts, and more of them early.
-//   - Every other seed uses one kind of fault, and each kind has its turn. Half of its faults
-//     outlast a session. Of the other seeds, half use one to three kinds: a few kinds alone get
-//     further than all together.
-//   - Half of the faults of clients are aimed, if there is a history of what clients hold. Such a
-//     fault waits for a client that calls [Turn.Keep] for about as long as the fault lasts.
+//   - Every other seed uses one kind of fault, and each kind has its turn. It has one to four of
+//     them, half of which outlast a session. Of the other seeds, half use one to three kinds: a few
+//     kinds alone get further than all together.
+//   - Half of the faults of clients, or more, are aimed if there is a history of what clients hold.
+//     Such a fault waits for a client that calls [Turn.Keep] for about as long as the fault lasts.
 //   - A fault lasts for up to a twentieth, a half, one or three session timeouts, each as likely as
 //     the others. So some are over before any client notices, and others outlast every session.
 //   - A follower lags by up to a session timeout, with small lags more likely: then requests are

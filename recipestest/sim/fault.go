@@ -103,8 +103,12 @@ func (w *World) draw(o options) []Fault {
 
 	r := w.random(1)
 	kinds, slice := w.kinds(r, o.kinds)
+	n := r.IntN(9)
+	if slice { // with many of a kind, those that wait for a holder that is struck are struck, too
+		n = 1 + r.IntN(4)
+	}
 	var all []Fault
-	for range r.IntN(9) {
+	for range n {
 		f := Fault{
 			At:    w.Now() + upto(r, 6*w.Timeout>>r.IntN(3)), // most work is done early
 			Kind:  kinds[r.IntN(len(kinds))],
@@ -123,7 +127,7 @@ func (w *World) draw(o options) []Fault {
 				continue
 			}
 			f.Client = 1 + victim%len(w.clients)
-			f.aimed = f.Kind != CutTwice && r.IntN(2) == 0
+			f.aimed = f.Kind != CutTwice && (r.IntN(2) == 0 || slice && r.IntN(2) == 0)
 		}
 		all = append(all, f)
 	}

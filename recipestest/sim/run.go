@@ -186,11 +186,11 @@ func find(t *testing.T, simulate func(w *World), o options) (*Failure, *coverage
 	return nil, met
 }
 
-// firstSeed returns the first seed of a run. It is always the same, so that a test that fails does
-// so because of a change. With -sim.for, which asks for a search, it is random.
+// firstSeed returns the first seed of a run. It is the same for each run, so a test that fails does
+// so because of a change. With -sim.for alone, which asks for a search, it is random.
 func firstSeed() uint64 {
-	if *flagFor == 0 {
-		return 1
+	if *flagFor == 0 || *flagN > 0 {
+		return max(1, *flagFrom)
 	}
 	return uint64(rand.Uint32()) + 1
 }
