@@ -62,6 +62,41 @@ func TestRecordIsUncertainIfItCannotBeLookedFor(t *testing.T) {
 	require.ErrorIs(t, got.err, zk.ErrNoAuth)
 }
 
+func TestKeyThatCannotBeLookedUpDoesNotRun(t *testing.T) {
+	o, link, _, _ := prepared(t)
+	link.Fail(recipestest.OpExists, "", noAuth, 1)
+	got := do(t, o, "a", nothing)
+	require.ErrorIs(t, got.err, zk.ErrNoAuth)
+	require.False(t, got.ran)
+}
+
+// The key is looked up again when the call before has ended.
+func TestKeyThatCannotBeLookedUpAfterAWaitDoesNotRun(t *testing.T) {
+	srv := recipestest.Start(t)
+	link, path := srv.Link(t), srv.Root(t)+"/once"
+	c := link.Client(t)
+	o := once.New(c, path)
+	first, run := srv.Client(t), newBlocked()
+	one := later(t.Context(), once.New(first, path), "a", run.fn)
+	<-run.began
+	two := later(t.Context(), o, "a", nothing)
+	calls(t, c, path, 2)
+	link.Fail(recipestest.OpExists, path+"/done/a", noAuth, 1)
+	run.result <- errFailed
+	require.ErrorIs(t, (<-one).err, errFailed)
+	got := <-two
+	require.ErrorIs(t, got.err, zk.ErrNoAuth)
+	require.False(t, got.ran)
+}
+
+func TestRefusedDirectoryEndsTheCall(t *testing.T) {
+	srv := recipestest.Start(t)
+	link := srv.Link(t)
+	o := once.New(link.Client(t), srv.Root(t)+"/once")
+	got := do(t, o, "a", then(func() { link.Fail(recipestest.OpCreateContainer, "", noAuth, 1) }))
+	require.ErrorIs(t, got.err, zk.ErrNoAuth)
+}
+
 // An entry whose key cannot be looked at is left to the next call, with its key.
 func TestKeyThatCannotBeLookedAtIsForgottenLater(t *testing.T) {
 	o, link, c, path := prepared(t, once.WithKeep(1))

@@ -151,6 +151,20 @@ func init() {
 			Test: "TestSimFindsSessionsThatForgetWhatTheyHaveSeen/forgetful",
 		},
 		{
+			Name: "sim: faults strike anyone",
+			File: "recipestest/sim/fault.go",
+			Old:  "if f.aimed && w.held.isExpected() {",
+			New:  "if false {",
+			Test: "TestFaultsAreAimedAtHolders",
+		},
+		{
+			Name: "sim: a simulation whose faults meet no holder passes",
+			File: "recipestest/sim/coverage.go",
+			Old:  "return c.holders && struck >= 100 && met == 0",
+			New:  "return false",
+			Test: "TestSimulationOfHoldersThatHoldNothingFails",
+		},
+		{
 			Name:    "sim: simulations find a session that goes back in time",
 			File:    "protocol/session.go",
 			Func:    "(*session).beginHandshake",
