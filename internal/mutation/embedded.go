@@ -183,13 +183,6 @@ func init() {
 			Test: "TestIsolatedFollowerAnswersReadsAndPings",
 		},
 		{
-			Name: "embedded: an isolated follower answers syncs",
-			File: dir + "follower.go",
-			Old:  "(op != zkwire.OpSync || f.contact == deposed)",
-			New:  "(op != zkwire.OpSync || true)",
-			Test: "TestIsolatedFollowerAnswersReadsAndPings",
-		},
-		{
 			Name: "embedded: an isolated follower learns what is new",
 			File: dir + "follower.go",
 			Old:  "	if f.contact != whole {\n		return never",

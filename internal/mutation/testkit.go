@@ -151,6 +151,20 @@ func init() {
 			Test: "TestSimFindsSessionsThatForgetWhatTheyHaveSeen/forgetful",
 		},
 		{
+			Name: "kit: a sound client's node is reported late",
+			File: "recipestest/root.go",
+			Old:  "stay := look >= soundLooks",
+			New:  "stay := false && look >= soundLooks",
+			Test: "TestLeftoverNodeOfASoundClientIsReportedSoon",
+		},
+		{
+			Name: "kit: clean-up after faults is cut short",
+			File: "recipestest/root.go",
+			Old:  "if faulty || s.embedded == nil",
+			New:  "if s.embedded == nil",
+			Test: "TestCleaningUpAfterFaultsIsWaitedFor",
+		},
+		{
 			Name: "sim: faults strike anyone",
 			File: "recipestest/sim/fault.go",
 			Old:  "if f.aimed && w.held.isExpected() {",
