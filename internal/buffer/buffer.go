@@ -1,5 +1,5 @@
-// Package buffer makes the buffers of a client small. zk.Conn allocates megabytes, and clearing them
-// is most of what a simulated client costs.
+// Package buffer makes the buffers of a client small. zk.Conn allocates megabytes, and clearing
+// them is most of what a simulated client costs.
 package buffer
 
 // Limit returns a protocol.ConnectOption: packets have at most so many bytes, in each direction.

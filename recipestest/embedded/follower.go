@@ -115,10 +115,10 @@ func (f *Follower) Lag(d time.Duration) {
 	f.srv.wakeBefore(f.catchUp(time.Since(f.srv.started)))
 }
 
-// Isolate cuts the follower off from its leader, until [Follower.Rejoin]. As a real follower that has
-// not noticed, it goes on answering reads and pings from what it knows. A connection that sends
-// anything else, or opens or resumes a session, gets no answer any more. The leader hears nothing of
-// the follower's sessions, which expire in time.
+// Isolate cuts the follower off from its leader, until [Follower.Rejoin]. As a real follower that
+// has not noticed, it goes on answering reads and pings from what it knows. A connection that sends
+// anything else, or opens or resumes a session, gets no answer any more. The leader hears nothing
+// of the follower's sessions, which expire in time.
 func (f *Follower) Isolate() { f.cutOff(isolated) }
 
 // Depose is [Follower.Isolate] for a server that still takes itself for the leader: it also answers

@@ -144,9 +144,9 @@ func (w *World) draw(o options) []Fault {
 	return all
 }
 
-// kinds returns the kinds to draw from. Every other seed is a slice: its faults are of one kind, and
-// each kind has its turn. Of the others, half have only a few kinds, which get further than all of
-// them together.
+// kinds returns the kinds to draw from. Every other seed is a slice: its faults are of one kind,
+// and each kind has its turn. Of the others, half have only a few kinds, which get further than all
+// of them together.
 func (w *World) kinds(r *rand.Rand, all []Kind) (kinds []Kind, slice bool) {
 	if w.seed%2 == 0 {
 		var distinct []Kind
