@@ -68,6 +68,9 @@
 // themselves for the leader, report sessions late, let sessions end early, or ask to try again.
 // Operators delete nodes, and processes stand still.
 //
+// A deposed leader answers syncs from an old state, as in ZooKeeper. Leave [Deposed] out of a
+// simulation that checks what a client must know after a sync.
+//
 // To all others, a process that dies is one that stands still for longer than its session lasts. To
 // itself it is nothing. So there is no such fault.
 //

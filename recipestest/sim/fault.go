@@ -34,9 +34,9 @@ const (
 	Isolation    Kind = "no leader"         // its server has lost its leader: it answers pings and nothing else
 	Lag          Kind = "lag"               // its follower lags behind the leader, by up to a session timeout
 	Stale        Kind = "isolated follower" // its follower has lost the leader, and answers reads and pings
-	Deposed      Kind = "deposed leader"    // its follower takes itself for the leader, and answers syncs from an old state, too
-	LateReports  Kind = "late reports"      // its follower tells the leader late that its session is alive, by up to a third of a timeout
-	Refusal      Kind = "refusal"           // up to four requests of some kind are answered with an error that asks to try again
+	Deposed      Kind = "deposed leader"    // its follower takes itself for the leader, and answers syncs, too
+	LateReports  Kind = "late reports"      // its follower reports its session late, by up to a third of a timeout
+	Refusal      Kind = "refusal"           // up to four requests are answered with an error that asks to try again
 
 	// CutTwice cuts its connection at one of its packets, and again soon after it has connected
 	// again. It goes on at the leader first, and then at its follower, which lags. Most draws aim
