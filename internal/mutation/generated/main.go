@@ -20,6 +20,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -58,8 +59,12 @@ func try(match *regexp.Regexp, list bool, limit time.Duration, random *rand.Rand
 
 	// Each subject gets its part of the time that is left, and what others have not used.
 	end, tried := time.Now().Add(limit), 0
-	for done, i := range random.Perm(len(subjects)) {
-		s := subjects[i]
+	wanted := slices.DeleteFunc(slices.Clone(subjects), func(s subject) bool {
+		mutants, _, err := s.mutants(match)
+		return err == nil && len(mutants) == 0
+	})
+	for done, i := range random.Perm(len(wanted)) {
+		s := wanted[i]
 		mutants, files, err := s.mutants(match)
 		switch {
 		case err != nil:
@@ -69,15 +74,13 @@ func try(match *regexp.Regexp, list bool, limit time.Duration, random *rand.Rand
 				fmt.Println(m.name())
 			}
 			continue
-		case len(mutants) == 0:
-			continue
 		}
 
 		suite, err := s.build(files)
 		if err != nil {
 			return survivors, err
 		}
-		part := time.Now().Add(time.Until(end) / time.Duration(len(subjects)-done))
+		part := time.Now().Add(time.Until(end) / time.Duration(len(wanted)-done))
 		for _, j := range random.Perm(len(mutants)) {
 			if limit > 0 && time.Now().After(part) {
 				break
