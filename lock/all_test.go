@@ -281,3 +281,29 @@ func TestRevocationDuringABlipIsHeardOf(t *testing.T) {
 		require.NoError(t, l.Unlock(ctx))
 	})
 }
+
+func TestContextOfLeasesCanBeCancelled(t *testing.T) {
+	srv := recipestest.Start(t)
+	all, err := lock.LockAll(t.Context(), lock.New(srv.Client(t), srv.Root(t)+"/a"))
+	require.NoError(t, err)
+	ctx, cancel := all.Context(t.Context())
+	cancel()
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+	require.NoError(t, all.Unlock(t.Context()))
+}
+
+func TestContextOfLeasesThatAreOverIsCancelledAtOnce(t *testing.T) {
+	srv := recipestest.Start(t)
+	all, err := lock.LockAll(t.Context(), lock.New(srv.Client(t), srv.Root(t)+"/a"))
+	require.NoError(t, err)
+	require.NoError(t, all.Unlock(t.Context()))
+	for range 100 {
+		ctx, cancel := all.Context(t.Context())
+		select {
+		case <-ctx.Done():
+		default:
+			require.Fail(t, "it is not cancelled yet")
+		}
+		cancel()
+	}
+}

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/buffer"
 )
 
 // closeTimeout bounds Close.
@@ -24,6 +27,15 @@ const closeTimeout = 2 * time.Second
 // accepts. A longer one fails in zk.Conn. The server would cut the connection, which all users of
 // the session share.
 const sendBuffer = 4 + 1<<20 - 1
+
+func init() {
+	buffer.Limit = func(bytes int) any {
+		return connectOption(func(c *Client) error {
+			c.buffers = bytes
+			return nil
+		})
+	}
+}
 
 // A Client is a lasting connection to an ensemble. It opens a new [Session] whenever one has ended.
 // Recipes are made from a client. It is safe for concurrent use.
@@ -50,6 +62,7 @@ type sessions struct {
 	tls       func() (*tls.Config, error)                              // for the next handshake; nil without TLS
 	auth      []credential
 	listeners []func(State)
+	buffers   int // how long a packet may be; 0: the server alone limits it
 
 	events  dispatcher
 	closing context.Context // done when Close begins
@@ -351,7 +364,8 @@ func (c *Client) open(s *session) error {
 		zk.WithDialer(d.dial),
 		zk.WithHostProvider(d),
 		zk.WithEventCallback(s.event),
-		zk.WithMaxConnBufferSize(sendBuffer),
+		zk.WithMaxConnBufferSize(cmp.Or(c.buffers, sendBuffer)),
+		zk.WithMaxBufferSize(c.buffers),
 		zk.WithLogger(logger{s}),
 		zk.WithLogInfo(false))
 	if err != nil {

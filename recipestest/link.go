@@ -80,6 +80,9 @@ func (s *Server) Link(tb testing.TB) *Link {
 		seen:   make(map[int64]int64),
 	}
 
+	s.mu.Lock()
+	s.faulty = true
+	s.mu.Unlock()
 	r := s.resourcesOf(tb)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -63,7 +63,7 @@ func (r *resources) release() {
 	}
 
 	// Look for leftovers while the clients are open: closing them would delete ephemeral nodes.
-	reachable := r.server.checkLeftovers(r.tb, roots)
+	reachable := r.server.checkLeftovers(r.tb, roots, clients)
 
 	for _, c := range slices.Backward(clients) {
 		if err := c.Close(); err != nil {

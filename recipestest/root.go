@@ -1,19 +1,30 @@
 package recipestest
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 // leftoverGrace is how long a recipe may take to finish in the background when a test ends. A
 // session of the default server whose client has died expires earlier.
 const leftoverGrace = 15 * time.Second
+
+// soundGrace is leftoverGrace for nodes of the test's own clients, if nothing has kept these from
+// the server. Then clean-up is a matter of some requests.
+const (
+	soundGrace = 1500 * time.Millisecond
+	soundLooks = 2 * minLooks // a busy machine that has run these would have run the clean-up, too
+)
 
 // reachTimeout is how long the checks at the end of a test try to reach the server.
 const reachTimeout = 15 * time.Second
@@ -23,7 +34,9 @@ const reachTimeout = 15 * time.Second
 //
 // When tb ends, and while its clients are still open, no ephemeral node may be left below the path:
 // an orphan in a living session blocks other clients. The check waits for clean-up in the
-// background. All other nodes below the path are removed.
+// background: less than two seconds for nodes of a client that this test has made, if the server is
+// embedded and no test has used a [Link] or [Server.Embedded], and fifteen seconds otherwise. All
+// other nodes below the path are removed.
 func (s *Server) Root(tb testing.TB) string {
 	tb.Helper()
 	root := "/" + nodeName(tb.Name()) + "-" + strings.ToLower(rand.Text()[:8])
@@ -47,12 +60,13 @@ func nodeName(name string) string {
 
 // checkLeftovers fails tb if an ephemeral node below roots does not go away. It returns false if
 // the server cannot be reached.
-func (s *Server) checkLeftovers(tb testing.TB, roots []string) bool {
+func (s *Server) checkLeftovers(tb testing.TB, roots []string, clients []io.Closer) bool {
 	tb.Helper()
 	if len(roots) == 0 {
 		return true
 	}
 
+	own := s.soundSessions(clients)
 	grace, least := leftoverGrace, minLooks
 	report := tb.Errorf
 	if tb.Failed() {
@@ -65,7 +79,7 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string) bool {
 		return false
 	}
 	defer session.close()
-	deadline := time.Now().Add(grace)
+	began := time.Now()
 	for look := 1; ; look++ {
 		left, err := session.ephemerals(roots)
 		if err != nil {
@@ -75,14 +89,41 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string) bool {
 		if len(left) == 0 {
 			return true
 		}
-		if look >= least && !time.Now().Before(deadline) {
+		stay := look >= soundLooks && time.Since(began) >= soundGrace &&
+			slices.ContainsFunc(left, func(n node) bool { return own[n.owner] })
+		if stay || look >= least && time.Since(began) >= grace {
 			for _, n := range left {
 				report("recipestest: left behind: %s of session %#x, data %.100q", n.path, n.owner, session.data(n.path))
 			}
 			return true
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(25 * time.Millisecond)
 	}
+}
+
+// soundSessions returns the sessions of clients that have had no faults.
+func (s *Server) soundSessions(clients []io.Closer) map[int64]bool {
+	s.mu.Lock()
+	faulty := s.faulty
+	s.mu.Unlock()
+	if faulty || s.embedded == nil || s.spread != nil {
+		return nil
+	}
+
+	own := make(map[int64]bool)
+	now, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	for _, c := range clients {
+		switch c := c.(type) {
+		case *protocol.Client:
+			if session, err := c.Session(now); err == nil {
+				own[session.ID()] = true
+			}
+		case plainConn:
+			own[c.SessionID()] = true
+		}
+	}
+	return own
 }
 
 // removeRoots deletes roots and everything below them.

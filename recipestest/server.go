@@ -28,6 +28,7 @@ type Server struct {
 	tls           *secrecy         // nil if the server does not speak TLS
 
 	mu       sync.Mutex // guards what follows
+	faulty   bool       // a test can keep clients from the server
 	tests    map[testing.TB]*resources
 	sessions map[int64]*session // seen by Dial; only if attached
 }

@@ -119,6 +119,42 @@ func TestLeftoverNodeFailsTheTest(t *testing.T) {
 	})
 }
 
+// Nothing has kept the client from deleting its node.
+func TestLeftoverNodeOfASoundClientIsReportedSoon(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		begin := time.Now()
+		f := run(t, func(tb testing.TB) {
+			root, c := s.Root(tb), s.Client(tb)
+			session, err := c.Session(tb.Context())
+			require.NoError(tb, err)
+			_, err = session.Conn().Create(root, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+			require.NoError(tb, err)
+		})
+		require.Less(t, time.Since(begin), 2*time.Second)
+		require.Len(t, f.errors, 1)
+		require.Contains(t, f.errors[0], "left behind")
+	})
+}
+
+func TestCleaningUpAfterFaultsIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, s *recipestest.Server) {
+		f := run(t, func(tb testing.TB) {
+			root, c := s.Root(tb), s.Link(tb).Client(tb)
+			session, err := c.Session(tb.Context())
+			require.NoError(tb, err)
+			_, err = session.Conn().Create(root, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+			require.NoError(tb, err)
+			go func() {
+				time.Sleep(3 * time.Second)
+				session.Conn().Delete(root, -1) // the client may be closed before the answer comes
+			}()
+		})
+		require.Empty(t, f.errors)
+	})
+}
+
 func TestLeftoverNodesBelowAChrootAndWithoutPermissionAreFound(t *testing.T) {
 	t.Parallel()
 	s := recipestest.Start(t)

@@ -131,4 +131,9 @@ func spread(e *embedded.Server, d time.Duration) zk.Dialer {
 // server cannot be asked for: stop and resume, drop all connections, reap containers, set a
 // sequence number. A test that stops it need not resume it. The server is resumed for the checks at
 // the end of the test that started it.
-func (s *Server) Embedded() *embedded.Server { return s.embedded }
+func (s *Server) Embedded() *embedded.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faulty = true
+	return s.embedded
+}

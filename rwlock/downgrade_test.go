@@ -619,3 +619,18 @@ func TestDowngradeAtEachStepOfALock(t *testing.T) {
 		return met
 	})
 }
+
+// The servers answer that they do not know whether they have carried out the transaction, and then
+// refuse to say whether the reader's node is there.
+func TestDowngradeOfUnknownOutcomeSaysSo(t *testing.T) {
+	const connectionLoss, noAuth = -4, -102
+	srv := recipestest.Start(t)
+	link := srv.Link(t)
+	m := rwlock.New(link.Client(t), srv.Root(t)+"/down")
+	writing := must(t, write, m)
+	link.Fail(recipestest.OpMulti, "", connectionLoss, 1)
+	link.Fail(recipestest.OpExists, "", noAuth, 1)
+	link.Fail(recipestest.OpSync, "", noAuth, 1)
+	_, err := writing.Downgrade(t.Context())
+	require.ErrorIs(t, err, protocol.ErrUncertain)
+}

@@ -64,8 +64,8 @@ func init() {
 		{
 			Name: "embedded: sessions expire early",
 			File: dir + "session.go",
-			Old:  "ss.expires = ((time.Since(s.started)+ss.timeout)/tick + 1) * tick",
-			New:  "ss.expires = (time.Since(s.started) + ss.timeout) / tick * tick",
+			Old:  "ss.expires = ((time.Since(s.started)+timeout)/tick + 1) * tick",
+			New:  "ss.expires = (time.Since(s.started) + timeout) / tick * tick",
 			Test: "TestSessionsExpireNeverEarlyAndATickLateAtMost",
 		},
 		{
@@ -169,12 +169,40 @@ func init() {
 		{
 			Name: "embedded: only pings keep a session alive",
 			File: dir + "request.go",
-			Old:  "	s.touch(c.session)\n	c.lastOp = op",
-			New:  "	if op == zkwire.OpPing {\n		s.touch(c.session)\n	}\n	c.lastOp = op",
+			Old:  "	} else {\n		s.touch(c.session)\n	}\n	c.lastOp = op",
+			New:  "	} else if op == zkwire.OpPing {\n		s.touch(c.session)\n	}\n	c.lastOp = op",
 			Test: "TestAnyRequestKeepsASessionAlive",
 		},
 
 		// Followers.
+		{
+			Name: "embedded: an isolated follower keeps sessions alive",
+			File: dir + "follower.go",
+			Old:  "	case f.contact != whole:\n",
+			New:  "	case false:\n",
+			Test: "TestIsolatedFollowerAnswersReadsAndPings",
+		},
+		{
+			Name: "embedded: an isolated follower learns what is new",
+			File: dir + "follower.go",
+			Old:  "	if f.contact != whole {\n		return never",
+			New:  "	if false {\n		return never",
+			Test: "TestIsolatedFollowerAnswersReadsAndPings",
+		},
+		{
+			Name: "embedded: requests of an isolated follower overtake those that wait",
+			File: dir + "request.go",
+			Old:  "if c.stuck || c.follower != nil",
+			New:  "if c.follower != nil",
+			Test: "TestIsolatedFollowerAnswersReadsAndPings",
+		},
+		{
+			Name: "embedded: late reports are in time",
+			File: dir + "follower.go",
+			Old:  "	case f.reports == 0:\n",
+			New:  "	case true:\n",
+			Test: "TestFollowerReportsSessionsLate",
+		},
 		{
 			Name: "embedded: followers do not lag",
 			File: dir + "follower.go",
@@ -199,15 +227,17 @@ func init() {
 		{
 			Name: "embedded: followers sync with what the leader will have",
 			File: dir + "request.go",
-			Old:  "		b, result = b[:zkwire.ReplyBody], zkwire.CodeMarshallingError\n	}\n\n	s.answer(c, xid, s.tree.zxid, result, b)",
-			New:  "		b, result = b[:zkwire.ReplyBody], zkwire.CodeMarshallingError\n	}\n\n	s.answer(c, xid, s.tree.zxid+1, result, b)",
+			Func: "(*Server).sync",
+			Old:  "zxid := s.tree.zxid",
+			New:  "zxid := s.tree.zxid + 1",
 			Test: "TestSyncWaitsForWhatTheLeaderHasCommittedBefore",
 		},
 		{
 			Name: "embedded: followers have nothing to sync with",
 			File: dir + "request.go",
-			Old:  "		b, result = b[:zkwire.ReplyBody], zkwire.CodeMarshallingError\n	}\n\n	s.answer(c, xid, s.tree.zxid, result, b)",
-			New:  "		b, result = b[:zkwire.ReplyBody], zkwire.CodeMarshallingError\n	}\n\n	s.answer(c, xid, c.tree.zxid, result, b)",
+			Func: "(*Server).sync",
+			Old:  "zxid := s.tree.zxid",
+			New:  "zxid := c.tree.zxid",
 			Test: "TestSyncWaitsForWhatTheLeaderHasCommittedBefore",
 		},
 		{

@@ -55,6 +55,7 @@ type conn struct {
 	lastZxid     int64
 	deferred     []deferred // until the follower has caught up
 	deferredSize int
+	stuck        bool // its follower waits for the leader, and answers nothing more
 
 	mu      sync.Mutex // guards the rest; taken last, and nothing blocks while it is held
 	idle    sync.Cond  // signalled when writing becomes false
@@ -324,6 +325,10 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 	s.received++
 	if c.gone || r.LastZxid > c.tree.zxid {
 		return false // the client has seen later transactions and must try another server
+	}
+	if c.follower != nil && c.follower.contact != whole {
+		c.stuck = true
+		return true
 	}
 
 	timeout := min(max(r.Timeout, s.cfg.MinSessionTimeout), s.cfg.MaxSessionTimeout)

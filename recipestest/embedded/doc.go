@@ -16,7 +16,10 @@
 //   - make the server unreachable for a while: [Server.Stop], [Server.Resume];
 //   - delete containers that have become empty: [Server.ReapContainers];
 //   - bring a sequence counter near its end: [Server.SetSequence];
-//   - make a follower lag behind the server: [Server.Follower], [Follower.Lag].
+//   - make a follower lag behind the server: [Server.Follower], [Follower.Lag];
+//   - isolate a follower, or depose a leader, without the server noticing: [Follower.Isolate],
+//     [Follower.Depose], [Follower.Rejoin];
+//   - have a follower report late which sessions are alive: [Follower.Report].
 //
 // # Virtual time
 //
@@ -86,7 +89,8 @@
 //     of its own clients have nothing to wait for but the disk. Nothing is stored without
 //     [Config.Dir], and what is stored is not in ZooKeeper's format.
 //   - A follower lags only in applying transactions. Requests reach the leader through it at once.
-//     So does the news of which sessions are alive, which real followers send twice a tick.
+//     So does the news of which sessions are alive, which real followers send twice a tick, unless
+//     [Follower.Report] says otherwise.
 //   - A session that moves to another server is taken over at once. Its old connection is closed,
 //     whichever server that was on.
 //   - Four-letter words report on the leader and its followers together, as if they were one

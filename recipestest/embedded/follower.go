@@ -69,7 +69,20 @@ type Follower struct {
 	log     []transaction // committed, but not yet applied here
 	waiting []*conn       // connections with something deferred, oldest first
 	closed  bool
+	contact contact
+	reports time.Duration         // between reports of sessions; 0: each contact is reported at once
+	heard   map[*session]struct{} // since the last report
+	due     time.Duration         // of the next report; 0 if nothing was heard
 }
+
+// A contact is what a follower still has of the ensemble.
+type contact int
+
+const (
+	whole    contact = iota
+	isolated         // it has lost its leader, and has not noticed
+	deposed          // it was the leader, and has not noticed that there is another one
+)
 
 // Follower adds a server to the ensemble. It starts with the leader's data and does not lag until
 // [Follower.Lag] is called. It stops and resumes with the server; it has caught up when it resumes.
@@ -102,6 +115,92 @@ func (f *Follower) Lag(d time.Duration) {
 	f.srv.wakeBefore(f.catchUp(time.Since(f.srv.started)))
 }
 
+// Isolate cuts the follower off from its leader, until [Follower.Rejoin]. As a real follower that
+// has not noticed, it goes on answering reads and pings from what it knows. A connection that sends
+// anything else, or opens or resumes a session, gets no answer any more. The leader hears nothing
+// of the follower's sessions, which expire in time.
+func (f *Follower) Isolate() { f.cutOff(isolated) }
+
+// Depose is [Follower.Isolate] for a server that still takes itself for the leader: it also answers
+// syncs. Its writes are never committed.
+func (f *Follower) Depose() { f.cutOff(deposed) }
+
+func (f *Follower) cutOff(now contact) {
+	f.srv.mu.Lock()
+	defer f.srv.mu.Unlock()
+	f.contact = now
+	clear(f.heard)
+}
+
+// Rejoin makes the follower find its leader. It cuts the follower's connections, and the follower
+// applies what it has missed. Without [Follower.Isolate] or [Follower.Depose] it does nothing.
+func (f *Follower) Rejoin() {
+	s := f.srv
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.contact == whole {
+		return
+	}
+
+	f.contact = whole
+	f.dropAll()
+	s.wakeBefore(f.catchUp(time.Since(s.started)))
+}
+
+// Report makes the follower tell its leader only at every multiple of d, since the server's start,
+// which sessions it has heard of since the last time. A real follower does so twice a tick. The
+// timeouts of these sessions begin again when the leader is told. With 0, as at first, the leader
+// knows at once.
+func (f *Follower) Report(d time.Duration) {
+	f.srv.mu.Lock()
+	defer f.srv.mu.Unlock()
+	f.reports = max(d, 0)
+	if f.reports == 0 {
+		f.report(never)
+	}
+}
+
+// hear notes that a session has sent something.
+func (f *Follower) hear(ss *session) {
+	switch {
+	case f.contact != whole:
+	case f.reports == 0:
+		f.srv.touch(ss)
+	default:
+		if f.heard == nil {
+			f.heard = make(map[*session]struct{})
+		}
+		f.heard[ss] = struct{}{}
+		if f.due == 0 {
+			f.due = (time.Since(f.srv.started)/f.reports + 1) * f.reports
+		}
+		f.srv.wakeBefore(f.due)
+	}
+}
+
+// report tells the leader of the sessions if that is due, and returns when it next is.
+func (f *Follower) report(now time.Duration) (next time.Duration) {
+	switch {
+	case f.due == 0:
+		return never
+	case f.due > now:
+		return f.due
+	}
+	f.due = 0
+	for ss := range f.heard {
+		if f.srv.sessions[ss.id] == ss {
+			f.srv.touch(ss)
+		}
+	}
+	clear(f.heard)
+	return never
+}
+
+// answers reports whether the follower answers a request without its leader.
+func (f *Follower) answers(op zkwire.Op) bool {
+	return f.contact == whole || !forwarded(op) && (op != zkwire.OpSync || f.contact == deposed)
+}
+
 // Close cuts the follower's connections and refuses new ones. A second call does nothing.
 func (f *Follower) Close() {
 	s := f.srv
@@ -109,10 +208,13 @@ func (f *Follower) Close() {
 	defer s.mu.Unlock()
 	f.closed = true
 	s.followers = slices.DeleteFunc(s.followers, func(other *Follower) bool { return other == f })
+	f.dropAll()
+}
 
-	for _, c := range s.connections() {
+func (f *Follower) dropAll() {
+	for _, c := range f.srv.connections() {
 		if c.tree == f.tree {
-			s.drop(c)
+			f.srv.drop(c)
 		}
 	}
 }
@@ -126,6 +228,9 @@ func (f *Follower) enqueue(x transaction) {
 // catchUp applies the transactions that are due and returns when the next one is. Times are
 // measured from the server's start.
 func (f *Follower) catchUp(now time.Duration) (next time.Duration) {
+	if f.contact != whole {
+		return never
+	}
 	next = never
 	done := 0
 

@@ -27,6 +27,10 @@ func (s *Server) request(c *conn, frame []byte) bool {
 
 	c.received++
 	s.received++
+	if c.stuck || c.follower != nil && !c.follower.answers(op) {
+		c.stuck = true // later requests of a session wait for the earlier ones
+		return true
+	}
 
 	if !s.admit(c, op == zkwire.OpSync || forwarded(op)) {
 		return false
@@ -50,7 +54,11 @@ func (s *Server) request(c *conn, frame []byte) bool {
 		return false
 	}
 
-	s.touch(c.session)
+	if c.follower != nil {
+		c.follower.hear(c.session)
+	} else {
+		s.touch(c.session)
+	}
 	c.lastOp = op
 
 	switch {
@@ -147,7 +155,11 @@ func (s *Server) sync(c *conn, xid int32, d *decoder) {
 		b, result = b[:zkwire.ReplyBody], zkwire.CodeMarshallingError
 	}
 
-	s.answer(c, xid, s.tree.zxid, result, b)
+	zxid := s.tree.zxid
+	if c.follower != nil && c.follower.contact == deposed {
+		zxid = c.tree.zxid
+	}
+	s.answer(c, xid, zxid, result, b)
 }
 
 // propose carries out a request on the leader. It consumes a zxid even if it fails.

@@ -127,6 +127,7 @@ type Server struct {
 	open        map[*conn]struct{}
 	accepted    int
 	due         time.Duration // when housekeep runs next, since started
+	clockRate   float64       // of the clock that ends sessions
 	reapAt      time.Duration // when it next deletes due nodes, since started
 	received    int
 	sent        int
@@ -160,6 +161,7 @@ func Start(cfg Config) (*Server, error) {
 		due:         never,
 		reapAt:      never,
 		durable:     math.MaxInt64,
+		clockRate:   1,
 	}
 	s.tree.zxid = firstZxid(now)
 	s.settled.L = &s.mu

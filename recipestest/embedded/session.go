@@ -34,8 +34,18 @@ func (s *Server) newSession(timeout time.Duration) *session {
 // server: never early, and up to a tick late.
 func (s *Server) touch(ss *session) {
 	tick := s.cfg.TickTime
-	ss.expires = ((time.Since(s.started)+ss.timeout)/tick + 1) * tick
+	timeout := time.Duration(float64(ss.timeout) / s.clockRate)
+	ss.expires = ((time.Since(s.started)+timeout)/tick + 1) * tick
 	s.wakeBefore(ss.expires)
+}
+
+// SetClockRate makes the server's clock run faster or slower than those of its clients, as far as
+// the timeouts of sessions are concerned that begin from now on. At first the rate is 1. It must be
+// positive.
+func (s *Server) SetClockRate(rate float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clockRate = rate
 }
 
 // endSession ends a session at its client's request: it deletes the session's nodes and keeps the
@@ -113,7 +123,7 @@ func (s *Server) housekeepOnce() {
 	now := time.Since(s.started)
 
 	for _, f := range s.followers {
-		s.due = min(s.due, f.catchUp(now))
+		s.due = min(s.due, f.catchUp(now), f.report(now))
 	}
 
 	// Expired sessions end in the order of their ids, not of the map.

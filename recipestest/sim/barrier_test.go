@@ -42,5 +42,5 @@ func TestSimBarrier(t *testing.T) {
 			b := barrier.New(clients[0].Client, w.Path)
 			return errors.Join(b.Remove(ctx), b.Wait(ctx))
 		})
-	})
+	}, truthfulSyncs)
 }

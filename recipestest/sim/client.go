@@ -308,7 +308,12 @@ func (c *Client) calm() {
 	c.Link.Heal()
 	c.Link.Delay(c.latency)
 	c.follower.Lag(0)
+	c.follower.Rejoin()
+	c.follower.Report(0)
 	c.Link.LoseReply(recipestest.OpAny, 0)
+	for _, op := range refused {
+		c.Link.Fail(op, "", 0, 0)
+	}
 	c.runOn()
 }
 

@@ -71,7 +71,7 @@ func since(called time.Time) span { return span{called, time.Now()} }
 func (d *deliveries) entry(name string) *delivery {
 	e := d.entries[name]
 	if e == nil {
-		e = &delivery{name: name, held: d.world.Exclusive(name)}
+		e = &delivery{name: name}
 		d.entries[name] = e
 	}
 	return e

@@ -34,14 +34,17 @@
 //	go test ./pkg -run Sim -sim.for=1h -timeout=0  an hour for all of a package together, with
 //	                                               random seeds; without -timeout=0 they stop
 //	                                               before the ten minutes of go test are over
+//	go test ./pkg -run Sim -sim.seeds=500          the seeds from 1 to 500, however long that takes
+//	go test ./pkg -run Sim -sim.seeds=500 -sim.from=70001
+//	                                               as many others
 //	go test ./pkg -run Sim -sim.seed=42            that seed, again and again
 //	go test ./pkg -run Sim -sim.out=dir            write timelines to dir; the default is the
 //	                                               directory of -artifacts, or a temporary one
 //
 // The packages come first. The go command takes for packages only what comes before flags that it
-// does not know. The variables ZKRECIPES_SIM_FOR, ZKRECIPES_SIM_SEED and ZKRECIPES_SIM_OUT stand
-// for flags that are not given. They also work where some packages have no simulations, and so do
-// not know the flags:
+// does not know. The variables ZKRECIPES_SIM_FOR, ZKRECIPES_SIM_SEED, ZKRECIPES_SIM_SEEDS,
+// ZKRECIPES_SIM_FROM and ZKRECIPES_SIM_OUT stand for flags that are not given. They also work where
+// some packages have no simulations, and so do not know the flags:
 //
 //	ZKRECIPES_SIM_FOR=10m go test ./... -run Sim
 //
@@ -53,12 +56,23 @@
 //   - that [World.Finally] succeeds once the networks are whole;
 //   - that no ephemeral node, no watch and no goroutine is left then.
 //
+// [Run] fails if a hundred faults have happened, and none of them to a client that holds something,
+// although the simulation has a history of that. With -v it prints how often each kind of fault was
+// drawn and has struck, how often its client held something then, and how often that turn was lost.
+//
 // # What is simulated
 //
 // The faults are listed at [Kind]. Networks break so that one side, both or neither notices.
 // Replies are lost, and latency grows. A second connection takes a session over. Sessions are ended
-// by force. Servers restart, lose their leader, or lag behind it. Operators delete nodes, and
-// processes stand still.
+// by force. Servers restart, lag, or lose their leader and go on answering reads. They may take
+// themselves for the leader, report sessions late, let sessions end early, or ask to try again.
+// Operators delete nodes, and processes stand still.
+//
+// A deposed leader answers syncs from an old state, as in ZooKeeper. Leave [Deposed] out of a
+// simulation that checks what a client must know after a sync.
+//
+// To all others, a process that dies is one that stands still for longer than its session lasts. To
+// itself it is nothing. So there is no such fault.
 //
 // A process stands still when its packets do. Packets that it sends leave when it runs on, packets
 // sent to it are read then, and dialing takes as long. Its goroutines cannot be held and its timers
@@ -71,12 +85,11 @@
 // out of four, and the leader otherwise. A follower that lags shows its client an older state, and
 // answers writes and syncs later by its lag. The client may move between follower and leader
 // meanwhile. A server that knows less than the client has seen refuses it. [embedded.Follower] says
-// what followers do not do; above all, a follower tells its leader at once which sessions are
-// alive.
+// what followers do not do.
 //
-// A server that has lost its leader answers pings and nothing else. It does not answer reads from
-// an old state. All clocks are the same one, and run at the same rate. The goroutines of one client
-// race as the scheduler lets them. Packets are neither doubled nor reordered.
+// All clients have the same clock, which does not jump. That of the servers may run faster. The
+// goroutines of one client race as the scheduler lets them. Packets are neither doubled nor
+// reordered, and are lost or delivered as a whole.
 //
 // In a bubble, time stands still while a goroutine waits for a sync.Mutex or a sync.Once, or for
 // something outside the bubble. A goroutine that sleeps while it holds a mutex that another
@@ -86,8 +99,12 @@
 //
 // Faults that come at any time rarely meet the few packets at which code is vulnerable, so draws
 // have a shape:
-//   - A seed draws up to eight faults, in the first six session timeouts. Half of the seeds use
-//     only one to three kinds of them: a few kinds alone get further than all together.
+//   - A seed draws up to eight faults, in the first six session timeouts, and more of them early.
+//   - Every other seed uses one kind of fault, and each kind has its turn. It has one to four of
+//     them, half of which outlast a session. Of the other seeds, half use one to three kinds: a few
+//     kinds alone get further than all together.
+//   - Half of the faults of clients, or more, are aimed if there is a history of what clients hold.
+//     Such a fault waits for a client that calls [Turn.Keep] for about as long as the fault lasts.
 //   - A fault lasts for up to a twentieth, a half, one or three session timeouts, each as likely as
 //     the others. So some are over before any client notices, and others outlast every session.
 //   - A follower lags by up to a session timeout, with small lags more likely: then requests are
@@ -114,10 +131,10 @@
 //
 // # Cost
 //
-// A schedule takes some milliseconds. Most of that is zk.Conn clearing its buffers: four megabytes
-// for a client, and one and a half for each time that it connects again. Next is the scheduler.
-// While simulations run, the garbage collector starts only when the heap has grown elevenfold. With
-// GOMAXPROCS=1 a schedule costs a quarter less than with 2, so a long search is best run as one
-// such process for each core. Simulations run in parallel with each other, so a test must not call
-// t.Parallel itself.
+// A schedule takes some milliseconds, most of which the scheduler needs. The clients of a world
+// have small buffers, as clearing those of zk.Conn would take twice as long as all the rest:
+// requests and answers have at most 128 KiB. While simulations run, the garbage collector starts
+// only when the heap has grown elevenfold. With GOMAXPROCS=1 a schedule costs a quarter less than
+// with 2, so a long search is best run as one such process for each core. Simulations run in
+// parallel with each other, so a test must not call t.Parallel itself.
 package sim

@@ -19,6 +19,7 @@ type forcedEnd struct{ from, to time.Time }
 
 // Exclusive begins a history, which is checked in the end.
 func (w *World) Exclusive(what string) *Exclusive {
+	w.held.expect()
 	e := &Exclusive{turns: turns{world: w, what: what}}
 	w.Check(e.check)
 	return e

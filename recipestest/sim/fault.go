@@ -5,11 +5,15 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -18,17 +22,21 @@ type Kind string
 
 // The faults of one client.
 const (
-	Cut          Kind = "cut"           // its connections are reset, and new ones refused
-	Stall        Kind = "stall"         // nothing passes, and neither side notices
-	LostRequests Kind = "lost requests" // nothing passes towards the server
-	LostReplies  Kind = "lost replies"  // nothing passes towards the client
-	LoseReply    Kind = "lose a reply"  // the answers to one or two executed requests are lost with the connection
-	Slow         Kind = "slow network"  // latency of up to a quarter of a session timeout
-	Resume       Kind = "second resume" // another connection takes the session over for some time
-	Expiry       Kind = "expiry"        // the server ends the session by force
-	Pause        Kind = "pause"         // the process stands still
-	Isolation    Kind = "no leader"     // its server has lost its leader: it answers pings and nothing else
-	Lag          Kind = "lag"           // its follower lags behind the leader, by up to a session timeout
+	Cut          Kind = "cut"               // its connections are reset, and new ones refused
+	Stall        Kind = "stall"             // nothing passes, and neither side notices
+	LostRequests Kind = "lost requests"     // nothing passes towards the server
+	LostReplies  Kind = "lost replies"      // nothing passes towards the client
+	LoseReply    Kind = "lose a reply"      // the answers to one or two executed requests are lost with the connection
+	Slow         Kind = "slow network"      // latency of up to a quarter of a session timeout
+	Resume       Kind = "second resume"     // another connection takes the session over for some time
+	Expiry       Kind = "expiry"            // the server ends the session by force
+	Pause        Kind = "pause"             // the process stands still
+	Isolation    Kind = "no leader"         // its server has lost its leader: it answers pings and nothing else
+	Lag          Kind = "lag"               // its follower lags behind the leader, by up to a session timeout
+	Stale        Kind = "isolated follower" // its follower has lost the leader, and answers reads and pings
+	Deposed      Kind = "deposed leader"    // its follower takes itself for the leader, and answers syncs, too
+	LateReports  Kind = "late reports"      // its follower reports its session late, by up to a third of a timeout
+	Refusal      Kind = "refusal"           // up to four requests are answered with an error that asks to try again
 
 	// CutTwice cuts its connection at one of its packets, and again soon after it has connected
 	// again. It goes on at the leader first, and then at its follower, which lags. Most draws aim
@@ -38,19 +46,21 @@ const (
 
 // The faults of the server.
 const (
-	Drop     Kind = "drop all connections"
-	Restart  Kind = "restart"  // of the whole ensemble: connections are refused, sessions are kept
-	Reap     Kind = "reap"     // containers that have become empty are deleted
-	Deletion Kind = "operator" // an ephemeral node below World.Path, of any client, is deleted
+	Drop      Kind = "drop all connections"
+	Restart   Kind = "restart"              // of the whole ensemble: connections are refused, sessions are kept
+	Reap      Kind = "reap"                 // containers that have become empty are deleted
+	Deletion  Kind = "operator"             // an ephemeral node below World.Path, of any client, is deleted
+	Uproot    Kind = "operator deletes all" // all ephemeral nodes below World.Path, and the directories that are empty and have no data then
+	FastClock Kind = "fast clock"           // sessions end early, by up to a twelfth of their timeout
 )
 
-var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Lag, CutTwice}
+var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Lag, CutTwice, Stale, Deposed, LateReports, Refusal}
 
 // allKinds are the kinds to draw from. A kind that is listed more than once is drawn more often.
-var allKinds = append(slices.Clone(clientKinds), Deletion, Drop, Restart, Reap, CutTwice, CutTwice)
+var allKinds = append(slices.Clone(clientKinds), Deletion, Uproot, Drop, Restart, Reap, FastClock, CutTwice, CutTwice)
 
 // lasting are the kinds for which Fault.Lasts matters.
-var lasting = []Kind{Cut, Stall, LostRequests, LostReplies, Slow, Resume, Pause, Isolation, Lag, CutTwice, Restart}
+var lasting = []Kind{Cut, Stall, LostRequests, LostReplies, Slow, Resume, Pause, Isolation, Lag, CutTwice, Restart, Stale, Deposed, LateReports, Refusal, FastClock}
 
 // A Fault happens to one client, or to the server.
 type Fault struct {
@@ -60,6 +70,7 @@ type Fault struct {
 	Lasts  time.Duration
 	pick   int    // a random number for choices within the fault
 	index  int    // in the schedule
+	aimed  bool   // it waits for a client that holds something
 	done   string // what it did
 }
 
@@ -91,22 +102,24 @@ func (w *World) draw(o options) []Fault {
 	}
 
 	r := w.random(1)
-	kinds := slices.Clone(o.kinds)
-	if r.IntN(2) == 0 { // a few kinds alone get further than all of them together
-		r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
-		kinds = kinds[:min(len(kinds), 1+r.IntN(3))]
+	kinds, slice := w.kinds(r, o.kinds)
+	n := r.IntN(9)
+	if slice { // with many of a kind, those that wait for a holder that is struck are struck, too
+		n = 1 + r.IntN(4)
 	}
-
 	var all []Fault
-	for range r.IntN(9) {
+	for range n {
 		f := Fault{
-			At:    w.Now() + upto(r, 6*w.Timeout),
+			At:    w.Now() + upto(r, 6*w.Timeout>>r.IntN(3)), // most work is done early
 			Kind:  kinds[r.IntN(len(kinds))],
 			Lasts: w.spell(r),
 			pick:  r.IntN(1 << 20),
 		}
+		if slice && r.IntN(2) == 0 {
+			f.Lasts = w.Timeout + upto(r, 2*w.Timeout)
+		}
 		if f.Kind == CutTwice {
-			f.At = w.Now() + (f.At-w.Now())/4 // it waits for a packet, and most work is done early
+			f.At = w.Now() + (f.At-w.Now())/4 // it waits for a packet
 		}
 		victim := r.IntN(1 << 20)
 		if slices.Contains(clientKinds, f.Kind) {
@@ -114,6 +127,7 @@ func (w *World) draw(o options) []Fault {
 				continue
 			}
 			f.Client = 1 + victim%len(w.clients)
+			f.aimed = f.Kind != CutTwice && (r.IntN(2) == 0 || slice && r.IntN(2) == 0)
 		}
 		all = append(all, f)
 	}
@@ -123,7 +137,34 @@ func (w *World) draw(o options) []Fault {
 		all[i].index = i
 	}
 
-	return slices.DeleteFunc(all, func(f Fault) bool { return slices.Contains(o.skip, f.index) })
+	all = slices.DeleteFunc(all, func(f Fault) bool { return slices.Contains(o.skip, f.index) })
+	for _, f := range all {
+		w.drawn = append(w.drawn, f.Kind)
+	}
+	return all
+}
+
+// kinds returns the kinds to draw from. Every other seed is a slice: its faults are of one kind,
+// and each kind has its turn. Of the others, half have only a few kinds, which get further than all
+// of them together.
+func (w *World) kinds(r *rand.Rand, all []Kind) (kinds []Kind, slice bool) {
+	if w.seed%2 == 0 {
+		var distinct []Kind
+		for _, k := range all {
+			if !slices.Contains(distinct, k) {
+				distinct = append(distinct, k)
+			}
+		}
+		i := int(w.seed / 2 % uint64(len(distinct)))
+		return distinct[i : i+1], true
+	}
+
+	kinds = slices.Clone(all)
+	if r.IntN(2) == 0 {
+		r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+		kinds = kinds[:min(len(kinds), 1+r.IntN(3))]
+	}
+	return kinds, false
 }
 
 func (w *World) spell(r *rand.Rand) time.Duration {
@@ -133,19 +174,37 @@ func (w *World) spell(r *rand.Rand) time.Duration {
 
 // strikeAll makes each fault begin at its time. It returns when all are over, or ctx ends.
 func (w *World) strikeAll(ctx context.Context, all []Fault) {
+	var aimed sync.WaitGroup
+	defer aimed.Wait()
 	end := w.Now()
-	for i := range all {
-		f := &all[i]
+	for _, f := range all {
 		if !sleep(ctx, f.At-w.Now()) {
 			break
 		}
-		f.At = w.Now()
-		f.done = w.strike(ctx, *f)
-		w.record.fault(*f)
+		if f.aimed && w.held.isExpected() {
+			aimed.Go(func() { w.ambush(ctx, f) })
+			continue
+		}
+		w.begin(ctx, f)
 		end = max(end, w.Now(), w.Now()+f.Lasts)
 	}
 
 	sleep(ctx, end-w.Now())
+}
+
+// begin makes one fault begin, and notes that.
+func (w *World) begin(ctx context.Context, f Fault) {
+	var victim *Client
+	if f.Client > 0 {
+		victim = w.clients[f.Client-1]
+	}
+	s := strike{f.Kind, w.held.of(victim)}
+	f.At = w.Now()
+	f.done = w.strike(ctx, f)
+	w.record.fault(f)
+	w.held.mu.Lock()
+	defer w.held.mu.Unlock()
+	w.strikes = append(w.strikes, s)
 }
 
 // strike makes one fault begin. It returns what the fault did, if that is not clear from its kind.
@@ -177,6 +236,25 @@ func (w *World) strike(ctx context.Context, f Fault) (done string) {
 		c.follower.Lag(behind)
 		time.AfterFunc(f.Lasts, func() { c.follower.Lag(0) })
 		return fmt.Sprintf("by %v", behind.Round(time.Microsecond))
+	case Stale, Deposed:
+		if f.Kind == Stale {
+			c.follower.Isolate()
+		} else {
+			c.follower.Depose()
+		}
+		time.AfterFunc(f.Lasts, c.follower.Rejoin)
+		return ""
+	case LateReports:
+		late := time.Duration(f.pick) * w.Timeout / 3 / (1 << 20)
+		c.follower.Report(late)
+		time.AfterFunc(f.Lasts, func() { c.follower.Report(0) })
+		return fmt.Sprintf("by up to %v", late.Round(time.Microsecond))
+	case Refusal:
+		code, op := refusals[f.pick%len(refusals)], refused[f.pick/8%len(refused)]
+		n := 1 + f.pick/128%4
+		c.Link.Fail(op, "", int32(code), n)
+		time.AfterFunc(f.Lasts, func() { c.Link.Fail(op, "", 0, 0) })
+		return fmt.Sprintf("%d of %v: %v", n, op, code)
 	case CutTwice:
 		return c.cutTwice(f)
 	case LoseReply:
@@ -215,9 +293,59 @@ func (w *World) strikeServer(ctx context.Context, f Fault) (done string) {
 		e.ReapContainers()
 	case Deletion:
 		return w.deleteOne(ctx, f.pick)
+	case Uproot:
+		return w.uproot(ctx)
+	case FastClock:
+		e.SetClockRate(1 + float64(f.pick)/11/(1<<20))
+		time.AfterFunc(f.Lasts, func() { e.SetClockRate(1) })
 	}
 
 	return ""
+}
+
+// refusals are the errors after which a request may be sent again.
+var refusals = []zkwire.Code{
+	zkwire.CodeConnectionLoss, zkwire.CodeOperationTimeout, zkwire.CodeSessionMoved, zkwire.CodeThrottled,
+}
+
+// refused are the requests that a fault refuses. Servers never refuse to set watches again.
+var refused = []recipestest.Op{
+	recipestest.OpCreate, recipestest.OpMulti, recipestest.OpDelete, recipestest.OpSetData, recipestest.OpSync,
+	recipestest.OpExists, recipestest.OpGetData, recipestest.OpGetChildren,
+}
+
+// uproot deletes all ephemeral nodes, and the directories that are empty then.
+func (w *World) uproot(ctx context.Context) (done string) {
+	ctx, cancel := context.WithTimeout(ctx, w.Timeout/4)
+	defer cancel()
+
+	nodes, stats, err := w.ephemerals(ctx, w.Path)
+	if err != nil {
+		return err.Error()
+	}
+	s, err := w.Operator().Session(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	for i, node := range nodes {
+		w.forced.node(node, stats[i].Czxid)
+		s.Conn().Delete(node, -1)
+	}
+	for _, node := range nodes {
+		w.deleteDirectories(s.Conn(), node)
+	}
+	return fmt.Sprintf("deletes %d nodes", len(nodes))
+}
+
+// deleteDirectories deletes the node that another one was below, and so on up to World.Path, as far
+// as they have neither data nor children.
+func (w *World) deleteDirectories(c *zk.Conn, deleted string) {
+	for dir := path.Dir(deleted); strings.HasPrefix(dir, w.Path); dir = path.Dir(dir) {
+		_, stat, err := c.Get(dir)
+		if err != nil || stat.DataLength > 0 || c.Delete(dir, stat.Version) != nil {
+			return
+		}
+	}
 }
 
 // deleteOne deletes an ephemeral node.

@@ -34,7 +34,7 @@ func TestSimLocalQueue(t *testing.T) {
 		for _, c := range clients {
 			m := lock.New(c.Client, w.Path, lock.WithLocalQueue())
 			for range 1 + c.Rand.IntN(4) {
-				begins, waits, holds := c.Upto(w.Timeout), c.Upto(6*w.Timeout), c.Upto(w.Timeout/2)
+				begins, waits, holds := c.Upto(w.Timeout), c.Upto(6*w.Timeout), c.Spell()
 				c.Go(func(ctx context.Context) error {
 					c.Sleep(ctx, begins)
 					wait, cancel := context.WithTimeout(ctx, waits)

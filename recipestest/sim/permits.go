@@ -12,6 +12,7 @@ type Permits struct{ turns }
 // Permits begins a history, which is checked in the end. No more than permits turns may be held at
 // any moment.
 func (w *World) Permits(what string, permits int) *Permits {
+	w.held.expect()
 	p := &Permits{turns{world: w, what: what}}
 	w.Check(func() error { return p.check(permits) })
 	return p

@@ -19,6 +19,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
+// truthfulSyncs is for simulations that check what a call must know after a sync. A leader that was
+// deposed answers syncs, too.
+var truthfulSyncs = sim.WithoutFaults(sim.Deposed)
+
 // Several queues of several goroutines of several clients do everything there is.
 func TestSimQueue(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
@@ -37,7 +41,7 @@ func TestSimQueue(t *testing.T) {
 				u.reserve, u.reserve, u.tryReserve, u.consume, u.list, u.remove, u.free, u.drained,
 			}
 		})
-	})
+	}, truthfulSyncs)
 }
 
 // An operator deletes receipts, or all records, while clients use the queue.
@@ -48,7 +52,7 @@ func TestSimQueueWiped(t *testing.T) {
 			return []verb{u.offer, u.offer, u.offerAll, u.offerAfter, u.take, u.poll, u.pollN, u.reserve, u.tryReserve, u.consume}
 		})
 		s.wipe()
-	})
+	}, truthfulSyncs)
 }
 
 // There is a maximum length.
@@ -61,7 +65,7 @@ func TestSimQueueBounded(t *testing.T) {
 			return []verb{u.offer, u.offer, u.offerAll, u.offerWait, u.offerWait, u.offerKey, u.offerAfter, u.poll, u.take, u.pollN, u.reserve}
 		})
 		s.measure()
-	})
+	}, truthfulSyncs)
 }
 
 // Nothing is reserved, so what is there at any time is known well.
@@ -71,7 +75,7 @@ func TestSimQueueEmpty(t *testing.T) {
 		s.work(2+w.Rand.IntN(3), func(u *queueUser) []verb {
 			return []verb{u.offer, u.offer, u.offerAll, u.poll, u.poll, u.pollN, u.take, u.list, u.drained}
 		})
-	})
+	}, truthfulSyncs)
 }
 
 // A single session consumes, with several goroutines, what others offer.
@@ -90,7 +94,7 @@ func TestSimQueueOrder(t *testing.T) {
 			}
 			return s.history.inOrder()
 		})
-	})
+	}, truthfulSyncs)
 }
 
 // Consumers race for a queue that is long enough for tickets.
@@ -102,7 +106,7 @@ func TestSimQueueRace(t *testing.T) {
 		s.work(2+w.Rand.IntN(3), func(u *queueUser) []verb {
 			return []verb{u.poll, u.poll, u.poll, u.poll, u.poll, u.poll, u.poll, u.pollN, u.reserve}
 		})
-	})
+	}, truthfulSyncs)
 }
 
 // A call that waits does not wait beside an entry.
@@ -476,7 +480,11 @@ func (u *queueUser) hold(ctx context.Context, called time.Time, it *queue.Item) 
 func (u *queueUser) holder(name string) *sim.Exclusive {
 	u.history.mu.Lock()
 	defer u.history.mu.Unlock()
-	return u.history.entry(name).held
+	e := u.history.entry(name)
+	if e.held == nil {
+		e.held = u.Exclusive(name)
+	}
+	return e.held
 }
 
 // consume lets some workers work for a while.

@@ -24,6 +24,7 @@ type Visit struct {
 
 // Rounds begins a history, which is checked in the end.
 func (w *World) Rounds(what string, n int) *Rounds {
+	w.held.expect()
 	r := &Rounds{turns: turns{world: w, what: what}, n: n}
 	w.Check(r.check)
 	return r

@@ -19,6 +19,8 @@ import (
 var (
 	flagFor  = flag.Duration("sim.for", 0, "how long all simulations of a run take together (default: each takes 5s, or 1s with -short)")
 	flagSeed = flag.Uint64("sim.seed", 0, "play this seed alone, again and again")
+	flagN    = flag.Int("sim.seeds", 0, "how many seeds each simulation plays, instead of a time: 1, 2, 3 and so on")
+	flagFrom = flag.Uint64("sim.from", 1, "the first of the seeds of -sim.seeds")
 	flagOut  = flag.String("sim.out", "", "`directory` for the timelines of simulations that fail")
 )
 
@@ -29,9 +31,11 @@ var badEnvironment error
 // simulations do not know the flags.
 func init() {
 	for name, variable := range map[string]string{
-		"sim.for":  "ZKRECIPES_SIM_FOR",
-		"sim.seed": "ZKRECIPES_SIM_SEED",
-		"sim.out":  "ZKRECIPES_SIM_OUT",
+		"sim.for":   "ZKRECIPES_SIM_FOR",
+		"sim.seed":  "ZKRECIPES_SIM_SEED",
+		"sim.seeds": "ZKRECIPES_SIM_SEEDS",
+		"sim.from":  "ZKRECIPES_SIM_FROM",
+		"sim.out":   "ZKRECIPES_SIM_OUT",
 	} {
 		value := os.Getenv(variable)
 		if value == "" {
@@ -126,8 +130,12 @@ func newOptions(t testing.TB, opts []Option) options {
 // of testing/synctest, so the goroutines that it starts belong to the bubble.
 func Run(t *testing.T, simulate func(w *World), opts ...Option) {
 	t.Helper()
-	if f := find(t, simulate, newOptions(t, opts)); f != nil {
+	f, met := find(t, simulate, newOptions(t, opts))
+	switch {
+	case f != nil:
 		t.Fatal(f)
+	case met.vacuous():
+		t.Fatalf("sim: no fault has met a client that holds something:%v", met)
 	}
 }
 
@@ -137,14 +145,18 @@ func Run(t *testing.T, simulate func(w *World), opts ...Option) {
 // so, and do not fail t.
 func Find(t *testing.T, simulate func(w *World), opts ...Option) *Failure {
 	t.Helper()
-	return find(t, simulate, newOptions(t, opts))
+	f, _ := find(t, simulate, newOptions(t, opts))
+	return f
 }
 
-func find(t *testing.T, simulate func(w *World), o options) *Failure {
+func find(t *testing.T, simulate func(w *World), o options) (*Failure, *coverage) {
 	t.Helper()
+	if o.seeds == 0 && *flagSeed == 0 {
+		o.seeds = max(0, *flagN)
+	}
 	budget, done := share(t, o.seeds == 0)
 	defer done()
-	began := time.Now()
+	began, met := time.Now(), &coverage{}
 	seed, plays := cmp.Or(*flagSeed, o.seed, firstSeed()), 0
 	enough := func() bool {
 		if o.seeds > 0 {
@@ -154,14 +166,14 @@ func find(t *testing.T, simulate func(w *World), o options) *Failure {
 	}
 
 	for ; plays == 0 || !enough(); plays++ {
-		if f := playSeed(t, seed, simulate, o); f != nil {
+		if f := playSeed(t, seed, simulate, o, met); f != nil {
 			f.Plays = plays + 1
 			f.shrink(func(skip []int) bool {
 				o.skip = skip
-				return playSeed(t, seed, simulate, o) != nil
+				return playSeed(t, seed, simulate, o, &coverage{}) != nil
 			})
 			f.draw(t)
-			return f
+			return f, met
 		}
 		if *flagSeed == 0 {
 			seed++
@@ -169,21 +181,23 @@ func find(t *testing.T, simulate func(w *World), o options) *Failure {
 	}
 
 	took := time.Since(began)
-	t.Logf("%d schedules in %v, which is %.0f a second", plays, took.Round(time.Millisecond), float64(plays)/took.Seconds())
-	return nil
+	t.Logf("%d schedules in %v, which is %.0f a second%v",
+		plays, took.Round(time.Millisecond), float64(plays)/took.Seconds(), met)
+	return nil, met
 }
 
-// firstSeed returns the first seed of a run. It is always the same, so that a test that fails does
-// so because of a change. With -sim.for, which asks for a search, it is random.
+// firstSeed returns the first seed of a run. It is the same for each run, so a test that fails does
+// so because of a change. With -sim.for alone, which asks for a search, it is random.
 func firstSeed() uint64 {
-	if *flagFor == 0 {
-		return 1
+	if *flagFor == 0 || *flagN > 0 {
+		return max(1, *flagFrom)
 	}
 	return uint64(rand.Uint32()) + 1
 }
 
-// playSeed plays one schedule in a bubble of its own. It returns the failure, or nil.
-func playSeed(t *testing.T, seed uint64, simulate func(*World), o options) (f *Failure) {
+// playSeed plays one schedule in a bubble of its own, and adds to met what its faults have met. It
+// returns the failure, or nil.
+func playSeed(t *testing.T, seed uint64, simulate func(*World), o options, met *coverage) (f *Failure) {
 	var w *World
 	late := time.AfterFunc(wallLimit, func() {
 		fmt.Fprintf(os.Stderr, "sim: seed %d has not ended for %v: %s\n", seed, wallLimit, replay(t.Name(), seed))
@@ -203,6 +217,7 @@ func playSeed(t *testing.T, seed uint64, simulate func(*World), o options) (f *F
 		w = newWorld(t, seed)
 		w.play(simulate, o)
 	})
+	met.add(w)
 
 	return nil
 }

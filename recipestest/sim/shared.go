@@ -11,6 +11,7 @@ type Shared struct{ turns }
 
 // Shared begins a history, which is checked in the end.
 func (w *World) Shared(what string) *Shared {
+	w.held.expect()
 	s := &Shared{turns{world: w, what: what}}
 	w.Check(s.check)
 	return s

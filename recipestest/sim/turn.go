@@ -38,6 +38,7 @@ type Turn struct {
 	held      time.Time // when it was last held for certain: not before begun, or the zero time
 	over      time.Time // the grant had ended by then
 	lost      bool
+	until     time.Time // it is kept until then; of World.held
 }
 
 // turns are the turns of a history.
@@ -63,6 +64,7 @@ func (ts *turns) begin(c *Client, called time.Time, g Grant, exclusive bool) *Tu
 	ts.mu.Lock()
 	ts.all = append(ts.all, t)
 	ts.mu.Unlock()
+	ts.world.held.begin(t)
 	t.Holds()
 	return t
 }
@@ -81,6 +83,7 @@ func (t *Turn) Holds() bool {
 // Keep blocks for d, or until the grant is lost. Meanwhile it calls Holds again and again.
 func (t *Turn) Keep(d time.Duration) {
 	end := time.Now().Add(d)
+	t.client.world.held.keep(t, end)
 	step := t.client.world.Timeout / 64
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -104,6 +107,7 @@ func (t *Turn) End(err error) error {
 	t.over = time.Now()
 	t.lost = errors.Is(err, protocol.ErrLost)
 	w := t.client.world
+	w.held.end(t)
 	w.record.span(t.client.Name, fmt.Sprintf("token %d", t.token), t.begun.Sub(w.began), t.over.Sub(w.began), t.lost)
 	if t.lost {
 		return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/buffer"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -22,6 +23,9 @@ import (
 
 // endLimit is how many session timeouts all work may take to end once there are no more faults.
 const endLimit = 100
+
+// maxPacket is how long requests and answers may be. A client's buffers are that long.
+const maxPacket = 128 << 10
 
 // A World is one server, its clients, and the faults of one seed. It is a [testing.TB]: failures
 // and logs belong to this seed, Cleanup functions run when it is over, and Fatal ends the goroutine
@@ -49,6 +53,9 @@ type World struct {
 	giveUp  context.CancelFunc
 	record  record
 	forced  forced
+	held    held
+	drawn   []Kind   // the faults that were drawn
+	strikes []strike // and those that have happened
 }
 
 var _ testing.TB = (*World)(nil)
@@ -100,6 +107,7 @@ func (w *World) Clients(n int, opts ...protocol.ConnectOption) []*Client {
 		c.latency = 100*time.Microsecond + upto(c.Rand, 2*time.Millisecond)
 		own := []protocol.ConnectOption{
 			protocol.WithSessionTimeout(w.Timeout), protocol.WithDialer(c.dialChecked), w.paced(c.Rand.Uint64()),
+			buffer.Limit(maxPacket).(protocol.ConnectOption),
 		}
 		c.Client = c.Link.Client(w, append(own, opts...)...)
 		c.watchRoot()
@@ -115,7 +123,8 @@ func (w *World) Clients(n int, opts ...protocol.ConnectOption) []*Client {
 // [World.Finally].
 func (w *World) Operator() *protocol.Client {
 	if w.sound == nil {
-		w.sound = w.Server.Client(w, protocol.WithSessionTimeout(w.Timeout), w.paced(w.random(2).Uint64()))
+		w.sound = w.Server.Client(w, protocol.WithSessionTimeout(w.Timeout), w.paced(w.random(2).Uint64()),
+			buffer.Limit(maxPacket).(protocol.ConnectOption))
 	}
 	return w.sound
 }
@@ -179,7 +188,7 @@ func (w *World) play(simulate func(*World), o options) {
 	var faults sync.WaitGroup
 	if !w.Failed() {
 		all := w.draw(o)
-		if slices.ContainsFunc(all, func(f Fault) bool { return f.Kind == Deletion }) {
+		if slices.ContainsFunc(all, func(f Fault) bool { return f.Kind == Deletion || f.Kind == Uproot }) {
 			w.Operator() // while it can connect
 		}
 		faults.Go(func() { w.strikeAll(quiet, all) })
@@ -236,6 +245,7 @@ func (w *World) calm() {
 	if err := w.Server.Embedded().Resume(); err != nil {
 		w.bench.fail(err)
 	}
+	w.Server.Embedded().SetClockRate(1)
 	for _, c := range w.clients {
 		c.calm()
 	}

@@ -19,12 +19,17 @@ type mutation struct {
 	place    string // file:line
 	function string
 	code     string // the first line of what is changed
+	nth      int    // of those that are the same otherwise; the first is 1
 }
 
 // name identifies a mutation for as long as its function is not changed much.
 func (m mutation) name() string {
 	file, _, _ := strings.Cut(m.place, ":")
-	return fmt.Sprintf("%s %s %s: %s", m.operator, file, m.function, m.code)
+	name := fmt.Sprintf("%s %s %s: %s", m.operator, file, m.function, m.code)
+	if m.nth > 1 {
+		name += fmt.Sprintf(" (%d)", m.nth)
+	}
+	return name
 }
 
 // A rewriter puts calls of package mutant into files. The changed files do what the original ones
@@ -35,6 +40,7 @@ type rewriter struct {
 	file     string
 	source   []byte
 	function string
+	names    map[string]int // how often each was given
 	inserts  []insert
 }
 
@@ -158,10 +164,17 @@ func (r *rewriter) wrap(operator string, n ast.Node, before, after string) {
 	from, to := r.offset(n.Pos()), r.offset(n.End())
 	code, _, _ := strings.Cut(r.text(n), "\n")
 	number := len(r.mutants)
-	r.mutants = append(r.mutants, mutation{
-		number: number, operator: operator, function: r.function, code: code,
+	m := mutation{
+		number: number, operator: operator, function: r.function, code: code, nth: 1,
 		place: fmt.Sprintf("%s:%d", r.file, r.files.Position(n.Pos()).Line),
-	})
+	}
+	if r.names == nil {
+		r.names = make(map[string]int)
+	}
+	name := m.name()
+	r.names[name]++
+	m.nth = r.names[name]
+	r.mutants = append(r.mutants, m)
 	numbered := func(text string) string { return strings.Replace(text, "%d", fmt.Sprint(number), 1) }
 	r.inserts = append(r.inserts,
 		insert{from, to - from, false, number, numbered(before)},

@@ -60,6 +60,12 @@ func TestMutantsInsideEachOther(t *testing.T) {
 	require.Regexp(t, regexp.MustCompile(`mutant\.False\(\d, err != nil\) && \(len\(x\) < 3 \|\| `), out)
 }
 
+func TestMutantsHaveNamesOfTheirOwn(t *testing.T) {
+	_, mutants := rewriteText(t, `if err != nil { return }; if err != nil { return }`)
+	require.Len(t, mutants, 2)
+	require.Equal(t, mutants[0].name()+" (2)", mutants[1].name())
+}
+
 // A survivor that was accepted is accepted for code that still exists.
 func TestAcceptedMutantsExist(t *testing.T) {
 	t.Chdir("../../..")
