@@ -393,7 +393,7 @@ proctype Contender(byte me; byte server) {
 
 	/* The client does not trust its session any more, though that may live. */
 	/* go: protocol.session.confirmed */
-	:: atomic { doing == free -> doing = confirming }
+	:: atomic { doing == free && ENDS > 0 -> doing = confirming }
 
 	/* The leader agrees to a write of a session that it has not expired. */
 	/* go: protocol.Session.Confirm */

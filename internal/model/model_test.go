@@ -29,6 +29,7 @@ func TestModelsHold(t *testing.T) {
 	}{
 		"line, a cut and a caller that gives up": {"line.pml", []string{"-DNODES=3", "-DCUTS=1", "-DENDS=0", "-DCANCELS=1"}},
 		"line, a session ends":                   {"line.pml", []string{"-DNODES=3", "-DCUTS=0", "-DENDS=1", "-DCANCELS=0"}},
+		"line of two, with all faults":           {"line.pml", []string{"-DNODES=2", "-DCUTS=1", "-DENDS=1", "-DCANCELS=1"}},
 		"trust":                                  {"trust.pml", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
