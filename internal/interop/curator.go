@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -56,8 +57,15 @@ func StartCurator(ctx context.Context, o Options) (*Peer, error) {
 }
 
 // Curator runs Apache Curator against the servers until tb ends. Without a JDK or Curator it skips
-// tb, or fails it if ZKRECIPES_REQUIRE_REAL is 1.
+// tb, or fails it if ZKRECIPES_REQUIRE_REAL is 1. It also skips tb if the servers are of ZooKeeper
+// 3.4, which has no containers: this Curator makes all parents containers.
 func Curator(tb testing.TB, connectString string) *Peer {
 	tb.Helper()
+	switch v, err := version(connectString); {
+	case err != nil:
+		tb.Fatalf("interop: version of %s: %v", connectString, err)
+	case strings.HasPrefix(v, "3.4."):
+		tb.Skipf("interop: Curator cannot use ZooKeeper %s, which has no containers", v)
+	}
 	return run(tb, connectString, StartCurator)
 }
