@@ -3,6 +3,7 @@ package suite_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -24,6 +25,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
+
+// entries are what a queue has at first, beside the path that a verb is given: enough for two calls.
+func entries(t *testing.T, srv *recipestest.Server, path string) {
+	t.Helper()
+	_, err := queue.New(srv.Client(t), path+"-full").OfferAll(t.Context(), [][]byte{{1}, {2}})
+	require.NoError(t, err)
+}
 
 // verbs are those that need a write, of all recipes. Each gives back what it has acquired.
 var verbs = map[string]func(ctx context.Context, c *protocol.Client, path string) error{
@@ -74,6 +82,17 @@ var verbs = map[string]func(ctx context.Context, c *protocol.Client, path string
 		_, err := queue.New(c, path).OfferKey(ctx, "key", []byte("x"))
 		return err
 	},
+	"take": func(ctx context.Context, c *protocol.Client, path string) error {
+		_, err := queue.New(c, path+"-full").Take(ctx)
+		return err
+	},
+	"reserve": func(ctx context.Context, c *protocol.Client, path string) error {
+		it, err := queue.New(c, path+"-full").Reserve(ctx)
+		if err != nil {
+			return err
+		}
+		return it.Ack(ctx)
+	},
 	"barrier": func(ctx context.Context, c *protocol.Client, path string) error {
 		b := barrier.New(c, path)
 		if err := b.Set(ctx); err != nil {
@@ -86,14 +105,46 @@ var verbs = map[string]func(ctx context.Context, c *protocol.Client, path string
 	},
 }
 
+// reads are verbs that write nothing.
+var reads = map[string]func(ctx context.Context, c *protocol.Client, path string) error{
+	"contenders": func(ctx context.Context, c *protocol.Client, path string) error {
+		_, err := lock.New(c, path).Contenders(ctx)
+		return err
+	},
+	"leader": func(ctx context.Context, c *protocol.Client, path string) error {
+		if _, err := election.New(c, path).Leader(ctx); !errors.Is(err, election.ErrNoLeader) {
+			return err
+		}
+		return nil
+	},
+	"members": func(ctx context.Context, c *protocol.Client, path string) error {
+		_, err := group.New(c, path).Members(ctx)
+		return err
+	},
+	"length": func(ctx context.Context, c *protocol.Client, path string) error {
+		_, err := queue.New(c, path+"-full").Len(ctx)
+		return err
+	},
+	"peek": func(ctx context.Context, c *protocol.Client, path string) error {
+		_, err := queue.New(c, path+"-full").Peek(ctx)
+		return err
+	},
+	"barrier that is not set": func(ctx context.Context, c *protocol.Client, path string) error {
+		return barrier.New(c, path).Wait(ctx)
+	},
+}
+
 func TestRefusalsThatMayPassAreTriedAgain(t *testing.T) {
 	for _, code := range []zkwire.Code{zkwire.CodeThrottled, zkwire.CodeSessionMoved, zkwire.CodeReadOnly} {
-		for name, verb := range verbs {
+		all := maps.Clone(verbs)
+		maps.Copy(all, reads)
+		for name, verb := range all {
 			t.Run(code.String()+"/"+name, func(t *testing.T) {
 				suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 					link, root := srv.Link(t), srv.Root(t)
 					c := link.Client(t)
-					for step := 1; step <= 4; step++ { // each request of the verb meets the fault in one of the steps
+					for step := 1; step <= 4; step++ { // one request more is refused in each step
+						entries(t, srv, root+"/"+string(rune('a'+step)))
 						link.Fail(recipestest.OpAny, "", int32(code), step)
 						require.NoError(t, verb(suite.Lasting(t), c, root+"/"+string(rune('a'+step))))
 						link.Fail(recipestest.OpAny, "", 0, 0)
@@ -118,6 +169,7 @@ func TestRefusalsThatLastAreReturned(t *testing.T) {
 					link, root := srv.Link(t), srv.Root(t)
 					c := link.Client(t)
 					s := suite.Session(t, c)
+					entries(t, srv, root)
 					for _, op := range writes {
 						link.Fail(op, "", int32(code), 1<<20)
 					}
