@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -494,7 +495,11 @@ func TestDurationOfAHoldIsNeverNegative(t *testing.T) {
 
 // A caller that gives up has met no error, but one that waited in vain has.
 func TestFailedWaits(t *testing.T) {
-	for what, err := range map[string]error{"canceled": context.Canceled, "timeout": context.DeadlineExceeded, "closed": protocol.ErrClosed} {
+	for what, err := range map[string]error{
+		"canceled": context.Canceled, "timeout": context.DeadlineExceeded, "closed": protocol.ErrClosed,
+		"outcome_unknown": protocol.ErrUncertain, "too_large": protocol.ErrTooLarge, "no_permission": zk.ErrNoAuth,
+		"_OTHER": errors.New("another error"),
+	} {
 		p := newProbe(t)
 		f := newFeed(p)
 		f.event(protocol.EventAcquired, 0, time.Second, err)
