@@ -122,7 +122,7 @@ func publicPackages(t *testing.T) (packages []publicPackage) {
 	require.NoError(t, err)
 
 	for line := range strings.Lines(string(out)) {
-		fields := strings.Fields(line)
+		fields := strings.SplitN(strings.TrimSpace(line), " ", 3) // the directory may have spaces
 		name, path, dir := fields[0], fields[1], fields[2]
 		if name == "main" || name == "zkrecipes" || strings.Contains(path, "/internal/") || name == "line" {
 			continue

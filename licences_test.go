@@ -19,8 +19,8 @@ import (
 const licencesHead = `# Licences of what we depend on
 
 zkrecipes itself is under the [Apache License 2.0](../LICENSE). A program that uses the recipes links two of these modules:
-` + "`github.com/go-zookeeper/zk` and `github.com/cenkalti/backoff/v4`" + `. The others are for tests, the test kit, the command, the
-benchmarks and the examples. The last column has the go.mod files that require a module.
+` + "`github.com/go-zookeeper/zk` and `github.com/cenkalti/backoff/v4`" + `. The others are for tests, the test kit,
+otel, the command, the benchmarks and the examples. The last column has the go.mod files that require a module.
 
 A test compares this page with those files, and with the licences in the module cache. ` + "`make api`" + ` writes it anew.
 

@@ -3,11 +3,13 @@ package zkotel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -335,6 +337,40 @@ func TestHolderDoesNotLinkToALaterOne(t *testing.T) {
 	require.NotContains(t, linksOf(p.only("lock hold")), "previous_holder")
 }
 
+func TestHolderLinksToTheLatestBeforeIt(t *testing.T) {
+	p := newProbe(t)
+	f := newFeed(p)
+	f.acquired(9)
+	f.acquired(7)
+	f.acquired(10)
+	f.released(10)
+	require.Contains(t, linksOf(p.only("lock hold"))["previous_holder"].Attributes,
+		attribute.Int64("zookeeper.fencing_token", 9))
+}
+
+// A program may lock a path for each of its customers, once.
+func TestPathsThatAreRememberedAreBounded(t *testing.T) {
+	p := newProbe(t)
+	f := newFeed(p)
+	const limit, beyond = 1 << 12, 100
+	for round := range int64(2) {
+		for i := range limit + beyond {
+			f.path = fmt.Sprintf("/customers/%d", i)
+			f.acquired(1 + round)
+			f.released(1 + round)
+		}
+	}
+
+	linked := 0
+	for _, span := range p.ended("lock hold") {
+		if _, ok := linksOf(span)["previous_holder"]; ok {
+			linked++
+		}
+	}
+	require.Positive(t, linked)
+	require.LessOrEqual(t, linked, limit)
+}
+
 // Readers of one process may hold one node together, and have the same token.
 func TestHoldsOfOneNodeAreToldApartByTheirBeginning(t *testing.T) {
 	p := newProbe(t)
@@ -423,11 +459,47 @@ func TestHoldsThatNeverEndAreBounded(t *testing.T) {
 	f.released(1)
 	f.acquired(limit + beyond)
 	require.EqualValues(t, limit, p.held())
+
+	f.lost(2, errExpired) // and with it all others of the session
+	require.Zero(t, p.held())
+	f.session = 2
+	for token := range int64(limit) {
+		f.acquired(1 + token)
+	}
+	require.EqualValues(t, limit, p.held(), "there is room again")
+}
+
+// Without a bound an observer that misses the beginnings of holds would grow for ever.
+func TestLossesWhoseBeginningNeverComesAreBounded(t *testing.T) {
+	p := newProbe(t, zkotel.WithTracerProvider(noop.NewTracerProvider()))
+	f := newFeed(p)
+	const limit, beyond = 1 << 16, 100
+	for token := range int64(limit + beyond) {
+		f.lost(1+token, errDeleted)
+	}
+	for token := range int64(limit + beyond) {
+		f.acquired(1 + token)
+	}
+	require.EqualValues(t, beyond, p.held(), "of which the losses are forgotten")
+}
+
+// A wall clock that is set back makes no hold shorter than nothing.
+func TestDurationOfAHoldIsNeverNegative(t *testing.T) {
+	p := newProbe(t)
+	f := newFeed(p)
+	f.acquired(1)
+	f.now = noon.Add(-time.Hour)
+	f.released(1)
+	require.Equal(t, series{count: 1, unit: "s"}, p.value("zkrecipes.hold.duration", at("lock", f.path)...))
 }
 
 // A caller that gives up has met no error, but one that waited in vain has.
 func TestFailedWaits(t *testing.T) {
-	for what, err := range map[string]error{"canceled": context.Canceled, "timeout": context.DeadlineExceeded, "closed": protocol.ErrClosed} {
+	for what, err := range map[string]error{
+		"canceled": context.Canceled, "timeout": context.DeadlineExceeded, "closed": protocol.ErrClosed,
+		"outcome_unknown": protocol.ErrUncertain, "too_large": protocol.ErrTooLarge, "no_permission": zk.ErrNoAuth,
+		"_OTHER": errors.New("another error"),
+	} {
 		p := newProbe(t)
 		f := newFeed(p)
 		f.event(protocol.EventAcquired, 0, time.Second, err)

@@ -210,7 +210,7 @@ func TestClientIsObserved(t *testing.T) {
 		require.InDelta(t, before-1, trust(), 1e-6)
 		<-s.Done()
 		requireState("lost")
-		require.Zero(t, trust())
+		require.Equal(t, series{unit: "s"}, p.value("zkrecipes.session.trust", "client", "a"), "there is none, and a graph shows that")
 		require.Empty(t, p.measure()["zkrecipes.session.timeout"])
 
 		link.Heal()

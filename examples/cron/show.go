@@ -110,5 +110,8 @@ func (c *crontab) watch(react func(line) error) (err error) {
 			c.running--
 		}
 	}
+	if c.ctx.Err() != nil {
+		return c.ctx.Err() // which has killed the machines
+	}
 	return err
 }

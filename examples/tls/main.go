@@ -69,9 +69,12 @@ func show(ctx context.Context, out io.Writer) error {
 		{"that trusts another CA", []tls.Certificate{clientCertificate}, others.pool(), 2 * time.Second},
 	} {
 		config := &tls.Config{Certificates: client.certificates, RootCAs: client.roots, ServerName: "localhost"}
-		ctx, cancel := context.WithTimeout(ctx, client.within)
-		err := takeLock(ctx, server.ConnectString(), config)
+		trying, cancel := context.WithTimeout(ctx, client.within)
+		err := takeLock(trying, server.ConnectString(), config)
 		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err() // Ctrl-C, which says nothing about certificates
+		}
 		if err == nil {
 			fmt.Fprintf(out, "A client %s takes a lock.\n", client.what)
 		} else {
