@@ -27,9 +27,16 @@ func init() {
 		{
 			Name: "outage: notices come at equal intervals",
 			File: "protocol/outage.go",
-			Old:  "min(2*o.pause, rarestNotice), true",
-			New:  "firstNotice, true",
+			Old:  "min(2*o.pause, rarestNotice)\n",
+			New:  "firstNotice\n",
 			Test: "TestConnectToNoServerIsToldOf",
+		},
+		{
+			Name: "outage: each notice has a goroutine that waits for a blocked logger",
+			File: "protocol/outage.go",
+			Old:  "if o.telling {",
+			New:  "if false {",
+			Test: "TestBlockedLoggerIsToldOfAnOutageByOneGoroutine",
 		},
 		{
 			Name:    "events: a wait is told of when it is over",
