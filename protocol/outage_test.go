@@ -134,6 +134,12 @@ func TestLostConnectionIsToldOfUntilItIsBack(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, g.Err())
 		require.Contains(t, fmt.Sprint(log.take("INFO connected again")), session)
+		link.Cut()
+		time.Sleep(100 * time.Millisecond)
+		link.Heal()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		require.Empty(t, log.take(""), "no notice, so no end of one")
 
 		log.began = time.Now()
 		link.Cut()
