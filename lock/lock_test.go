@@ -295,6 +295,19 @@ func TestNodesOfOtherRecipesAreIgnored(t *testing.T) {
 	})
 }
 
+func TestNilContextIsRefusedWhileTheClientHoldsTheLock(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	m := lock.New(srv.Client(t), srv.Root(t)+"/lock")
+	l := suite.Must(t, m.Lock)
+	for _, try := range []func(context.Context) (*lock.Lease, error){m.Lock, m.TryLock} {
+		var none context.Context
+		_, err := try(none)
+		require.ErrorContains(t, err, "nil context")
+	}
+	suite.Unlock(t, l)
+}
+
 func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)

@@ -78,7 +78,7 @@ func (m *Mutex) take(ctx context.Context, request line.Request) (*Lease, error) 
 		return g, err
 	})
 	if err != nil {
-		if since, ok := m.recipe.HeldSince(); ok && ctx.Err() != nil {
+		if since, ok := m.recipe.HeldSince(); ok && ctx != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w (held by this client since %s)", err, since.Format(time.DateTime))
 		}
 		return nil, err

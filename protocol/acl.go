@@ -63,11 +63,17 @@ func (c *Client) acl(path string) []zk.ACL {
 	}
 	for _, a := range c.auth {
 		if a.identifies() {
-			return zk.AuthACL(zk.PermAll)
+			return ownACL
 		}
 	}
-	return zk.WorldACL(zk.PermAll)
+	return openACL
 }
+
+// The defaults of WithACL are made once, as each call asks for its ACL several times.
+var (
+	ownACL  = zk.AuthACL(zk.PermAll)
+	openACL = zk.WorldACL(zk.PermAll)
+)
 
 // ACL returns what a node gets that is created through s: the ACL of the view for this path, which
 // has no chroot. The name of a sequential node ends before its number.

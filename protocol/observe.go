@@ -42,7 +42,9 @@ func (s State) String() string {
 //
 // Each [EventWaiting] is followed by one [EventAcquired], which has the same Context, Recipe, Path
 // and Mode. So the waits under way are those without their EventAcquired. An EventAcquired with a
-// Token begins a hold, which one [EventReleased] or [EventLost] with that Token ends.
+// Token begins a hold, which one [EventReleased] or [EventLost] with that Token ends. A hold that is
+// lost at once may end before its EventAcquired. One that comes when ctx has ended is given back,
+// and has an EventReleased alone.
 //
 // No event has credentials or data in it.
 type Observer interface {

@@ -26,6 +26,7 @@ type outage struct {
 	pause    time.Duration // until the one after it
 	attempts int64         // that had failed before it
 	told     bool          // a notice has come since there was a connection
+	telling  bool          // a notice is being logged, which a logger may make long
 }
 
 // beginOutage notes that there is no connection. The caller holds mu.
@@ -42,7 +43,9 @@ func (c *Client) beginOutage() {
 
 func (o *outage) schedule(now time.Time, c *Client) {
 	o.stop()
-	o.notice = time.AfterFunc(o.due.Sub(now), func() { c.spawn(c.tellOfOutage) })
+	if !c.stopped {
+		o.notice = time.AfterFunc(o.due.Sub(now), func() { c.spawn(c.tellOfOutage) })
+	}
 }
 
 func (o *outage) stop() {
@@ -76,8 +79,13 @@ func (c *Client) tellOfOutage() {
 		return
 	}
 	away, attempts := now.Sub(o.began), c.attempts.Load()-o.attempts
-	o.due, o.pause, o.told = now.Add(o.pause), min(2*o.pause, rarestNotice), true
+	o.due, o.pause = now.Add(o.pause), min(2*o.pause, rarestNotice)
 	o.schedule(now, c)
+	if o.telling { // no goroutine for each notice that a blocked logger does not take
+		c.mu.Unlock()
+		return
+	}
+	o.told, o.telling = true, true
 	s, current, refused := cmp.Or(c.dialing, c.current), c.current, c.refused
 	c.mu.Unlock()
 
@@ -104,6 +112,10 @@ func (c *Client) tellOfOutage() {
 		c.log.Warn("no connection", attrs...)
 	}
 	c.observe(e)
+
+	c.mu.Lock()
+	o.telling = false
+	c.mu.Unlock()
 }
 
 var errNoAnswer = errors.New("no attempt to connect has ended yet")

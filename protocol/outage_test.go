@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,6 +134,12 @@ func TestLostConnectionIsToldOfUntilItIsBack(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, g.Err())
 		require.Contains(t, fmt.Sprint(log.take("INFO connected again")), session)
+		link.Cut()
+		time.Sleep(100 * time.Millisecond)
+		link.Heal()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		require.Empty(t, log.take(""), "no notice, so no end of one")
 
 		log.began = time.Now()
 		link.Cut()
@@ -220,6 +227,90 @@ func TestManyCallsThatWaitForASessionAreToldOfOnce(t *testing.T) {
 		}
 	})
 }
+
+// A blocker is a slog.Handler that blocks at notices until resume is closed.
+type blocker struct {
+	*journal
+	blocked chan struct{}
+	resume  chan struct{}
+}
+
+func (b *blocker) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "no connection" {
+		b.blocked <- struct{}{}
+		<-b.resume
+	}
+	return b.journal.Handle(ctx, r)
+}
+
+func (b *blocker) WithAttrs([]slog.Attr) slog.Handler { return b }
+
+func TestBlockedLoggerIsToldOfAnOutageByOneGoroutine(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		log := &blocker{newJournal(), make(chan struct{}, 99), make(chan struct{})}
+		c := link.Client(t, protocol.WithLogger(slog.New(log)))
+		first := session(t, c)
+		link.Cut()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		require.Len(t, log.blocked, 1)
+		require.Error(t, first.Err())
+
+		log.began = time.Now()
+		close(log.resume)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		require.Len(t, log.take("no connection"), 1+10)
+		link.Heal()
+		require.NoError(t, session(t, c).Sync(lasting(t), "/"))
+		require.NoError(t, c.Close())
+	})
+}
+
+func TestCloseDuringANoticeEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		log := &blocker{newJournal(), make(chan struct{}, 99), make(chan struct{})}
+		c := link.Client(t, protocol.WithLogger(slog.New(log)))
+		link.Cut()
+		wait(t, log.blocked)
+		began := time.Now()
+		c.Close() // the session could not be closed
+		require.LessOrEqual(t, time.Since(began), 2*time.Second)
+		close(log.resume)
+		synctest.Wait()
+		log.take("")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Empty(t, log.take("no connection"))
+	})
+}
+
+// What an observer is told of, it may answer by closing the client.
+func TestObserverMayCloseTheClientDuringAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, closed := srv.Link(t), make(chan time.Duration, 99)
+		var c atomic.Pointer[protocol.Client]
+		c.Store(link.Client(t, protocol.WithObserver(observe(func(e protocol.Event) {
+			if e.Kind == protocol.EventConnecting {
+				began := time.Now()
+				c.Load().Close()
+				closed <- time.Since(began)
+			}
+		}))))
+		require.NoError(t, session(t, c.Load()).Err())
+		link.Cut()
+		require.LessOrEqual(t, wait(t, closed), 2*time.Second)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Empty(t, closed)
+	})
+}
+
+type observe func(protocol.Event)
+
+func (f observe) Observe(e protocol.Event) { f(e) }
 
 func TestTimeoutThatServersCutIsToldOfOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {

@@ -52,8 +52,8 @@ type TLSFiles struct {
 // WithTLSFiles is [WithTLS] with certificates from files. Before each handshake the client looks
 // whether a file has another size or time than before, which costs a system call for each, and then
 // reads all of them. As long as they cannot be read, or do not fit together, the former ones are
-// used, and the logger gets a warning. So files can be replaced one by one. A connection that
-// exists is not concerned.
+// used, and the logger gets a warning, once for each error. So files can be replaced one by one. A
+// connection that exists is not concerned.
 //
 // [Connect] returns an error that names the file if they cannot be read at first.
 func WithTLSFiles(files TLSFiles) ConnectOption {
@@ -90,6 +90,7 @@ type tlsLoader struct {
 	mu     sync.Mutex // protects what follows
 	loaded *tls.Config
 	stamps []fileStamp // of the files when they were read
+	told   string      // the error that failed was told of since then
 }
 
 // A fileStamp changes when a file does.
@@ -100,26 +101,37 @@ type fileStamp struct {
 
 // config returns the configuration for a handshake.
 func (l *tlsLoader) config() (*tls.Config, error) {
+	cfg, news, err := l.read()
+	if news != nil {
+		l.failed(news) // without mu: other handshakes must not wait for a logger
+	}
+	return cfg, err
+}
+
+// read returns the configuration. If that is a former one, news is why, unless it was returned
+// before.
+func (l *tlsLoader) read() (cfg *tls.Config, news, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	stamps, err := l.files.stamps()
 	if err == nil && l.loaded != nil && slices.Equal(stamps, l.stamps) {
-		return l.loaded, nil
+		l.told = ""
+		return l.loaded, nil, nil
 	}
 
-	var cfg *tls.Config
 	if err == nil {
 		cfg, err = l.files.load()
 	}
 	switch {
 	case err == nil:
-		l.loaded, l.stamps = cfg, stamps
+		l.loaded, l.stamps, l.told = cfg, stamps, ""
 	case l.loaded == nil:
-		return nil, err
-	default:
-		l.failed(err)
+		return nil, nil, err
+	case err.Error() != l.told:
+		l.told = err.Error()
+		return l.loaded, err, nil
 	}
-	return l.loaded, nil
+	return l.loaded, nil, nil
 }
 
 func (f TLSFiles) stamps() ([]fileStamp, error) {

@@ -299,3 +299,68 @@ func TestCallsThatDoNotWaitAreReported(t *testing.T) {
 		require.NoError(t, errors.Join(held.Unlock(ctx), shared.Unlock(ctx), permit.Release(ctx)))
 	})
 }
+
+// Verbs that begin a second wait report its end, too, whatever that is.
+func TestFurtherWaitsAreReported(t *testing.T) {
+	type wait struct {
+		mode string
+		err  error
+	}
+	for name, w := range map[string]struct {
+		use  func(t *testing.T, srv *recipestest.Server, c *protocol.Client, path string)
+		want []wait
+	}{
+		"downgrade": {func(t *testing.T, _ *recipestest.Server, c *protocol.Client, path string) {
+			l, err := rwlock.New(c, path).Lock(t.Context())
+			require.NoError(t, err)
+			reader, err := l.Downgrade(t.Context())
+			require.NoError(t, err)
+			_, err = l.Downgrade(t.Context())
+			require.ErrorIs(t, err, protocol.ErrReleased)
+			require.NoError(t, reader.Unlock(t.Context()))
+		}, []wait{{"write", nil}, {"read", nil}, {"read", protocol.ErrReleased}}},
+		"leave": {func(t *testing.T, srv *recipestest.Server, c *protocol.Client, path string) {
+			other := suite.Later(func() error {
+				e, err := doublebarrier.New(srv.Client(t), path, 2).Enter(t.Context())
+				if err == nil {
+					time.Sleep(time.Minute)
+					err = e.Leave(t.Context())
+				}
+				return err
+			})
+			e, err := doublebarrier.New(c, path, 2).Enter(t.Context())
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			require.ErrorIs(t, e.Leave(ctx), context.DeadlineExceeded)
+			require.NoError(t, e.Leave(t.Context()))
+			require.NoError(t, suite.Wait(t, other))
+		}, []wait{{"", nil}, {"leave", context.DeadlineExceeded}, {"leave", nil}}},
+		"rejoin": {func(t *testing.T, srv *recipestest.Server, c *protocol.Client, path string) {
+			m, err := group.New(c, path).Join(t.Context(), "a", nil)
+			require.NoError(t, err)
+			srv.ExpireSession(suite.Session(t, c).ID())
+			time.Sleep(time.Minute)
+			require.True(t, m.Joined())
+			require.NoError(t, m.Leave(t.Context()))
+		}, []wait{{"", nil}, {"", nil}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				told := new(events)
+				w.use(t, srv, srv.Client(t, protocol.WithObserver(told)), srv.Root(t)+"/x")
+				all := told.take(protocol.EventWaiting, protocol.EventAcquired)
+				require.Len(t, all, 2*len(w.want))
+				for i, want := range w.want {
+					begin, end := all[2*i], all[2*i+1]
+					require.Equal(t, protocol.EventWaiting, begin.Kind)
+					require.Equal(t, want.mode, begin.Mode)
+					require.Equal(t, protocol.EventAcquired, end.Kind)
+					require.Equal(t, want.mode, end.Mode)
+					require.ErrorIs(t, end.Err, want.err)
+					require.NotZero(t, end.Context)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,225 @@
+package suite_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/barrier"
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/election"
+	"github.com/zkrecipes/zkrecipes/group"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/once"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/semaphore"
+)
+
+// A rollout is a verb that a client with a credential uses, and then one that a client without any
+// calls meanwhile.
+type rollout struct {
+	hold func(ctx context.Context, c *protocol.Client, path string) error
+	call waiter
+
+	alone bool // nothing at the path is shared
+}
+
+var rollouts = map[string]rollout{
+	"lock": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(lock.New(c, path).Lock(ctx))
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(lock.New(c, path).Lock(ctx))
+		},
+		false,
+	},
+	"simple": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(lock.NewSimple(c, path).Lock(ctx))
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(lock.NewSimple(c, path).Lock(ctx))
+		},
+		true,
+	},
+	"rwlock read": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(rwlock.New(c, path).Lock(ctx))
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(rwlock.New(c, path).RLock(ctx))
+		},
+		false,
+	},
+	"rwlock write": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(rwlock.New(c, path).RLock(ctx))
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(rwlock.New(c, path).Lock(ctx))
+		},
+		false,
+	},
+	"semaphore": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(semaphore.New(c, path, 1).Acquire(ctx))
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(semaphore.New(c, path, 1).Acquire(ctx))
+		},
+		false,
+	},
+	"election": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(election.New(c, path).Campaign(ctx, nil))
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(election.New(c, path).Campaign(ctx, nil))
+		},
+		false,
+	},
+	"leader": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(election.New(c, path).Campaign(ctx, nil))
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			for _, err := range election.New(c, path).Observe(ctx) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		false,
+	},
+	"barrier": {
+		func(ctx context.Context, c *protocol.Client, path string) error { return barrier.New(c, path).Set(ctx) },
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return barrier.New(c, path).Wait(ctx)
+		},
+		true,
+	},
+	"doublebarrier": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			go doublebarrier.New(c, path, 2).Enter(ctx)
+			time.Sleep(time.Second)
+			return nil
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(doublebarrier.New(c, path, 2).Enter(ctx))
+		},
+		false,
+	},
+	"once": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			go once.New(c, path).Do(ctx, "key", func(ctx context.Context, _ int64) error { <-ctx.Done(); return ctx.Err() })
+			time.Sleep(time.Second)
+			return nil
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(once.New(c, path).Do(ctx, "key", func(context.Context, int64) error { return nil }))
+		},
+		false,
+	},
+	"group": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(group.New(c, path).Join(ctx, "a", nil))
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(group.New(c, path).Join(ctx, "a", nil))
+		},
+		true,
+	},
+	"take": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(queue.New(c, path).Offer(ctx, nil))
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(queue.New(c, path).Take(ctx))
+		},
+		false,
+	},
+	"reserve": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(queue.New(c, path).Offer(ctx, nil))
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(queue.New(c, path).Reserve(ctx))
+		},
+		false,
+	},
+	"offer": {
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(queue.New(c, path, queue.WithMaxLength(1)).Offer(ctx, nil))
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(queue.New(c, path, queue.WithMaxLength(1)).OfferWait(ctx, nil))
+		},
+		false,
+	},
+}
+
+// A client without a credential is refused, and does not wait, where nodes of a client with one are
+// in the way: below a path that the latter has created, and below one that all may change.
+func TestClientWithoutACredentialIsRefusedAndDoesNotWait(t *testing.T) {
+	for name, r := range rollouts {
+		for _, shared := range []bool{false, true} {
+			t.Run(name+map[bool]string{false: " own path", true: " shared path"}[shared], func(t *testing.T) {
+				recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+					root := srv.Root(t)
+					alice, other := as(t, srv, "alice"), srv.Client(t)
+					if shared && r.alone {
+						t.Skip("the path is a node of one client alone")
+					}
+					ensure := root
+					if shared {
+						ensure += "/x"
+					}
+					_, err := suite.Session(t, other).EnsurePath(t.Context(), ensure)
+					require.NoError(t, err)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					require.NoError(t, r.hold(ctx, alice, root+"/x"))
+					err = r.call(ctx, other, root+"/x")
+					require.ErrorIs(t, err, zk.ErrNoAuth)
+					require.ErrorContains(t, err, "see WithAuth")
+					require.NoError(t, alice.Close())
+				})
+			})
+		}
+	}
+}
+
+// Servers may not tell a client of a creation that it may not see. So it looks now and then.
+func TestWatcherOfAMissingPathIsRefusedOnceItMayNotBeRead(t *testing.T) {
+	watches := map[string]waiter{
+		"leader": rollouts["leader"].call,
+		"group": func(ctx context.Context, c *protocol.Client, path string) error {
+			return errOf(group.New(c, path).Await(ctx, 1))
+		},
+	}
+	for name, watch := range watches {
+		t.Run(name, func(t *testing.T) {
+			recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				root := srv.Root(t)
+				alice, other := as(t, srv, "alice"), srv.Client(t)
+				_, err := suite.Session(t, other).EnsurePath(t.Context(), root)
+				require.NoError(t, err)
+				watched := suite.Later(func() error { return watch(t.Context(), other, root+"/x") })
+				time.Sleep(time.Second)
+				require.NoError(t, rollouts[name].hold(t.Context(), alice, root+"/x"))
+				time.Sleep(2 * time.Minute)
+				require.ErrorIs(t, suite.Wait(t, watched), zk.ErrNoAuth)
+				require.NoError(t, alice.Close())
+			})
+		})
+	}
+}
