@@ -268,6 +268,7 @@ func TestPageCanBeUsedByKeyboard(t *testing.T) {
 func TestPageBreaksOnlyIfAllowed(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		path := s.Root(t) + "/lock"
+		suite.Keep(t, client(t, s), path)
 		lease, err := lock.New(client(t, s), path).Lock(t.Context())
 		require.NoError(t, err)
 

@@ -30,6 +30,7 @@ func TestViewerReadsOnlyWhatHasChanged(t *testing.T) {
 		root, c := srv.Root(t), client(t, srv)
 		var leases []*lock.Lease
 		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+			suite.Keep(t, c, root+"/"+name)
 			lease, err := lock.New(c, root+"/"+name).Lock(t.Context())
 			require.NoError(t, err)
 			leases = append(leases, lease)
@@ -82,6 +83,7 @@ func TestViewerFindsWhatAWatchMisses(t *testing.T) {
 func TestViewerTellsReleasesFromLosses(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/lock", client(t, srv)
+		suite.Keep(t, c, path)
 		v := survey.NewViewer(client(t, srv), path, survey.Limits{})
 		for _, end := range []survey.End{survey.Released, survey.Lost} {
 			first, err := lock.New(c, path).Lock(t.Context())
@@ -115,6 +117,7 @@ func TestViewerKnowsTheEndOfASessionByItsNodes(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		dying := srv.Client(t)
+		suite.Keep(t, dying, root+"/lock", root+"/group")
 		lease, err := lock.New(dying, root+"/lock").Lock(t.Context())
 		require.NoError(t, err)
 		_, err = group.New(dying, root+"/group").Join(t.Context(), "me", nil)
