@@ -1,11 +1,14 @@
 package ui
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -104,4 +107,54 @@ func setOf(ids []string) map[string]bool {
 		set[id] = true
 	}
 	return set
+}
+
+// scripted is a view whose looks a test answers. No watch of it ever fires.
+type scripted struct {
+	view
+	looks chan error
+}
+
+func (s scripted) Look(ctx context.Context, _ bool) (*survey.Place, error) {
+	select {
+	case err := <-s.looks:
+		return &survey.Place{Path: "/", Recipe: survey.Lock}, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (scripted) Changed() bool                 { return false }
+func (scripted) Confirm(context.Context) error { return nil }
+func (scripted) Ended(string) survey.End       { return "" }
+func (scripted) Requests() int64               { return 0 }
+
+func TestLookThatFailsIsRepeatedWithoutABrowser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHub(Config{Path: "/", Interval: time.Second, Idle: time.Second, Rate: 1})
+		s := scripted{looks: make(chan error)}
+		h.view = s
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go h.Run(ctx)
+		answer := func(err error) {
+			select {
+			case s.looks <- err:
+			case <-ctx.Done():
+				require.FailNow(t, "it does not look")
+			}
+			synctest.Wait()
+		}
+
+		answer(errors.New("refused"))
+		m, _, _ := h.since(-1)
+		require.Equal(t, "refused", m.Status.Error)
+		require.False(t, m.Ready)
+
+		answer(nil)
+		m, _, _ = h.since(-1)
+		require.Empty(t, m.Status.Error)
+		require.True(t, m.Ready)
+		require.Equal(t, []string{"/"}, setIn(t, m))
+	})
 }
