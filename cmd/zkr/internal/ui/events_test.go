@@ -110,10 +110,7 @@ func setOf(ids []string) map[string]bool {
 }
 
 // scripted is a view whose looks a test answers. No watch of it ever fires.
-type scripted struct {
-	view
-	looks chan error
-}
+type scripted struct{ looks chan error }
 
 func (s scripted) Look(ctx context.Context, _ bool) (*survey.Place, error) {
 	select {
