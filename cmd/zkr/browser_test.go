@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"regexp"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,4 +143,73 @@ func page(t *testing.T, servers string, args ...string) string {
 	t.Cleanup(func() { require.Zero(t, ui.stop()) })
 	ui.output.await(t, `http://\S+\n`)
 	return regexp.MustCompile(`http://\S+`).FindString(ui.output.String())
+}
+
+// connections relays between a browser and zkr ui, and can fall silent.
+type connections struct {
+	mutex sync.Mutex
+	all   []net.Conn
+	quiet *atomic.Bool // of those that there are
+	wait  sync.WaitGroup
+}
+
+// relay relays until the listener is closed.
+func (c *connections) relay(listener net.Listener, to string) error {
+	for {
+		browser, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		server, err := net.Dial("tcp", to)
+		if err != nil {
+			browser.Close()
+			return err
+		}
+
+		c.mutex.Lock()
+		if c.quiet == nil {
+			c.quiet = new(atomic.Bool)
+		}
+		quiet := c.quiet
+		c.all = append(c.all, browser, server)
+		c.mutex.Unlock()
+		for _, way := range [][2]net.Conn{{browser, server}, {server, browser}} {
+			c.wait.Go(func() { pass(way[0], way[1], quiet) })
+		}
+	}
+}
+
+// pass copies what comes, or drops it, and its end, once it is to be quiet.
+func pass(from, to net.Conn, quiet *atomic.Bool) {
+	b := make([]byte, 1<<14)
+	for {
+		n, err := from.Read(b)
+		switch {
+		case quiet.Load():
+		case err != nil:
+			to.Close()
+		default:
+			to.Write(b[:n]) //nolint:errcheck // its other way ends then
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// silence makes the present connections carry nothing any more. Later ones do.
+func (c *connections) silence() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.quiet.Store(true)
+	c.quiet = nil
+}
+
+func (c *connections) close() {
+	c.mutex.Lock()
+	for _, conn := range c.all {
+		conn.Close()
+	}
+	c.mutex.Unlock()
+	c.wait.Wait()
 }

@@ -97,9 +97,12 @@ func TestElementsAreNotTakenForAClosedOutput(t *testing.T) {
 		return finish(t, cmd)
 	}
 	for _, verb := range []string{"take", "drain"} {
-		r := shell(`exec "$@" >&-`, "queue", verb, path)
-		assert.Equal(t, exitUsage, r.status)
-		assert.Equal(t, "zkr: standard output is closed, so elements would be lost: to discard them, use >/dev/null\n", r.stderr)
+		for _, closed := range []string{">&-", "1<>/dev/null"} { // the second is how many programs start others
+			r := shell(`exec "$@" `+closed, "queue", verb, path)
+			assert.Equal(t, exitUsage, r.status)
+			assert.Equal(t, "zkr: standard output is closed, or the null device opened to read and write, "+
+				"so elements would be lost: to discard them, use >/dev/null\n", r.stderr)
+		}
 	}
 	assert.Equal(t, "2\n", succeed(t, servers, "queue", "len", path))
 

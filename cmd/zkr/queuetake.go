@@ -51,7 +51,7 @@ take waits for an element, for as long as --wait says. With --try it fails with 
 // canDeliver returns an error if what is printed would vanish though the user has not said so.
 func (a *app) canDeliver() error {
 	if isClosed(a.stdout) {
-		return usagef("standard output is closed, so elements would be lost: to discard them, use >/dev/null")
+		return usagef("standard output is closed, or the null device opened to read and write, so elements would be lost: to discard them, use >/dev/null")
 	}
 	return nil
 }

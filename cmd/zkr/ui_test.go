@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -182,6 +184,32 @@ func TestPageSaysThatNoServerAnswers(t *testing.T) {
 	assert.True(t, eval[bool](p, `document.getElementById("banner").hidden`))
 }
 
+// A connection that has died without a word, such as that of a laptop that has slept, is replaced.
+func TestPageLeavesASilentConnection(t *testing.T) {
+	s := recipestest.Start(t)
+	root := s.Root(t)
+	zkrs := page(t, s.ConnectString(), root)
+	target, err := url.Parse(zkrs)
+	require.NoError(t, err)
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var all connections
+	done := suite.Later(func() error { return all.relay(listener, target.Host) })
+	t.Cleanup(func() {
+		listener.Close()
+		suite.Wait(t, done)
+		all.close()
+	})
+	p := openTab(t, "http://"+listener.Addr().String())
+	p.live()
+
+	all.silence()
+	_, err = lock.New(client(t, s), root+"/lock").Lock(t.Context())
+	require.NoError(t, err)
+	p.await(`%s`, row(root+"/lock"))
+}
+
 func TestPageShowsNamesAsText(t *testing.T) {
 	s := recipestest.Start(t)
 	root, c := s.Root(t), client(t, s)
@@ -268,6 +296,7 @@ func TestPageCanBeUsedByKeyboard(t *testing.T) {
 func TestPageBreaksOnlyIfAllowed(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		path := s.Root(t) + "/lock"
+		suite.Keep(t, client(t, s), path)
 		lease, err := lock.New(client(t, s), path).Lock(t.Context())
 		require.NoError(t, err)
 

@@ -89,5 +89,23 @@ func init() {
 			Package: "./cmd/zkr",
 			Test:    "TestIdleIsWhatHasNothingUnderWay",
 		},
+		{
+			Name:    "zkr ui: a browser that has missed too much is told the rest",
+			File:    "cmd/zkr/internal/ui/events.go",
+			Func:    "(*Hub).since",
+			Old:     "version > h.version || forgotten {",
+			New:     "version > h.version || false && forgotten {",
+			Package: "./cmd/zkr/internal/ui",
+			Test:    "TestBrowserThatHasMissedTooMuchIsToldAll",
+		},
+		{
+			Name:    "zkr ui: a look that failed is not repeated",
+			File:    "cmd/zkr/internal/ui/hub.go",
+			Func:    "(*Hub).Run",
+			Old:     "now || h.failed ||",
+			New:     "now ||",
+			Package: "./cmd/zkr/internal/ui",
+			Test:    "TestLookThatFailsIsRepeatedWithoutABrowser",
+		},
 	}...)
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -76,6 +77,23 @@ func Session(t testing.TB, c *protocol.Client) *protocol.Session {
 	s, err := c.Session(t.Context())
 	require.NoError(t, err)
 	return s
+}
+
+// Keep creates paths, and what is above them, as nodes that stay until the test ends. A path that a
+// recipe creates is a container, which a real server may delete as soon as it is empty.
+func Keep(t testing.TB, c *protocol.Client, paths ...string) {
+	t.Helper()
+	s := Session(t, c)
+	for _, path := range paths {
+		for i := 1; i <= len(path); i++ {
+			if i < len(path) && path[i] != '/' {
+				continue
+			}
+			if err := s.Create(t.Context(), path[:i], nil, 0); !errors.Is(err, zk.ErrNodeExists) {
+				require.NoError(t, err, path)
+			}
+		}
+	}
 }
 
 // CatchUp syncs the client's server with the leader. In an ensemble it may not know yet what the

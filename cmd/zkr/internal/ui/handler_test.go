@@ -107,6 +107,7 @@ func TestPageIsGuarded(t *testing.T) {
 			require.Contains(t, policy, "default-src 'none'")
 			require.Contains(t, policy, "script-src 'self';")
 			require.Contains(t, policy, "require-trusted-types-for 'script'")
+			require.Contains(t, policy, "frame-ancestors 'none';")
 			require.NotContains(t, policy, "unsafe")
 			require.Equal(t, "nosniff", answer.Header.Get("X-Content-Type-Options"))
 		})

@@ -47,6 +47,7 @@ type Hub struct {
 
 	// What follows is Run's own.
 	looked time.Time
+	failed bool // the last look found nothing out, so no watch may tell of what it missed
 	places map[string]*survey.Place
 	flows  map[string]*flow
 	rounds map[string][]string // of a double barrier, by path: who was in the last one
@@ -99,7 +100,7 @@ func (h *Hub) Run(ctx context.Context) {
 	for now := true; ctx.Err() == nil; {
 		watching := h.watched()
 		before, began := h.view.Requests(), time.Now()
-		if now || h.view.Changed() || watching && began.Sub(h.looked) >= still {
+		if now || h.failed || h.view.Changed() || watching && began.Sub(h.looked) >= still {
 			h.look(ctx, watching)
 		}
 
@@ -144,6 +145,7 @@ func (h *Hub) look(ctx context.Context, watched bool) {
 
 	h.looked = time.Now()
 	p, err := h.view.Look(ctx, watched)
+	h.failed = err != nil
 	switch {
 	case err == nil:
 		h.publish(p, time.Now())

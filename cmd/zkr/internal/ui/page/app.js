@@ -12,6 +12,7 @@ let status = { live: true };
 let ready = false;
 let heard = Date.now(); // when zkr has said something last
 let silent = 0; // since when it says nothing, or 0
+let tried = 0; // when a silent stream was replaced last
 let filter = "all";
 let current = null; // the row that a key moves from
 
@@ -265,7 +266,14 @@ function beat(pulse) {
 }
 
 setInterval(() => {
-  if (!silent && Date.now() - heard > 15_000) silent = now() - (Date.now() - heard);
+  const quiet = 15_000; // three beats
+  if (Date.now() - heard > quiet) {
+    silent ||= now() - (Date.now() - heard);
+    if (Date.now() - tried > quiet) { // nothing tells a browser of a connection that has died while it slept
+      tried = Date.now();
+      connect();
+    }
+  }
   for (const element of near) tick(element);
   expire();
   state();
@@ -364,12 +372,19 @@ $("keys").addEventListener("click", () => $("help").showModal());
 
 // ---- the stream
 
-const stream = new EventSource("events"); // connects again by itself
+let stream;
 const hear = () => { heard = Date.now(); silent = 0; };
-stream.addEventListener("change", (event) => { hear(); apply(JSON.parse(event.data)); });
-stream.addEventListener("beat", (event) => { hear(); beat(JSON.parse(event.data)); state(); });
-stream.addEventListener("error", () => {
-  if (!silent) silent = now();
-  state();
-  if (stream.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 5000); // it was refused
-});
+
+function connect() {
+  stream?.close();
+  const mine = stream = new EventSource("events"); // connects again by itself, if it learns of its end
+  mine.addEventListener("change", (event) => { hear(); apply(JSON.parse(event.data)); });
+  mine.addEventListener("beat", (event) => { hear(); beat(JSON.parse(event.data)); state(); });
+  mine.addEventListener("error", () => {
+    if (!silent) silent = now();
+    state();
+    if (mine.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 5000); // it was refused
+  });
+}
+
+connect();
