@@ -104,6 +104,7 @@ func TestObserverIsToldOfWaits(t *testing.T) {
 	told := make(events, 10)
 	b := barrier.New(srv.Client(t, protocol.WithObserver(told)), srv.Root(t)+"/barrier")
 	require.NoError(t, b.Wait(t.Context()))
+	require.Equal(t, protocol.EventWaiting, suite.Wait(t, told).Kind)
 	e := suite.Wait(t, told)
 	require.Equal(t, protocol.EventAcquired, e.Kind)
 	require.NoError(t, e.Err)
