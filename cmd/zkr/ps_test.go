@@ -32,7 +32,7 @@ func furnish(t *testing.T, s *recipestest.Server, root string) {
 		require.NoError(t, err)
 	}
 
-	_, err = semaphore.New(c, root+"/permits", 3).Acquire(t.Context())
+	_, err = semaphore.New(c.With(protocol.WithOwnerData(nil)), root+"/permits", 3).Acquire(t.Context())
 	require.NoError(t, err)
 	_, err = queue.New(c, root+"/queue").Offer(t.Context(), []byte("x"))
 	require.NoError(t, err)

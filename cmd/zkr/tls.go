@@ -24,7 +24,7 @@ func (f tlsFiles) dialer() (zk.Dialer, error) {
 
 	dial, err := protocol.TLSFiles{CA: f.ca, Certificate: f.cert, Key: f.key}.Dialer()
 	if err != nil {
-		return nil, usage(err)
+		return nil, usagef("--tls-ca, --tls-cert or --tls-key: %w", err)
 	}
 	return dial, nil
 }
