@@ -385,7 +385,8 @@ func TestPageAsksForTheTokenOnce(t *testing.T) {
 	p.await(`document.querySelector("input[type=password]") === document.activeElement`)
 	assert.NotContains(t, eval[string](p, `document.body.innerText`), root)
 	p.press("wrong" + kb.Enter)
-	p.await(`document.querySelector("input[type=password]")?.value === ""`)
+	p.await(`location.pathname === "/login" && document.readyState === "complete" &&
+		document.querySelector("input[type=password]") === document.activeElement`)
 	p.press(token + kb.Enter)
 	p.await(`document.body.dataset.state === "live" && %s`, row(root+"/lock"))
 	p.do(chromedp.Reload())
