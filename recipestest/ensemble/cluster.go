@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/launch"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -20,7 +21,7 @@ import (
 // called from that test's goroutine, or from a subtest's while no other one runs.
 type Cluster struct {
 	tb       testing.TB
-	launcher launcher
+	launcher launch.Launcher
 	members  []*Member
 }
 
@@ -61,7 +62,7 @@ func Start(tb testing.TB, n int, opts ...Option) *Cluster {
 
 // launch connects the members by links and starts them, all at the same time.
 func (c *Cluster) launch(settings *settings) error {
-	specs := make([]serverSpec, len(c.members))
+	specs := make([]launch.Spec, len(c.members))
 	for i, m := range c.members {
 		peers, err := m.linkUp()
 		if err != nil {
@@ -73,7 +74,7 @@ func (c *Cluster) launch(settings *settings) error {
 	errs := make([]error, len(c.members))
 	var launched sync.WaitGroup
 	for i, m := range c.members {
-		launched.Go(func() { m.server, errs[i] = launchServer(c.launcher, specs[i]) })
+		launched.Go(func() { m.server, errs[i] = launch.Start(c.launcher, specs[i]) })
 	}
 	launched.Wait()
 	return errors.Join(errs...)
@@ -113,8 +114,8 @@ func (c *Cluster) Leader() *Member {
 	c.wait("leader", func() error {
 		var newest uint64
 		for m, r := range c.reports() {
-			if r.leads() && (leader == nil || r.epoch > newest) {
-				leader, newest = m, r.epoch
+			if r.Leads() && (leader == nil || r.Epoch() > newest) {
+				leader, newest = m, r.Epoch()
 			}
 		}
 		if leader == nil {
@@ -134,7 +135,7 @@ func (c *Cluster) Followers() []*Member {
 		followers = nil
 
 		for _, m := range c.members {
-			if reports[m].mode == "follower" {
+			if reports[m].Mode == "follower" {
 				followers = append(followers, m)
 			}
 		}
@@ -175,7 +176,7 @@ func (c *Cluster) unhealthy() error {
 		if !ok {
 			return fmt.Errorf("member %d does not serve", m.id)
 		}
-		if r.leads() {
+		if r.Leads() {
 			leaders = append(leaders, m)
 		}
 	}
@@ -187,7 +188,7 @@ func (c *Cluster) unhealthy() error {
 		return nil
 	}
 
-	synced, err := syncedFollowers(leaders[0].ConnectString())
+	synced, err := launch.SyncedFollowers(leaders[0].ConnectString())
 	if err == nil && synced != len(c.members)-1 {
 		err = fmt.Errorf("%d followers are synced", synced)
 	}
@@ -196,16 +197,16 @@ func (c *Cluster) unhealthy() error {
 
 // reports asks all members for a report at the same time. It returns the reports of those that
 // serve.
-func (c *Cluster) reports() map[*Member]report {
+func (c *Cluster) reports() map[*Member]launch.Report {
 	var (
 		mu      sync.Mutex
-		reports = make(map[*Member]report)
+		reports = make(map[*Member]launch.Report)
 		asked   sync.WaitGroup
 	)
 
 	for _, m := range c.members {
 		asked.Go(func() {
-			r, err := askReport(m.ConnectString())
+			r, err := launch.AskReport(m.ConnectString())
 			if err != nil {
 				return
 			}
@@ -221,9 +222,9 @@ func (c *Cluster) reports() map[*Member]report {
 // wait polls until check returns nil.
 func (c *Cluster) wait(what string, check func() error) {
 	c.tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), launch.Timeout)
 	defer cancel()
-	if err := poll(ctx, check); err != nil {
+	if err := launch.Poll(ctx, check); err != nil {
 		c.fail(fmt.Errorf("waiting for %s: %w", what, err))
 	}
 }
@@ -241,7 +242,7 @@ func (c *Cluster) fail(err error) {
 	c.tb.Helper()
 	for _, m := range c.members {
 		if m.server != nil {
-			c.tb.Logf("ensemble: member %d:\n%s", m.id, m.server.log())
+			c.tb.Logf("ensemble: member %d:\n%s", m.id, m.server.Tail())
 		}
 	}
 	c.tb.Fatalf("ensemble: %v", err)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/zkrecipes/zkrecipes/internal/launch"
 )
 
 // An Option configures the servers that [Start] starts.
@@ -78,13 +80,13 @@ func newSettings(opts []Option) *settings {
 
 // spec describes one server. The peer lines name the members of its ensemble; a server without them
 // is standalone.
-func (s *settings) spec(id int, at place, peers []string) serverSpec {
+func (s *settings) spec(id int, at launch.Place, peers []string) launch.Spec {
 	config := []string{
 		"tickTime=500", // grants sessions of 1 s to 10 s
 		"initLimit=20",
 		fmt.Sprintf("syncLimit=%d", s.syncLimit),
-		fmt.Sprintf("clientPort=%d", at.client),
-		"clientPortAddress=" + at.bind,
+		fmt.Sprintf("clientPort=%d", at.Client),
+		"clientPortAddress=" + at.Bind,
 		"maxClientCnxns=0",
 		"4lw.commands.whitelist=*",
 		"admin.enableServer=false",
@@ -95,18 +97,18 @@ func (s *settings) spec(id int, at place, peers []string) serverSpec {
 		"fastleader.maxNotificationInterval=1000",
 	}
 
-	ports := []int{at.client, at.quorum, at.election}
+	ports := []int{at.Client, at.Quorum, at.Election}
 	if s.tls {
-		config = append(config, fmt.Sprintf("secureClientPort=%d", at.secure), "secureClientPortAddress="+at.bind)
-		ports = append(ports, at.secure)
+		config = append(config, fmt.Sprintf("secureClientPort=%d", at.Secure), "secureClientPortAddress="+at.Bind)
+		ports = append(ports, at.Secure)
 	}
 
 	jvmFlags := []string{"-Dznode.container.checkIntervalMs=1000"}
-	return serverSpec{
-		id:       id,
-		config:   slices.Concat(config, peers, s.config),
-		jvmFlags: slices.Concat(jvmFlags, s.jvmFlags),
-		files:    maps.Clone(s.files),
-		ports:    ports,
+	return launch.Spec{
+		ID:       id,
+		Config:   slices.Concat(config, peers, s.config),
+		JVMFlags: slices.Concat(jvmFlags, s.jvmFlags),
+		Files:    maps.Clone(s.files),
+		Ports:    ports,
 	}
 }

@@ -3,22 +3,24 @@ package ensemble
 import (
 	"fmt"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/launch"
 )
 
 // A Member is one server of a [Cluster].
 type Member struct {
 	cluster  *Cluster
 	id       int
-	at       place
-	server   *supervisor
-	links    map[*Member]*link // to the members that it dials
+	at       launch.Place
+	server   *launch.Supervisor
+	links    map[*Member]*launch.Link // to the members that it dials
 	isolated bool
 	delay    time.Duration
 }
 
 func newMember(c *Cluster, id int) (*Member, error) {
-	at, err := newPlace(c.launcher.bind())
-	return &Member{cluster: c, id: id, at: at, links: make(map[*Member]*link)}, err
+	at, err := launch.NewPlace(c.launcher.Bind())
+	return &Member{cluster: c, id: id, at: at, links: make(map[*Member]*launch.Link)}, err
 }
 
 // linkUp creates the links to all other members. It returns the lines of m's zoo.cfg that list the
@@ -32,19 +34,19 @@ func (m *Member) linkUp() ([]string, error) {
 	for _, peer := range m.cluster.members {
 		// Members tell each other at which address to call them back. The wildcard address is the
 		// exception: with it, no member learns an address that bypasses the links.
-		host, quorum, election := "0.0.0.0", m.at.quorum, m.at.election
+		host, quorum, election := "0.0.0.0", m.at.Quorum, m.at.Election
 
 		if peer != m {
-			l := newLink()
+			l := launch.NewLink()
 			m.links[peer] = l
 			var err error
-			if quorum, err = l.listen(local(peer.at.quorum)); err != nil {
+			if quorum, err = l.Listen(launch.Local(0), launch.Local(peer.at.Quorum)); err != nil {
 				return nil, err
 			}
-			if election, err = l.listen(local(peer.at.election)); err != nil {
+			if election, err = l.Listen(launch.Local(0), launch.Local(peer.at.Election)); err != nil {
 				return nil, err
 			}
-			host = m.cluster.launcher.loopback()
+			host = m.cluster.launcher.Loopback()
 		}
 
 		lines = append(lines, fmt.Sprintf("server.%d=%s:%d:%d", peer.id, host, quorum, election))
@@ -56,29 +58,29 @@ func (m *Member) linkUp() ([]string, error) {
 // ending it.
 func (m *Member) end() {
 	for _, l := range m.links {
-		l.close()
+		l.Close()
 	}
 
 	if m.server == nil {
 		return
 	}
 
-	if err := m.server.end(); err != nil {
+	if err := m.server.End(); err != nil {
 		m.cluster.tb.Errorf("ensemble: end of member %d: %v", m.id, err)
 		return
 	}
 
-	m.at.leave()
+	m.at.Leave()
 }
 
 // ID returns the member's number in the ensemble, from 1.
 func (m *Member) ID() int { return m.id }
 
 // ConnectString returns the member's address for clients.
-func (m *Member) ConnectString() string { return local(m.at.client) }
+func (m *Member) ConnectString() string { return launch.Local(m.at.Client) }
 
 // SecureConnectString returns the member's address for clients with TLS, which [WithTLS] opens.
-func (m *Member) SecureConnectString() string { return local(m.at.secure) }
+func (m *Member) SecureConnectString() string { return launch.Local(m.at.Secure) }
 
 // Stop kills the member, as kill -9 does. Its data stays for [Member.Start].
 func (m *Member) Stop() {
@@ -108,7 +110,7 @@ func (m *Member) Resume() {
 
 func (m *Member) command(verb string) {
 	m.cluster.tb.Helper()
-	m.cluster.check(fmt.Sprintf("%s member %d", verb, m.id), m.server.command(verb))
+	m.cluster.check(fmt.Sprintf("%s member %d", verb, m.id), m.server.Command(verb))
 }
 
 // Isolate cuts the member off from all others, in both directions. Like a network that loses every
@@ -139,8 +141,8 @@ func (m *Member) Delay(d time.Duration) {
 // directions.
 func (m *Member) adjustLinks() {
 	for peer, dialled := range m.links {
-		for _, l := range []*link{dialled, peer.links[m]} {
-			l.adjust(m.isolated || peer.isolated, m.delay+peer.delay)
-		}
+		traffic := launch.Traffic{Stalled: m.isolated || peer.isolated, Delay: m.delay + peer.delay}
+		dialled.Set(traffic, traffic)
+		peer.links[m].Set(traffic, traffic)
 	}
 }

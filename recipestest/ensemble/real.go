@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/launch"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -33,7 +34,7 @@ func Real(tb testing.TB) *recipestest.Server {
 	}
 
 	server, err := sharedServer()
-	if errors.Is(err, errUnavailable) {
+	if errors.Is(err, launch.ErrUnavailable) {
 		unavailable(tb, err)
 	}
 	if err != nil {
@@ -48,8 +49,8 @@ func Real(tb testing.TB) *recipestest.Server {
 // which its supervisor notices.
 type standalone struct {
 	addr       string
-	from       launcher
-	supervisor *supervisor
+	from       launch.Launcher
+	supervisor *launch.Supervisor
 	took       time.Duration
 }
 
@@ -64,21 +65,21 @@ var sharedServer = sync.OnceValues(func() (*standalone, error) {
 	}
 
 	begin := time.Now()
-	at, err := newPlace(launcher.bind())
+	at, err := launch.NewPlace(launcher.Bind())
 	if err != nil {
 		return nil, err
 	}
-	supervisor, err := launchServer(launcher, newSettings(nil).spec(1, at, nil))
+	supervisor, err := launch.Start(launcher, newSettings(nil).spec(1, at, nil))
 	if err != nil {
 		return nil, err
 	}
 
-	addr := local(at.client)
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	addr := launch.Local(at.Client)
+	ctx, cancel := context.WithTimeout(context.Background(), launch.Timeout)
 	defer cancel()
-	if err := awaitServing(ctx, addr); err != nil {
-		err = fmt.Errorf("ZooKeeper, %v, did not come up at %s: %w\n%s", launcher, addr, err, supervisor.log())
-		return nil, errors.Join(err, supervisor.end())
+	if err := launch.AwaitServing(ctx, addr); err != nil {
+		err = fmt.Errorf("ZooKeeper, %v, did not come up at %s: %w\n%s", launcher, addr, err, supervisor.Tail())
+		return nil, errors.Join(err, supervisor.End())
 	}
 
 	return &standalone{addr: addr, from: launcher, supervisor: supervisor, took: time.Since(begin)}, nil

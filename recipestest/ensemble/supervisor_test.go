@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/zkrecipes/zkrecipes/internal/launch"
 )
 
 // startsServerAndHangs makes a child process of this test binary start a server and block.
@@ -46,11 +48,11 @@ func TestServerEndsWithAProcessThatIsKilled(t *testing.T) {
 	require.NoError(t, err)
 	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "address: ")
 	require.True(t, ok, line)
-	require.NoError(t, awaitServing(t.Context(), addr))
+	require.NoError(t, launch.AwaitServing(t.Context(), addr))
 
 	require.NoError(t, child.Process.Kill())
 	require.Error(t, child.Wait())
-	require.NoError(t, poll(t.Context(), func() error {
+	require.NoError(t, launch.Poll(t.Context(), func() error {
 		conn, err := net.DialTimeout("tcp", addr, time.Second)
 		if err != nil {
 			return nil
@@ -61,13 +63,13 @@ func TestServerEndsWithAProcessThatIsKilled(t *testing.T) {
 
 func TestSharedServerCostsNoGoroutine(t *testing.T) {
 	_, err := sharedServer()
-	if errors.Is(err, errUnavailable) {
+	if errors.Is(err, launch.ErrUnavailable) {
 		unavailable(t, err)
 	}
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), launch.Timeout)
 	defer cancel()
-	require.NoError(t, poll(ctx, func() error { return goleak.Find() }))
+	require.NoError(t, launch.Poll(ctx, func() error { return goleak.Find() }))
 }
 
 func TestServerThatCannotStartIsReportedWithItsLog(t *testing.T) {
@@ -75,12 +77,12 @@ func TestServerThatCannotStartIsReportedWithItsLog(t *testing.T) {
 	if err != nil {
 		unavailable(t, err)
 	}
-	s, err := launchServer(launcher, serverSpec{id: 1, config: []string{"clientPort=nonsense"}})
+	s, err := launch.Start(launcher, launch.Spec{ID: 1, Config: []string{"clientPort=nonsense"}})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.end()) })
-	require.NoError(t, poll(t.Context(), func() error {
-		if !strings.Contains(s.log(), "nonsense") {
-			return errors.New(s.log())
+	t.Cleanup(func() { require.NoError(t, s.End()) })
+	require.NoError(t, launch.Poll(t.Context(), func() error {
+		if !strings.Contains(s.Tail(), "nonsense") {
+			return errors.New(s.Tail())
 		}
 		return nil
 	}))

@@ -1,8 +1,7 @@
-package ensemble
+package launch
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -84,21 +83,21 @@ func (d *dockerEngine) String() string {
 // runs in a virtual machine; then ports are published.
 func (d *dockerEngine) hostNetwork() bool { return runtime.GOOS == "linux" }
 
-func (d *dockerEngine) bind() string {
+func (d *dockerEngine) Bind() string {
 	if d.hostNetwork() {
 		return "127.0.0.1"
 	}
 	return "0.0.0.0" // within the container
 }
 
-func (d *dockerEngine) loopback() string {
+func (d *dockerEngine) Loopback() string {
 	if d.hostNetwork() {
 		return "127.0.0.1"
 	}
 	return "host.docker.internal"
 }
 
-func (d *dockerEngine) launch(spec serverSpec) (_ *supervisor, err error) {
+func (d *dockerEngine) launch(spec Spec) (_ *Supervisor, err error) {
 	container, err := d.client.CreateContainer(d.container(spec))
 	if err != nil {
 		return nil, err
@@ -118,18 +117,18 @@ func (d *dockerEngine) launch(spec serverSpec) (_ *supervisor, err error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 
-	return &supervisor{
+	return &Supervisor{
 		commands: conn,
 		answers:  bufio.NewReader(&frameReader{stream: stream}),
 		deadline: conn.SetReadDeadline,
-		log:      func() string { return d.log(container.ID) },
+		log:      func(w io.Writer, whole bool) error { return d.log(container.ID, w, whole) },
 		end:      func() error { return errors.Join(conn.Close(), remove()) },
 	}, nil
 }
 
 // container describes the container of a server. The container lives as long as its standard input
 // is open, and is removed when it has ended.
-func (d *dockerEngine) container(spec serverSpec) docker.CreateContainerOptions {
+func (d *dockerEngine) container(spec Spec) docker.CreateContainerOptions {
 	config := &docker.Config{
 		Image:        d.image,
 		Entrypoint:   []string{"sh"},
@@ -144,7 +143,10 @@ func (d *dockerEngine) container(spec serverSpec) docker.CreateContainerOptions 
 
 	host := &docker.HostConfig{
 		AutoRemove: true,
-		ShmSize:    1 << 30, // a limit, not a reservation: the server's data is in /dev/shm
+		ShmSize:    cmp.Or(spec.DiskSize, 1<<30), // a limit, not a reservation: the server's data is in /dev/shm
+	}
+	if spec.Traced {
+		host.CapAdd = []string{"SYS_PTRACE"}
 	}
 
 	if d.hostNetwork() {
@@ -152,7 +154,7 @@ func (d *dockerEngine) container(spec serverSpec) docker.CreateContainerOptions 
 	} else {
 		config.ExposedPorts = make(map[docker.Port]struct{})
 		host.PortBindings = make(map[docker.Port][]docker.PortBinding)
-		for _, port := range spec.ports {
+		for _, port := range spec.Ports {
 			p := docker.Port(fmt.Sprintf("%d/tcp", port))
 			config.ExposedPorts[p] = struct{}{}
 			host.PortBindings[p] = []docker.PortBinding{{HostIP: "127.0.0.1", HostPort: fmt.Sprint(port)}}
@@ -197,17 +199,17 @@ func (d *dockerEngine) attach(id string) (_ net.Conn, _ io.Reader, err error) {
 	return conn, stream, nil
 }
 
-func (d *dockerEngine) log(id string) string {
-	var tail bytes.Buffer
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	err := d.client.Logs(docker.LogsOptions{
-		Context: ctx, Container: id, Stderr: true, ErrorStream: &tail, OutputStream: io.Discard, Tail: "40",
-	})
-	if err != nil {
-		return fmt.Sprintf("no log: %v", err)
+func (d *dockerEngine) log(id string, w io.Writer, whole bool) error {
+	lines, limit := "40", 5*time.Second
+	if whole {
+		lines, limit = "all", time.Minute
 	}
-	return tail.String()
+
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return d.client.Logs(docker.LogsOptions{
+		Context: ctx, Container: id, Stderr: true, ErrorStream: w, OutputStream: io.Discard, Tail: lines,
+	})
 }
 
 // remove kills a container and waits until it is gone. It is no error if the engine is already
@@ -238,4 +240,20 @@ func (r *frameReader) Read(p []byte) (int, error) {
 		r.frame = io.LimitedReader{R: r.stream, N: int64(binary.BigEndian.Uint32(header[4:]))}
 	}
 	return r.frame.Read(p)
+}
+
+// removeUnstarted removes containers that were created and have not been started for a minute.
+func (d *dockerEngine) removeUnstarted() {
+	created, err := d.client.ListContainers(docker.ListContainersOptions{
+		All:     true,
+		Filters: map[string][]string{"label": {"zkrecipes=ensemble"}, "status": {"created"}},
+	})
+	if err != nil {
+		return
+	}
+	for _, c := range created {
+		if time.Since(time.Unix(c.Created, 0)) > time.Minute {
+			_ = d.remove(c.ID) // or else the next launch does
+		}
+	}
 }

@@ -6,9 +6,11 @@
 #
 #   sh -c "$(cat supervisor.sh)" supervisor ZOO_CFG MYID JVM_FLAGS [NAME BASE64]...
 #
-# Standard input carries commands, one a line: start, kill, pause and resume. Each
-# is echoed on standard output once it is done. Standard error is the server's log.
-# In ZOO_CFG, {dir} stands for the server's directory, which holds the named files.
+# Standard input carries commands, one a line: start, kill, pause, resume, and sh
+# with shell code. Each is echoed on standard output once it is done, and followed by
+# "failed" if code failed. Standard error is the server's log. In ZOO_CFG and
+# JVM_FLAGS, {dir} stands for the server's directory, which holds the named files.
+# If it holds a file env, the server is started with the variables in there.
 
 # Ctrl-C signals the whole process group. Ending by it would leave the data behind.
 trap '' HUP INT TERM
@@ -20,7 +22,7 @@ dir=$(mktemp -d "$parent/zkrecipes.XXXXXX") || exit 1
 mkdir "$dir/data"
 printf '%s\ndataDir=%s/data\n' "$1" "$dir" | sed "s|{dir}|$dir|g" >"$dir/zoo.cfg"
 printf '%s\n' "$2" >"$dir/data/myid"
-flags="-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 $3"
+flags="-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 $(printf '%s' "$3" | sed "s|{dir}|$dir|g")"
 shift 3
 while [ $# -gt 1 ]; do
 	printf '%s' "$2" | base64 -d >"$dir/$1"
@@ -28,6 +30,8 @@ while [ $# -gt 1 ]; do
 done
 
 run() {
+	# shellcheck disable=SC1091
+	if [ -e "$dir/env" ]; then . "$dir/env"; fi
 	export JMXDISABLE=true SERVER_JVMFLAGS="$flags" ZOO_LOG_DIR="$dir"
 	if [ -x "${ZOOKEEPER_HOME:-}/bin/zkServer.sh" ]; then
 		exec "$ZOOKEEPER_HOME/bin/zkServer.sh" start-foreground "$dir/zoo.cfg"
@@ -61,6 +65,10 @@ while read -r command; do
 	kill) end ;;
 	pause) kill -STOP "$server" ;;
 	resume) kill -CONT "$server" ;;
+	sh\ *)
+		export server
+		(cd "$dir" && eval "${command#sh }") </dev/null >&2 || command="$command failed"
+		;;
 	esac
 	echo "$command"
 done

@@ -1,4 +1,4 @@
-package ensemble
+package launch
 
 import (
 	"errors"
@@ -9,28 +9,30 @@ import (
 	"sync"
 )
 
-// A place is the set of addresses on which one server listens.
-type place struct {
-	bind             string // the address to listen on for clients
-	client, secure   int    // the ports for clients
-	quorum, election int    // the ports for other members
+// A Place is the set of addresses on which one server listens.
+type Place struct {
+	Bind             string // the address to listen on for clients
+	Client, Secure   int    // the ports for clients
+	Quorum, Election int    // the ports for other members
 }
 
-func newPlace(bind string) (place, error) {
-	at := place{bind: bind}
-	for _, port := range []*int{&at.client, &at.secure, &at.quorum, &at.election} {
+// NewPlace takes ports for a server, which listens on address bind.
+func NewPlace(bind string) (Place, error) {
+	at := Place{Bind: bind}
+	for _, port := range []*int{&at.Client, &at.Secure, &at.Quorum, &at.Election} {
 		var err error
 		if *port, err = ports.take(); err != nil {
-			return place{}, err
+			return Place{}, err
 		}
 	}
 	return at, nil
 }
 
-// leave makes the ports available to other servers of this process.
-func (at place) leave() { ports.giveBack(at.client, at.secure, at.quorum, at.election) }
+// Leave makes the ports available to other servers of this process.
+func (at Place) Leave() { ports.giveBack(at.Client, at.Secure, at.Quorum, at.Election) }
 
-func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+// Local returns the address of a port on the loopback interface.
+func Local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // The ports of servers come in blocks, below the range from which the system takes the ports of
 // outgoing connections.
@@ -77,7 +79,7 @@ func (p *portPool) giveBack(ports ...int) {
 func (p *portPool) claimBlock() error {
 	for _, block := range rand.Perm(blocks) {
 		base := firstPort + block*blockSize
-		guard, err := net.Listen("tcp", local(base))
+		guard, err := net.Listen("tcp", Local(base))
 		if err != nil {
 			continue
 		}

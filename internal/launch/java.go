@@ -1,4 +1,4 @@
-package ensemble
+package launch
 
 import (
 	"bufio"
@@ -42,10 +42,10 @@ func newLocalJava() (*localJava, error) {
 }
 
 func (j *localJava) String() string   { return fmt.Sprintf("a local process of %s", j.install) }
-func (j *localJava) bind() string     { return "127.0.0.1" }
-func (j *localJava) loopback() string { return "127.0.0.1" }
+func (j *localJava) Bind() string     { return "127.0.0.1" }
+func (j *localJava) Loopback() string { return "127.0.0.1" }
 
-func (j *localJava) launch(spec serverSpec) (_ *supervisor, err error) {
+func (j *localJava) launch(spec Spec) (_ *Supervisor, err error) {
 	// A file takes the log without a goroutine that reads it. It is unlinked at once, so it is
 	// deleted when it is closed.
 	log, err := os.CreateTemp("", "zkrecipes-*.log")
@@ -61,7 +61,13 @@ func (j *localJava) launch(spec serverSpec) (_ *supervisor, err error) {
 		return nil, err
 	}
 
-	cmd := exec.Command("sh", spec.shellArgs()...)
+	command := append([]string{"sh"}, spec.shellArgs()...)
+	if spec.DiskSize > 0 && os.Geteuid() == 0 {
+		// A file system that no other process sees, and that ends with this one.
+		mount := fmt.Sprintf(`mount -t tmpfs -o size=%d tmpfs /dev/shm && exec "$@"`, spec.DiskSize)
+		command = append([]string{"unshare", "--mount", "sh", "-c", mount, "sh"}, command...)
+	}
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = log
 	commands, err := cmd.StdinPipe()
 	if err != nil {
@@ -76,27 +82,29 @@ func (j *localJava) launch(spec serverSpec) (_ *supervisor, err error) {
 		return nil, err
 	}
 
-	return &supervisor{
+	return &Supervisor{
 		commands: commands,
 		answers:  bufio.NewReader(answers),
 		deadline: answers.(*os.File).SetReadDeadline,
-		log:      func() string { return tailOf(log) },
+		log:      func(w io.Writer, whole bool) error { return copyLog(w, log, whole) },
 		end: func() error {
 			return errors.Join(commands.Close(), cmd.Wait(), log.Close())
 		},
 	}, nil
 }
 
-// tailOf returns the last few kilobytes of f.
-func tailOf(f *os.File) string {
-	const most = 8 << 10
+// copyLog writes the whole of f to w, or its last few kilobytes.
+func copyLog(w io.Writer, f *os.File, whole bool) error {
 	info, err := f.Stat()
 	if err != nil {
-		return fmt.Sprintf("no log: %v", err)
+		return err
 	}
-	tail, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-most), most))
-	if err != nil {
-		return fmt.Sprintf("no log: %v", err)
+
+	size := info.Size()
+	most := min(size, 8<<10)
+	if whole {
+		most = size
 	}
-	return string(tail)
+	_, err = io.Copy(w, io.NewSectionReader(f, size-most, most))
+	return err
 }

@@ -1,0 +1,281 @@
+package launch
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// A Link is the network from one place to another that it dials. Its listeners take the place of
+// the other's ports. It can delay or stall the traffic, in each direction. The connections in which
+// the other place dials go through a link of their own.
+type Link struct {
+	wg sync.WaitGroup // every goroutine
+
+	mu        sync.Mutex    // guards the fields below
+	traffic   [2]Traffic    // by direction
+	changed   chan struct{} // closed and replaced at each change of traffic
+	listeners []net.Listener
+	open      map[*net.TCPConn]struct{}
+	closed    chan struct{} // closed by Close
+}
+
+// Traffic is what becomes of the bytes that go in one direction. The end of a connection is treated
+// like a byte. The zero Traffic passes at once.
+type Traffic struct {
+	// Stalled makes all bytes wait. Sockets stay open. While bytes of either direction are stalled,
+	// new connections are reset.
+	Stalled bool
+
+	// Silent makes new connections wait, too, instead of resetting them.
+	Silent bool
+
+	// Halved makes all bytes wait but those of a half of what is sent next.
+	Halved bool
+
+	// Delay is what each byte takes. Jitter is what it may take beyond that.
+	Delay, Jitter time.Duration
+}
+
+type direction int
+
+const (
+	there direction = iota // from the side that dialled
+	back
+)
+
+// NewLink returns a link that passes everything.
+func NewLink() *Link {
+	return &Link{
+		changed: make(chan struct{}),
+		open:    make(map[*net.TCPConn]struct{}),
+		closed:  make(chan struct{}),
+	}
+}
+
+// Listen listens at addr and forwards its connections to target. It returns the port.
+func (l *Link) Listen(addr, target string) (port int, err error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return 0, err
+	}
+
+	l.mu.Lock()
+	l.listeners = append(l.listeners, listener)
+	l.mu.Unlock()
+
+	l.wg.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			l.wg.Go(func() { l.forward(conn.(*net.TCPConn), target) })
+		}
+	})
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}
+
+// Set says what becomes of the bytes that the dialling side sends, and of those that come back,
+// from now on. Bytes that were stalled and no longer are arrive now.
+func (l *Link) Set(sent, returned Traffic) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.traffic = [2]Traffic{there: sent, back: returned}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// Reset resets all connections. Bytes on their way are lost. Here and below, errors of ending a
+// connection do not matter: it may have ended by itself.
+func (l *Link) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		_ = c.SetLinger(0)
+		_ = c.Close()
+	}
+}
+
+// Close closes all listeners and connections and waits for the goroutines.
+func (l *Link) Close() {
+	l.mu.Lock()
+	close(l.closed)
+	for _, listener := range l.listeners {
+		_ = listener.Close()
+	}
+	for c := range l.open {
+		_ = c.Close()
+	}
+	l.mu.Unlock()
+	l.wg.Wait()
+}
+
+// keep registers c, so that Reset and Close close it. If the link is closed already, keep closes c
+// and reports false.
+func (l *Link) keep(c *net.TCPConn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.closed:
+		_ = c.Close()
+		return false
+	default:
+		l.open[c] = struct{}{}
+		return true
+	}
+}
+
+func (l *Link) drop(c *net.TCPConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, c)
+	_ = c.Close()
+}
+
+// forward joins a dialled connection with target until both directions have ended.
+func (l *Link) forward(dialled *net.TCPConn, target string) {
+	defer l.drop(dialled)
+	if !l.keep(dialled) {
+		return
+	}
+
+	accepted, err := l.dial(target)
+	if err != nil {
+		_ = dialled.SetLinger(0) // a reset is the closest to a refused connection
+		return
+	}
+
+	defer l.drop(accepted)
+	if !l.keep(accepted) {
+		return
+	}
+
+	var both sync.WaitGroup
+	both.Go(func() { l.pump(accepted, dialled, there) })
+	both.Go(func() { l.pump(dialled, accepted, back) })
+	both.Wait()
+}
+
+// dial connects to target, unless the link is stalled. It retries for a second.
+//
+// A member that has just been elected begins to listen a moment after the others dial it. A refused
+// member would try again, but it is connected to the link already. A reset makes it give up and
+// start another election, while the elected member waits initLimit ticks for it.
+func (l *Link) dial(target string) (*net.TCPConn, error) {
+	for deadline := time.Now().Add(time.Second); ; {
+		l.mu.Lock()
+		stalled := l.traffic[there].Stalled || l.traffic[back].Stalled
+		silent := l.traffic[there].Silent || l.traffic[back].Silent
+		changed := l.changed
+		l.mu.Unlock()
+
+		if stalled && !silent {
+			return nil, errors.New("stalled")
+		}
+		if stalled {
+			select {
+			case <-changed:
+				continue
+			case <-l.closed:
+				return nil, net.ErrClosed
+			}
+		}
+
+		conn, err := net.Dial("tcp", target)
+		if err == nil {
+			return conn.(*net.TCPConn), nil
+		}
+		if time.Now().After(deadline) {
+			return nil, err
+		}
+
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// A parcel is the result of one read, or a half of it, and the time at which it arrived.
+type parcel struct {
+	data   []byte
+	sent   time.Time
+	luck   float64 // how much of the jitter it meets
+	second bool    // it is the half that waits
+}
+
+// pump forwards bytes, and then the end of the stream, from src to dst.
+func (l *Link) pump(dst, src *net.TCPConn, d direction) {
+	parcels := make(chan parcel, 64)
+	defer func() {
+		for range parcels { // so that the reader does not block
+		}
+	}()
+
+	l.wg.Go(func() {
+		defer close(parcels)
+		for {
+			data := make([]byte, 16<<10)
+			n, err := src.Read(data)
+			p := parcel{data: data[:n], sent: time.Now(), luck: rand.Float64()}
+			if l.halves(d) && n > 0 {
+				first := p
+				first.data, p.data, p.second = p.data[:n/2], p.data[n/2:], true
+				parcels <- first
+			}
+			parcels <- p
+			if err != nil {
+				return
+			}
+		}
+	})
+
+	for p := range parcels {
+		if !l.await(p, d) {
+			break
+		}
+		if _, err := dst.Write(p.data); err != nil {
+			break
+		}
+	}
+
+	// After a failed write too: the sender must learn that its bytes are no longer read.
+	_ = dst.CloseWrite()
+	_ = src.CloseRead()
+}
+
+func (l *Link) halves(d direction) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.traffic[d].Halved
+}
+
+// await waits until a parcel may be forwarded. It reports false if the link is closed.
+func (l *Link) await(p parcel, d direction) bool {
+	for {
+		l.mu.Lock()
+		t, changed := l.traffic[d], l.changed
+		l.mu.Unlock()
+		stalled := t.Stalled || t.Halved && p.second
+		wait := time.Until(p.sent.Add(t.Delay + time.Duration(p.luck*float64(t.Jitter))))
+		if !stalled && wait <= 0 {
+			return true
+		}
+
+		var due <-chan time.Time
+		if !stalled {
+			due = time.After(wait)
+		}
+
+		select {
+		case <-due:
+		case <-changed:
+		case <-l.closed:
+			return false
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package launch
+
+import (
+	"bufio"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+//go:embed supervisor.sh
+var supervisorScript string
+
+// Timeout bounds operations that take a second or two on an idle machine, such as the start of
+// a server or an election. Three members that share a few percent of a core need more than a minute
+// to start.
+const Timeout = 3 * time.Minute
+
+// A Supervisor runs one server by means of supervisor.sh, which ends with this process. It needs no
+// goroutine, so leak checks do not see a shared server.
+type Supervisor struct {
+	commands io.Writer
+	answers  *bufio.Reader
+	deadline func(time.Time) error               // sets the deadline for reading answers
+	log      func(w io.Writer, whole bool) error // writes the server's log, or its end
+	end      func() error                        // kills the server and waits until it is gone
+}
+
+// Command makes the script execute one of its commands, and waits until it has. It must not be
+// called by two goroutines at once.
+func (s *Supervisor) Command(command string) error {
+	if err := s.deadline(time.Now().Add(Timeout)); err != nil {
+		return fmt.Errorf("%s server: %w", command, err)
+	}
+
+	if _, err := fmt.Fprintln(s.commands, command); err != nil {
+		return fmt.Errorf("%s server: %w\n%s", command, err, s.Tail())
+	}
+
+	answer, err := s.answers.ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("%s server: %w\n%s", command, err, s.Tail())
+	}
+	if got := strings.TrimSpace(answer); got != command {
+		return fmt.Errorf("%s server: answered %q", command, got)
+	}
+	return nil
+}
+
+// Shell executes a line of shell code in the server's directory, where $server is the server's
+// process. It returns an error if the code fails. What the code prints goes to the log.
+func (s *Supervisor) Shell(code string) error { return s.Command("sh " + code) }
+
+// Tail returns the end of the server's log.
+func (s *Supervisor) Tail() string {
+	var tail strings.Builder
+	if err := s.log(&tail, false); err != nil {
+		return fmt.Sprintf("no log: %v", err)
+	}
+	return tail.String()
+}
+
+// CopyLog writes the whole log of the server to w.
+func (s *Supervisor) CopyLog(w io.Writer) error { return s.log(w, true) }
+
+// End kills the server, removes its data, and waits until both are done.
+func (s *Supervisor) End() error { return s.end() }
+
+// A Spec describes one server, except for where it runs.
+type Spec struct {
+	ID       int
+	Config   []string          // lines of zoo.cfg
+	JVMFlags []string          // options of the java command
+	Files    map[string][]byte // put into the server's directory
+	Ports    []int             // every port it listens on
+
+	// DiskSize is how many bytes the server's directory may take, and any others its processes
+	// write in memory. 0 is a size that does not matter.
+	DiskSize int64
+
+	// Traced allows the supervisor to trace the server's process.
+	Traced bool
+}
+
+// shellArgs returns the arguments with which sh runs the supervisor of the server.
+func (s Spec) shellArgs() []string {
+	args := []string{
+		"-c", supervisorScript, "supervisor",
+		strings.Join(s.Config, "\n"), fmt.Sprint(s.ID), strings.Join(s.JVMFlags, " "),
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Files)) {
+		args = append(args, name, base64.StdEncoding.EncodeToString(s.Files[name]))
+	}
+	return args
+}
