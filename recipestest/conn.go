@@ -71,8 +71,14 @@ func (c *conn) carryRequests() {
 		if !ok {
 			return
 		}
-		if c.link.decide(c, &p) != deliver {
+		fate := c.link.decide(c, &p)
+		if fate == drop {
 			continue
+		}
+		if fate == tearOff {
+			c.server.Write(p.data)
+			c.finish()
+			return
 		}
 		if p.end != nil {
 			c.finish()
@@ -109,6 +115,9 @@ func (c *conn) carryReplies() {
 		switch c.link.decide(c, &p) {
 		case dropAndReset:
 			hangUp(c.server)
+		case tearOff:
+			c.endTorn(p.data)
+			return
 		case deliver:
 			if p.end != nil {
 				c.endReplies(p.end)
@@ -186,6 +195,19 @@ func (c *conn) deliver(data []byte) {
 	c.change.Broadcast()
 }
 
+// endTorn shows the client the beginning of a frame, and then that the server has hung up. As no
+// answer ends there, none arrives.
+func (c *conn) endTorn(data []byte) {
+	c.link.mu.Lock()
+	if !c.closed && !c.dead {
+		c.inbox = append(c.inbox, data...)
+		c.hungUp = true
+		c.change.Broadcast()
+	}
+	c.link.mu.Unlock()
+	hangUp(c.server)
+}
+
 // endReplies shows the client that the server has hung up, or has reset the connection.
 func (c *conn) endReplies(err error) {
 	c.link.mu.Lock()
@@ -216,7 +238,7 @@ func (c *conn) reset() {
 	c.change.Broadcast()
 }
 
-// finish ends a connection that the client has closed.
+// finish ends a connection after the last packet towards the server.
 func (c *conn) finish() {
 	c.link.mu.Lock()
 	c.reset()

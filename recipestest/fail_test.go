@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 func TestFailAnswersWithoutExecuting(t *testing.T) {
@@ -123,7 +124,7 @@ func TestTraceEndsWithTheLatestPackets(t *testing.T) {
 }
 
 func TestDumpShowsTheTree(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+	test := func(t *testing.T, s *recipestest.Server) {
 		root, conn := s.Root(t), s.Conn(t)
 		create(t, conn, root, 0)
 		_, err := conn.Set(root, []byte("data"), -1)
@@ -150,6 +151,12 @@ func TestDumpShowsTheTree(t *testing.T) {
 `, root, conn.SessionID()), s.Dump(root))
 		require.Contains(t, s.Dump("/"), "\n"+root+"/b/c")
 		require.Empty(t, s.Dump(root+"/none"))
+	}
+
+	everywhere(t, test)
+	t.Run("3.9", func(t *testing.T) {
+		t.Parallel()
+		test(t, recipestest.Start(t, recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.Version = "3.9" })))
 	})
 }
 

@@ -41,6 +41,7 @@ type Link struct {
 	delay      time.Duration
 	follower   *embedded.Follower // nil if the link leads to the server itself
 	losing     map[Op]int
+	tearing    map[tear]int // how many bytes pass
 	failing    []*failure
 	triggers   []*trigger
 	packets    int
@@ -71,13 +72,14 @@ type trigger struct {
 func (s *Server) Link(tb testing.TB) *Link {
 	tb.Helper()
 	l := &Link{
-		tb:     tb,
-		server: s,
-		began:  time.Now(),
-		healed: make(chan struct{}),
-		conns:  make(map[*conn]struct{}),
-		losing: make(map[Op]int),
-		seen:   make(map[int64]int64),
+		tb:      tb,
+		server:  s,
+		began:   time.Now(),
+		healed:  make(chan struct{}),
+		conns:   make(map[*conn]struct{}),
+		losing:  make(map[Op]int),
+		tearing: make(map[tear]int),
+		seen:    make(map[int64]int64),
 	}
 
 	s.mu.Lock()
@@ -275,6 +277,28 @@ func (l *Link) LoseReply(op Op, n int) {
 	l.set(func() { l.losing[op] = max(n, 0) })
 }
 
+// A tear is what TearRequest or TearReply waits for.
+type tear struct {
+	direction direction
+	op        Op
+}
+
+// TearRequest ends the connection in the middle of the next request of kind op: the first bytes of
+// its frame reach the server, at most all but one, and then the end of the stream. The server does
+// not execute it. The client finds the connection reset. [OpAny] stands for any operation, and
+// [OpConnect] for the handshake. A further call with the same op replaces bytes, and 0 ends the
+// fault. A request that a stall swallows does not count.
+func (l *Link) TearRequest(op Op, bytes int) {
+	l.set(func() { l.tearing[tear{request, op}] = bytes })
+}
+
+// TearReply is [Link.TearRequest] for the reply to a request that the server executes. The client
+// receives the first bytes of its frame and then the end of the stream. [OpEvent] stands for watch
+// events.
+func (l *Link) TearReply(op Op, bytes int) {
+	l.set(func() { l.tearing[tear{reply, op}] = bytes })
+}
+
 // Fail makes the server answer the next n requests of kind op about the node at path with an error
 // code of ZooKeeper, such as -102 (no permission), -101 (no node) or -4 (connection loss). It does
 // not execute them. An empty path stands for any. A sequential node is created at the path without
@@ -423,6 +447,7 @@ func (l *Link) healForGood() {
 
 	l.triggers, l.failing = nil, nil
 	clear(l.losing)
+	clear(l.tearing)
 	victims := l.heal()
 	l.mu.Unlock()
 	close(l.healed)
@@ -465,6 +490,7 @@ const (
 	deliver decision = iota
 	drop
 	dropAndReset
+	tearOff // p.data is what still passes; then the connection ends
 )
 
 // decide runs the triggers of p, which has come to the link over c, and decides what becomes of it.
@@ -493,6 +519,9 @@ func (l *Link) decide(c *conn, p *packet) decision {
 		return drop
 	case p.end != nil:
 		return deliver
+	case p.direction == request && l.tears(p):
+		l.record(c, p, "is torn")
+		return tearOff
 	case p.direction == request:
 		sent := pendingRequest{p.op, l.fails(p)}
 		c.pending[p.xid] = sent
@@ -520,6 +549,11 @@ func (l *Link) decide(c *conn, p *packet) decision {
 		l.record(c, p, "is lost")
 		c.reset()
 		return dropAndReset
+	}
+
+	if l.tears(p) {
+		l.record(c, p, "is torn")
+		return tearOff
 	}
 
 	l.record(c, p, "")
@@ -564,6 +598,22 @@ func (l *Link) loses(op Op) bool {
 	}
 
 	l.losing[op]--
+	return true
+}
+
+// tears reports whether p ends its connection, and shortens it to what still passes.
+func (l *Link) tears(p *packet) bool {
+	t := tear{p.direction, p.op}
+	if l.tearing[t] <= 0 && p.op.ordinary() {
+		t.op = OpAny
+	}
+
+	if l.tearing[t] <= 0 {
+		return false
+	}
+
+	p.data = p.data[:min(l.tearing[t], len(p.data)-1)]
+	delete(l.tearing, t)
 	return true
 }
 

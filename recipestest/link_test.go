@@ -208,6 +208,68 @@ func TestLoseReplyLosesHandshakesAndEvents(t *testing.T) {
 	})
 }
 
+func TestTornRequestIsNotExecuted(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		direct := connect(t, s, s.Dial, 10*time.Second)
+		session := conn.SessionID()
+		create(t, conn, root, 0)
+
+		for i, bytes := range []int{1, 4, 20, 1 << 20} { // in the length, after it, in the path, but for the last byte
+			path := fmt.Sprintf("%s/%d", root, i)
+			link.TearRequest(recipestest.OpCreate, bytes)
+			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+			require.Error(t, err)
+			require.Contains(t, link.Trace(), "is torn")
+			wait(t, link.Answered(recipestest.OpConnect, i+2)) // so the server has read what there was
+			requireExists(t, direct, path, false)
+			create(t, conn, path, 0)
+		}
+
+		link.TearRequest(recipestest.OpAny, 4)
+		link.TearRequest(recipestest.OpAny, 0)
+		requireExists(t, conn, root, true)
+		require.Equal(t, session, conn.SessionID())
+	})
+}
+
+func TestTornReplyIsThatOfAnExecutedRequest(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		direct := connect(t, s, s.Dial, 10*time.Second)
+		create(t, conn, root, 0)
+
+		for i, bytes := range []int{1, 4, 19, 1 << 20} {
+			path := fmt.Sprintf("%s/%d", root, i)
+			link.TearReply(recipestest.OpCreate, bytes)
+			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+			require.ErrorIs(t, err, zk.ErrConnectionClosed)
+			requireExists(t, direct, path, true)
+			requireExists(t, conn, path, true)
+		}
+	})
+}
+
+func TestHandshakesAndEventsAreTorn(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		direct := connect(t, s, s.Dial, 10*time.Second)
+
+		link.TearRequest(recipestest.OpConnect, 6)
+		link.TearReply(recipestest.OpConnect, 2)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		require.Equal(t, 2, link.Count(recipestest.OpConnect), "the torn request is not counted")
+
+		_, _, created, err := conn.ExistsW(root)
+		require.NoError(t, err)
+		link.TearReply(recipestest.OpEvent, 10)
+		create(t, direct, root, 0)
+		require.Equal(t, zk.EventNodeCreated, wait(t, created).Type, "seen when the watch is set again")
+	})
+}
+
 func TestDelayAddsLatencyAndKeepsPipelining(t *testing.T) {
 	t.Parallel()
 	inMemory(t, func(t *testing.T, s *recipestest.Server) {

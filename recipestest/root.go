@@ -183,7 +183,8 @@ func (r *rawSession) remove(roots []string) error {
 	return errors.Join(err, failed)
 }
 
-// walk visits every node of the trees at roots that it can read, parents before children.
+// walk visits every node of the trees at roots, parents before children. It does not see what is
+// below a node that may not be read. Since ZooKeeper 3.8.4 and 3.9.2 such a node has no owner.
 func (r *rawSession) walk(roots []string, visit func(node)) error {
 	for level := roots; len(level) > 0; {
 		var children, hidden []string // hidden: may not be read
@@ -207,14 +208,16 @@ func (r *rawSession) walk(roots []string, visit func(node)) error {
 		if err != nil {
 			return err
 		}
-		// Exists needs no permission.
 		stat := make([]call, len(hidden))
 		for i, path := range hidden {
 			stat[i] = call{zkwire.OpExists, readRequest(r.absolute(path))}
 		}
 		err = r.do(stat, func(i int, stat []byte, err error) {
-			if err == nil {
+			switch {
+			case err == nil:
 				visit(node{hidden[i], ownerIn(stat)})
+			case errors.Is(err, errNoAuth): // so it is there
+				visit(node{hidden[i], 0})
 			}
 		})
 		if err != nil {

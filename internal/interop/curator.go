@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 //go:embed CuratorPeer.java
@@ -61,11 +63,8 @@ func StartCurator(ctx context.Context, o Options) (*Peer, error) {
 // 3.4, which has no containers: this Curator makes all parents containers.
 func Curator(tb testing.TB, connectString string) *Peer {
 	tb.Helper()
-	switch v, err := version(connectString); {
-	case err != nil:
-		tb.Fatalf("interop: version of %s: %v", connectString, err)
-	case strings.HasPrefix(v, "3.4."):
-		tb.Skipf("interop: Curator cannot use ZooKeeper %s, which has no containers", v)
+	if v := recipestest.Attach(tb, connectString).Version(); strings.HasPrefix(v, "3.4.") {
+		tb.Skipf("ZooKeeper %s has no container nodes, which Curator needs", v)
 	}
 	return run(tb, connectString, StartCurator)
 }

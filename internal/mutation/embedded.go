@@ -92,15 +92,15 @@ func init() {
 		{
 			Name: "embedded: watches fire again and again",
 			File: dir + "watch.go",
-			Old:  "		if mode == watchOnce {\n			t.remove(path, c)\n		}\n",
+			Old:  "\t\tt.remove(path, c, watchOnce)\n",
 			New:  "",
 			Test: "TestWatchesFireOnce",
 		},
 		{
 			Name: "embedded: a deletion fires data and child watches of one connection separately",
 			File: dir + "tree.go",
-			Old:  "t.child.fire(n.path, eventDeleted, n.acl, t.round)",
-			New:  "t.round++\n	t.child.fire(n.path, eventDeleted, n.acl, t.round)",
+			Old:  "t.child.fire(n.path, eventDeleted, t.zxid, n.acl, t.round)",
+			New:  "t.round++\n	t.child.fire(n.path, eventDeleted, t.zxid, n.acl, t.round)",
 			Test: "TestDeletionSendsOneEventForDataAndChildWatches",
 		},
 		{

@@ -365,8 +365,7 @@ func parentsDeleted(t *testing.T, srv *recipestest.Server, newLocker NewLocker) 
 func lasting(t *testing.T, s *protocol.Session, path string) string {
 	_, err := s.EnsurePath(t.Context(), path[:strings.LastIndexByte(path, '/')])
 	require.NoError(t, err)
-	_, err = s.Conn().Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
+	require.NoError(t, s.Create(t.Context(), path, nil, 0))
 	return path
 }
 

@@ -56,7 +56,8 @@ func (o *events) take(kinds ...protocol.EventKind) (found []protocol.Event) {
 // A waiter waits at a path with a ctx, and gives back what it gets.
 type waiter func(ctx context.Context, c *protocol.Client, path string) error
 
-// waits are the verbs that wait, by recipe and mode. prepare makes them wait until resume is called.
+// waits are the verbs that wait, by recipe and mode. prepare makes them wait until resume is
+// called.
 var waits = map[string]struct {
 	prepare func(t *testing.T, c *protocol.Client, path string) (resume func())
 	wait    waiter

@@ -15,7 +15,7 @@ import (
 // A Process is another process of a test: the test binary, run once more.
 type Process struct {
 	cmd   *exec.Cmd
-	stdin io.Closer
+	stdin io.WriteCloser
 	wait  sync.WaitGroup // for what it prints
 	over  bool
 }
@@ -44,6 +44,12 @@ func StartProcess(t *testing.T, env string, config any, line func([]byte)) *Proc
 
 	t.Cleanup(p.Kill)
 	return p
+}
+
+// Tell writes a line to the standard input of the process.
+func (p *Process) Tell(line string) error {
+	_, err := io.WriteString(p.stdin, line+"\n")
+	return err
 }
 
 // Kill ends the process as kill -9 does, and waits until it has.

@@ -26,7 +26,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
-// entries are what a queue has at first, beside the path that a verb is given: enough for two calls.
+// entries are what a queue has at first, beside the path that a verb is given: enough for two
+// calls.
 func entries(t *testing.T, srv *recipestest.Server, path string) {
 	t.Helper()
 	_, err := queue.New(srv.Client(t), path+"-full").OfferAll(t.Context(), [][]byte{{1}, {2}})
@@ -213,6 +214,7 @@ func TestCallThatEndsWhileRefusedSaysWhy(t *testing.T) {
 // A server that demands a credential ends the sessions of those that have none.
 func TestServerThatDemandsACredentialIsNotAskedAgain(t *testing.T) {
 	t.Parallel()
+	suite.Needs(t, ensemble.Real(t), suite.EnforcedAuth)
 	server := ensemble.Start(t, 1, ensemble.WithJVMFlags("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest"),
 		ensemble.WithConfig("enforce.auth.enabled=true", "enforce.auth.schemes=digest")).Members()[0]
 	anonymous, err := protocol.Connect(suite.Lasting(t), server.ConnectString())
@@ -229,6 +231,7 @@ func TestServerThatDemandsACredentialIsNotAskedAgain(t *testing.T) {
 
 func TestQuotaOfARealServer(t *testing.T) {
 	t.Parallel()
+	suite.Needs(t, ensemble.Real(t), suite.EnforcedQuota)
 	server := ensemble.Start(t, 1, ensemble.WithJVMFlags("-Dzookeeper.enforceQuota=true")).Members()[0]
 	c, err := protocol.Connect(suite.Lasting(t), server.ConnectString())
 	require.NoError(t, err)

@@ -104,7 +104,8 @@ func TestSessionLivesAndExpiresInABubble(t *testing.T) {
 
 		// After it the client has a new session.
 		network.set(false)
-		for {
+		for limit := time.Now().Add(time.Minute); ; {
+			require.True(t, time.Now().Before(limit), "no new session")
 			time.Sleep(100 * time.Millisecond)
 			if ok, _, err := c.Exists("/"); err == nil {
 				require.True(t, ok)

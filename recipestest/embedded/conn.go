@@ -187,12 +187,20 @@ func (c *conn) sendAfter(zxid int64, frame []byte) {
 	c.send(frame)
 }
 
+// noZxid is the zxid of an event that belongs to no transaction.
+const noZxid = -1
+
 // notify sends a watch event and never blocks. A client too slow to read its events is
 // disconnected. It learns of them when it reconnects and sets its watches again. The caller holds
 // the server's lock.
-func (c *conn) notify(event eventType, path string) {
+//
+// zxid is the transaction that caused the event, or noZxid. Before 3.9, clients are not told.
+func (c *conn) notify(event eventType, path string, zxid int64) {
 	if c.gone {
 		return
+	}
+	if !c.srv.cfg.is39() {
+		zxid = noZxid
 	}
 
 	frame := c.srv.eventBuf[:0]
@@ -200,7 +208,7 @@ func (c *conn) notify(event eventType, path string) {
 	frame = zkwire.AppendInt32(frame, int32(event))
 	frame = zkwire.AppendInt32(frame, 3) // the state: connected, the only one used
 	frame = zkwire.AppendString(frame, path)
-	zkwire.PutReplyHeader(frame, zkwire.ReplyHeader{Xid: zkwire.XidEvent, Zxid: -1, Code: zkwire.CodeOK})
+	zkwire.PutReplyHeader(frame, zkwire.ReplyHeader{Xid: zkwire.XidEvent, Zxid: zxid, Code: zkwire.CodeOK})
 	c.srv.eventBuf = frame
 
 	c.send(frame)

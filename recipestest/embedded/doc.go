@@ -72,11 +72,27 @@
 //   - The same requests in the same order have the same effects. Where a real server depends on the
 //     order of a hash table, this one uses a fixed order.
 //
+// # Versions
+//
+// With [Config.Version] "3.9" the server behaves like ZooKeeper 3.9.3, which differs from 3.8.0 in
+// what clients can see:
+//
+//   - An event carries the zxid of its transaction. In 3.8, and in events that a client has missed
+//     and gets when it sets its watches again, that is -1.
+//   - A connection can have watches of several modes on a path. In 3.8 the newest mode counts.
+//   - removeWatches and checkWatches have two more kinds, for persistent and for recursive watches.
+//     The kinds for data and for children mean watches that fire once. checkWatches reports the
+//     client's own watches only, and takes any path.
+//   - exists needs the permission to read, if there is a node.
+//   - A check outside of a transaction is an unknown operation.
+//   - In a transaction, create2 is answered with a stat. Flags that no node can have fail the
+//     request as a whole.
+//
 // # Differences
 //
-// The model is a standalone ZooKeeper 3.8 with the extended node types (TTL) enabled. It includes
-// the security fixes that distributions add to 3.8: a client gets no events of nodes that it may
-// not read. Oddities of 3.8 are kept where a client can see them:
+// The model is a standalone ZooKeeper 3.8 or 3.9 with the extended node types (TTL) enabled. It
+// includes the security fixes that distributions add to 3.8: a client gets no events of nodes that
+// it may not read. Oddities of 3.8 are kept where a client can see them:
 //
 //   - A sequence counter sticks at 2147483647.
 //   - A connection has one watch per path, and the newest mode counts.

@@ -7,9 +7,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// version is the version that four-letter words report, in the form that monitoring tools parse.
-const version = "3.8.0-zkrecipes-embedded, built on 01/01/2025 00:00 UTC"
-
 // fourLetterWord returns the answer to a four-letter word, which a client may send instead of a
 // packet. It returns nil if word is none of them.
 func (s *Server) fourLetterWord(c *conn, word string) []byte {
@@ -129,7 +126,7 @@ func interest(c, self *conn) int {
 }
 
 func (s *Server) envi(_ *conn, b *strings.Builder) {
-	fmt.Fprintf(b, "Environment:\nzookeeper.version=%s\n", version)
+	fmt.Fprintf(b, "Environment:\nzookeeper.version=%s\n", s.cfg.release())
 }
 
 func (s *Server) mntr(_ *conn, b *strings.Builder) {
@@ -148,7 +145,7 @@ func (s *Server) mntr(_ *conn, b *strings.Builder) {
 		size += len(path) + len(n.data)
 	}
 
-	fmt.Fprintf(b, "zk_version\t%s\n", version)
+	fmt.Fprintf(b, "zk_version\t%s\n", s.cfg.release())
 	fmt.Fprintf(b, "zk_server_state\tstandalone\n")
 	for _, m := range []struct {
 		key   string
@@ -173,12 +170,12 @@ func (s *Server) mntr(_ *conn, b *strings.Builder) {
 }
 
 func (s *Server) srvr(_ *conn, b *strings.Builder) {
-	fmt.Fprintf(b, "Zookeeper version: %s\n", version)
+	fmt.Fprintf(b, "Zookeeper version: %s\n", s.cfg.release())
 	s.summary(b)
 }
 
 func (s *Server) stat(self *conn, b *strings.Builder) {
-	fmt.Fprintf(b, "Zookeeper version: %s\nClients:\n", version)
+	fmt.Fprintf(b, "Zookeeper version: %s\nClients:\n", s.cfg.release())
 	for _, c := range s.connections() {
 		fmt.Fprintf(b, " /%s[%d](queued=0,recved=%d,sent=%d)\n", c.nc.RemoteAddr(), interest(c, self), c.received, c.sent)
 	}

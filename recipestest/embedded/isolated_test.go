@@ -61,14 +61,17 @@ func TestIsolatedFollowerAnswersReadsAndPings(t *testing.T) {
 	}
 }
 
-// dataOf returns the data of a node once the client is connected.
+// dataOf returns the data of a node once the client is connected, or an error if it is not within a
+// minute.
 func dataOf(c *zk.Conn, path string) string {
-	for {
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		b, _, err := c.Get(path)
 		if err == nil {
 			return string(b)
 		}
-		time.Sleep(time.Millisecond)
+		if time.Now().After(limit) {
+			return err.Error()
+		}
 	}
 }
 

@@ -21,6 +21,15 @@ func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 		switch op {
 		case zkwire.OpCreate, zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL:
 			r, fits := decodeCreateInMulti(op, d)
+			if s.cfg.is39() {
+				// 3.9 sees bad flags before it prepares any write. Without others, the opcode
+				// counts.
+				known := op == zkwire.OpCreateTTL || r.flags >= 0 && r.flags <= flagsSequentialTTL
+				d.Bad = d.Bad || !fits || !known
+				if r.op == zkwire.OpCreate && op != zkwire.OpCreateTTL {
+					r.op = op
+				}
+			}
 			writes = append(writes, write{r.op, func() (change, zkwire.Code) {
 				if !fits {
 					return change{}, zkwire.CodeMarshallingError
@@ -62,7 +71,7 @@ func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 		switch op := writes[i].op; op {
 		case zkwire.OpCreate:
 			b = zkwire.AppendString(appendMultiHeader(b, op, zkwire.CodeOK), changes[i].path)
-		case zkwire.OpCreateContainer, zkwire.OpCreateTTL:
+		case zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL:
 			b = appendStat(zkwire.AppendString(appendMultiHeader(b, zkwire.OpCreate2, zkwire.CodeOK), changes[i].path), st)
 		case zkwire.OpSetData:
 			b = appendStat(appendMultiHeader(b, op, zkwire.CodeOK), st)

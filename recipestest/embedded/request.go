@@ -62,7 +62,7 @@ func (s *Server) request(c *conn, frame []byte) bool {
 	c.lastOp = op
 
 	switch {
-	case op == zkwire.OpCreateContainer && s.cfg.NoContainers:
+	case op == zkwire.OpCreateContainer && s.cfg.NoContainers || op == zkwire.OpCheck && s.cfg.is39():
 		return s.unknown(c, xid, op)
 	case op == zkwire.OpSync:
 		s.sync(c, xid, d)
@@ -304,10 +304,14 @@ func (s *Server) read(c *conn, op zkwire.Op, d *decoder, b []byte) (_ []byte, re
 			result = zkwire.CodeBadArguments
 			break
 		}
+		n := t.nodes[path]
+		if n != nil && s.cfg.is39() && !allowed(n.acl, permRead, c.ids) {
+			result = zkwire.CodeNoAuth
+			break
+		}
 		if watch {
 			t.data.add(path, c, watchOnce)
 		}
-		n := t.nodes[path]
 		if n == nil {
 			result = zkwire.CodeNoNode
 			break
@@ -472,9 +476,9 @@ func (s *Server) setWatches(c *conn, op zkwire.Op, d *decoder) {
 	t := c.tree
 	for _, path := range data {
 		if n := t.nodes[path]; n == nil {
-			c.notify(eventDeleted, path)
+			c.notify(eventDeleted, path, noZxid)
 		} else if n.mzxid > since {
-			c.notify(eventDataChanged, path)
+			c.notify(eventDataChanged, path, noZxid)
 		} else {
 			t.data.add(path, c, watchOnce)
 		}
@@ -482,7 +486,7 @@ func (s *Server) setWatches(c *conn, op zkwire.Op, d *decoder) {
 
 	for _, path := range exist {
 		if t.nodes[path] != nil {
-			c.notify(eventCreated, path)
+			c.notify(eventCreated, path, noZxid)
 		} else {
 			t.data.add(path, c, watchOnce)
 		}
@@ -490,9 +494,9 @@ func (s *Server) setWatches(c *conn, op zkwire.Op, d *decoder) {
 
 	for _, path := range child {
 		if n := t.nodes[path]; n == nil {
-			c.notify(eventDeleted, path)
+			c.notify(eventDeleted, path, noZxid)
 		} else if n.pzxid > since {
-			c.notify(eventChildrenChanged, path)
+			c.notify(eventChildrenChanged, path, noZxid)
 		} else {
 			t.child.add(path, c, watchOnce)
 		}
@@ -508,33 +512,57 @@ func (s *Server) setWatches(c *conn, op zkwire.Op, d *decoder) {
 	}
 }
 
+// A watchKind is what a client checks or removes: watches of some modes in some tables.
+type watchKind struct {
+	child, data bool
+	modes       watchMode
+}
+
+// The kinds of watches by their numbers in requests. In 3.8 a kind has watches of all modes.
+var (
+	watchKinds38 = map[int32]watchKind{
+		1: {child: true, modes: watchAny},
+		2: {data: true, modes: watchAny},
+		3: {child: true, data: true, modes: watchAny},
+	}
+	watchKinds39 = map[int32]watchKind{
+		1: {child: true, modes: watchOnce},
+		2: {data: true, modes: watchOnce},
+		3: {child: true, data: true, modes: watchAny},
+		4: {child: true, data: true, modes: watchNode},
+		5: {child: true, data: true, modes: watchRecursive},
+	}
+)
+
 // findWatches answers whether there are watches on a path. Asked to remove them, it removes and
 // counts the client's own only.
 func (s *Server) findWatches(c *conn, op zkwire.Op, d *decoder) zkwire.Code {
-	const (
-		children = 1
-		data     = 2
-		either   = 3
-	)
+	kinds := watchKinds38
+	if s.cfg.is39() {
+		kinds = watchKinds39
+	}
 
-	path, kind := d.String(), d.Int32()
-	if d.Bad || kind < children || kind > either ||
-		op == zkwire.OpCheckWatches && path != "" && !strings.Contains(path, "/") {
+	path, number := d.String(), d.Int32()
+	kind, ok := kinds[number]
+	relative := path != "" && !strings.Contains(path, "/")
+	if d.Bad || !ok || relative && op == zkwire.OpCheckWatches && !s.cfg.is39() {
 		d.Bad = true
 		return zkwire.CodeOK
 	}
 
 	found := false
 	for _, table := range []struct {
-		kind int32
+		asked bool
 		*watchTable
-	}{{children, c.tree.child}, {data, c.tree.data}} {
+	}{{kind.child, c.tree.child}, {kind.data, c.tree.data}} {
 		switch {
-		case kind != either && kind != table.kind:
+		case !table.asked:
 		case op == zkwire.OpRemoveWatches:
-			found = table.remove(path, c) || found
+			found = table.remove(path, c, kind.modes) || found
+		case s.cfg.is39():
+			found = table.has(path, c, kind.modes) || found
 		default:
-			// As in the real server, watches of other clients count too.
+			// As in 3.8, watches of other clients count too.
 			found = table.watched(path) || found
 		}
 	}

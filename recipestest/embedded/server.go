@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/internal/pipe"
 )
 
 // Config configures a server. The zero value is a server on a free port of 127.0.0.1 with
@@ -25,6 +27,10 @@ type Config struct {
 	// InMemory starts the server without a listener: clients reach it only through [Server.Dial].
 	// Required inside a testing/synctest bubble.
 	InMemory bool
+
+	// Version is the version of ZooKeeper that the server behaves like: "3.8" or "3.9". Defaults to
+	// "3.8". "Versions" in the package documentation lists what differs.
+	Version string
 
 	// TickTime is the unit of session expiry: a session ends at the first tick after its timeout.
 	// Whole milliseconds. Defaults to 2 s.
@@ -71,6 +77,7 @@ type Config struct {
 
 func (cfg Config) withDefaults() (Config, error) {
 	cfg.Address = cmp.Or(cfg.Address, "127.0.0.1:0")
+	cfg.Version = cmp.Or(cfg.Version, version38)
 	cfg.TickTime = cmp.Or(cfg.TickTime, 2*time.Second)
 	cfg.MinSessionTimeout = cmp.Or(cfg.MinSessionTimeout, 2*cfg.TickTime)
 	cfg.MaxSessionTimeout = cmp.Or(cfg.MaxSessionTimeout, max(20*cfg.TickTime, cfg.MinSessionTimeout))
@@ -83,6 +90,8 @@ func (cfg Config) withDefaults() (Config, error) {
 	}
 
 	switch {
+	case cfg.Version != version38 && cfg.Version != version39:
+		return cfg, fmt.Errorf("version %q is neither %s nor %s", cfg.Version, version38, version39)
 	case cfg.TickTime < time.Millisecond:
 		return cfg, fmt.Errorf("tick time %v is shorter than 1ms", cfg.TickTime)
 	case cfg.MinSessionTimeout < time.Millisecond || cfg.MinSessionTimeout > cfg.MaxSessionTimeout:
@@ -149,7 +158,7 @@ func Start(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg:      cfg,
 		log:      cfg.Logger,
-		address:  memoryAddress,
+		address:  pipe.Address,
 		started:  now,
 		wake:     make(chan struct{}, 1),
 		done:     make(chan struct{}),
@@ -364,7 +373,7 @@ func (s *Server) Dial(network, address string, timeout time.Duration) (net.Conn,
 
 // dial connects to f, or to the leader if f is nil.
 func (s *Server) dial(network string, f *Follower) (net.Conn, error) {
-	client, server := newPipe()
+	client, server := pipe.New()
 	if !s.accept(server, f) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: client.RemoteAddr(), Err: syscall.ECONNREFUSED}
 	}

@@ -443,14 +443,14 @@ func (t *tree) delete(n *node) {
 	t.unlink(n)
 	n.parent.pzxid = max(n.parent.pzxid, t.zxid)
 	t.fire(t.data, n, eventDeleted)
-	t.child.fire(n.path, eventDeleted, n.acl, t.round) // in the same round: one event a connection
+	t.child.fire(n.path, eventDeleted, t.zxid, n.acl, t.round) // in the same round: one event a connection
 	t.fire(t.child, n.parent, eventChildrenChanged)
 }
 
 // fire starts a new round of events and fires the watches of one table on n.
 func (t *tree) fire(table *watchTable, n *node, event eventType) {
 	t.round++
-	table.fire(n.path, event, n.acl, t.round)
+	table.fire(n.path, event, t.zxid, n.acl, t.round)
 }
 
 // deletions returns the changes that delete a session's ephemeral nodes.

@@ -16,22 +16,24 @@ const (
 	eventChildrenChanged eventType = 4
 )
 
-// watchMode is how long a watch lasts and which nodes it covers.
+// watchMode is how long a watch lasts and which nodes it covers. In 3.9 a connection can have
+// watches of several modes on a path: then it is their sum.
 type watchMode uint8
 
 const (
-	watchOnce      watchMode = iota // until it fires
-	watchNode                       // until removed
-	watchRecursive                  // until removed, on the node and all its descendants
+	watchOnce      watchMode = 1 << iota // until it fires
+	watchNode                            // until removed
+	watchRecursive                       // until removed, on the node and all its descendants
+
+	watchAny = watchOnce | watchNode | watchRecursive
 )
 
 // A watchTable holds the watches of connections on paths. A server has two: one for the data and
-// the existence of nodes, one for their children. A connection has at most one watch per path and
-// table, and the newest mode counts.
+// the existence of nodes, one for their children.
 type watchTable struct {
 	paths     map[string]map[*conn]watchMode
 	conns     map[*conn]map[string]struct{}
-	recursive int // number of watches of mode watchRecursive
+	recursive int // number of connections and paths with watchRecursive
 	firing    []*conn
 }
 
@@ -42,20 +44,23 @@ func newWatchTable() *watchTable {
 	}
 }
 
+// add adds a watch. In 3.8 it replaces the one that the connection has on the path.
 func (t *watchTable) add(path string, c *conn, mode watchMode) {
+	if c.srv.cfg.is39() {
+		mode |= t.paths[path][c]
+	}
+	t.remove(path, c, watchAny)
+
 	watchers := t.paths[path]
 	if watchers == nil {
 		watchers = make(map[*conn]watchMode)
 		t.paths[path] = watchers
 	}
+	watchers[c] = mode
 
-	if watchers[c] == watchRecursive {
-		t.recursive--
-	}
-	if mode == watchRecursive {
+	if mode&watchRecursive != 0 {
 		t.recursive++
 	}
-	watchers[c] = mode
 
 	paths := t.conns[c]
 	if paths == nil {
@@ -65,15 +70,20 @@ func (t *watchTable) add(path string, c *conn, mode watchMode) {
 	paths[path] = struct{}{}
 }
 
-// remove removes one watch and reports whether it existed.
-func (t *watchTable) remove(path string, c *conn) bool {
-	mode, ok := t.paths[path][c]
-	if !ok {
+// remove removes a connection's watches of some modes on a path, and reports whether there were
+// any.
+func (t *watchTable) remove(path string, c *conn, modes watchMode) bool {
+	had := t.paths[path][c]
+	if had&modes == 0 {
 		return false
 	}
 
-	if mode == watchRecursive {
+	if had&modes&watchRecursive != 0 {
 		t.recursive--
+	}
+	if left := had &^ modes; left != 0 {
+		t.paths[path][c] = left
+		return true
 	}
 
 	delete(t.paths[path], c)
@@ -91,8 +101,13 @@ func (t *watchTable) remove(path string, c *conn) bool {
 // removeAll removes every watch of a connection.
 func (t *watchTable) removeAll(c *conn) {
 	for path := range t.conns[c] {
-		t.remove(path, c)
+		t.remove(path, c, watchAny)
 	}
+}
+
+// has reports whether a connection has a watch of one of these modes on a path.
+func (t *watchTable) has(path string, c *conn, modes watchMode) bool {
+	return t.paths[path][c]&modes != 0
 }
 
 // watched reports whether any connection watches the path.
@@ -107,18 +122,16 @@ func (t *watchTable) count() int {
 	return n
 }
 
-// fire sends an event at a node to the connections that watch its path, and to those that watch an
-// ancestor recursively. Connections that the node's access control list does not let read it get
-// nothing. A connection gets one event per round at most.
-func (t *watchTable) fire(path string, event eventType, list []acl, round uint64) {
+// fire sends an event of the transaction zxid at a node to the connections that watch its path, and
+// to those that watch an ancestor recursively. Connections that the node's access control list does
+// not let read it get nothing. A connection gets one event per round at most.
+func (t *watchTable) fire(path string, event eventType, zxid int64, list []acl, round uint64) {
 	firing := t.firing[:0]
 	for c, mode := range t.paths[path] {
 		if mode == watchRecursive && event == eventChildrenChanged {
 			continue // it gets the event of the child itself
 		}
-		if mode == watchOnce {
-			t.remove(path, c)
-		}
+		t.remove(path, c, watchOnce)
 		if c.round != round {
 			c.round = round
 			firing = append(firing, c)
@@ -132,7 +145,7 @@ func (t *watchTable) fire(path string, event eventType, list []acl, round uint64
 				parent = "/"
 			}
 			for c, mode := range t.paths[parent] {
-				if mode == watchRecursive && c.round != round {
+				if mode&watchRecursive != 0 && c.round != round {
 					c.round = round
 					firing = append(firing, c)
 				}
@@ -144,7 +157,7 @@ func (t *watchTable) fire(path string, event eventType, list []acl, round uint64
 	slices.SortFunc(firing, func(a, b *conn) int { return cmp.Compare(a.serial, b.serial) })
 	for _, c := range firing {
 		if allowed(list, permRead, c.ids) {
-			c.notify(event, path)
+			c.notify(event, path, zxid)
 		}
 	}
 

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
@@ -27,6 +28,7 @@ func TestExamples(t *testing.T) {
 	t.Run("a real server", lockOnARealServer)
 	t.Run("an ensemble whose leader is stopped", lockSurvivesALeader)
 	t.Run("TLS", func(t *testing.T) {
+		suite.Needs(t, ensemble.Real(t), suite.TLS)
 		_, _, text := newCertificate(t)
 		require.NotEmpty(t, secureMember(t, text, text).SecureConnectString())
 	})

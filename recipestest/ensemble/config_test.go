@@ -16,10 +16,12 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
 func TestOptionsReachTheServer(t *testing.T) {
+	suite.Needs(t, ensemble.Real(t), suite.TLS)
 	certificate, pool, text := newCertificate(t)
 	cluster := ensemble.Start(t, 1,
 		ensemble.WithJVMFlags("-Djute.maxbuffer=2000"),

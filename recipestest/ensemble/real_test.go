@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
@@ -39,7 +40,10 @@ type silent struct{}
 func (silent) Printf(string, ...any) {}
 
 func TestRealServesEveryKindOfNode(t *testing.T) {
-	conn := dial(t, ensemble.Real(t).ConnectString(), 10*time.Second)
+	server := ensemble.Real(t)
+	suite.Needs(t, server, suite.Containers)
+	suite.Needs(t, server, suite.TTL)
+	conn := dial(t, server.ConnectString(), 10*time.Second)
 	acl := zk.WorldACL(zk.PermAll)
 
 	_, err := conn.Create("/served", []byte("data"), 0, acl)

@@ -1,4 +1,5 @@
-package embedded
+// Package pipe makes connections in memory for the embedded server.
+package pipe
 
 import (
 	"io"
@@ -8,60 +9,70 @@ import (
 	"time"
 )
 
-// memoryAddress is the address that both ends of a connection in memory report.
-const memoryAddress = "127.0.0.1:2181"
+// Address is the address that both ends of a connection in memory report.
+const Address = "127.0.0.1:2181"
 
-// pipeCapacity is the number of bytes that a connection in memory buffers in each direction.
-const pipeCapacity = 64 << 10
+// capacity is the number of bytes that a connection in memory buffers in each direction.
+const capacity = 64 << 10
 
-// newPipe returns the two ends of a connection in memory. Unlike those of net.Pipe they buffer, so
+// New returns the two ends of a connection in memory. Unlike those of net.Pipe they buffer, so
 // a writer need not wait for the reader. All waiting is on condition variables and on timers that
 // the waiting goroutine creates. So it stays within a testing/synctest bubble.
-func newPipe() (client, server *pipe) {
+func New() (client, server *Conn) {
 	up, down := newStream(), newStream()
-	return &pipe{in: down, out: up}, &pipe{in: up, out: down}
+	return &Conn{in: down, out: up}, &Conn{in: up, out: down}
 }
 
-// A pipe is one end of a connection in memory.
-type pipe struct{ in, out *stream }
+// A Conn is one end of a connection in memory. It is safe for concurrent use.
+type Conn struct{ in, out *stream }
 
-func (p *pipe) Read(b []byte) (int, error)  { return p.in.read(b) }
-func (p *pipe) Write(b []byte) (int, error) { return p.out.write(b) }
+// Read implements net.Conn.
+func (p *Conn) Read(b []byte) (int, error) { return p.in.read(b) }
 
-func (p *pipe) Close() error {
+// Write implements net.Conn.
+func (p *Conn) Write(b []byte) (int, error) { return p.out.write(b) }
+
+// Close implements net.Conn. The other end still reads what was written before.
+func (p *Conn) Close() error {
 	p.out.closeWriter()
 	p.in.closeReader()
 	return nil
 }
 
 // CloseWrite ends the stream in this end's direction, as net.TCPConn's CloseWrite does.
-func (p *pipe) CloseWrite() error {
+func (p *Conn) CloseWrite() error {
 	p.out.closeWriter()
 	return nil
 }
 
-func (p *pipe) LocalAddr() net.Addr  { return pipeAddr{} }
-func (p *pipe) RemoteAddr() net.Addr { return pipeAddr{} }
+// LocalAddr implements net.Conn.
+func (p *Conn) LocalAddr() net.Addr { return address{} }
 
-func (p *pipe) SetDeadline(t time.Time) error {
+// RemoteAddr implements net.Conn.
+func (p *Conn) RemoteAddr() net.Addr { return address{} }
+
+// SetDeadline implements net.Conn.
+func (p *Conn) SetDeadline(t time.Time) error {
 	p.SetReadDeadline(t)
 	return p.SetWriteDeadline(t)
 }
 
-func (p *pipe) SetReadDeadline(t time.Time) error {
+// SetReadDeadline implements net.Conn.
+func (p *Conn) SetReadDeadline(t time.Time) error {
 	p.in.setDeadline(&p.in.readDeadline, t)
 	return nil
 }
 
-func (p *pipe) SetWriteDeadline(t time.Time) error {
+// SetWriteDeadline implements net.Conn.
+func (p *Conn) SetWriteDeadline(t time.Time) error {
 	p.out.setDeadline(&p.out.writeDeadline, t)
 	return nil
 }
 
-type pipeAddr struct{}
+type address struct{}
 
-func (pipeAddr) Network() string { return "tcp" }
-func (pipeAddr) String() string  { return memoryAddress }
+func (address) Network() string { return "tcp" }
+func (address) String() string  { return Address }
 
 // A stream is one direction of a pipe.
 type stream struct {
@@ -125,7 +136,7 @@ func (s *stream) write(b []byte) (int, error) {
 			return written, nil
 		}
 
-		if n := min(len(b)-written, pipeCapacity-(len(s.buf)-s.off)); n > 0 {
+		if n := min(len(b)-written, capacity-(len(s.buf)-s.off)); n > 0 {
 			if s.off > 0 { // moves less than was read, in the long run
 				s.buf, s.off = s.buf[:copy(s.buf, s.buf[s.off:])], 0
 			}
