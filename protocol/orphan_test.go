@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
@@ -115,6 +117,37 @@ func closeWithCredentials(t *testing.T, servers string, dial zk.Dialer) {
 	require.NoError(t, granted.Release(lasting(t)))
 	require.NoError(t, victim.Close())
 	require.NoError(t, other.Close())
+}
+
+// A counted connection counts itself as long as it is open.
+type counted struct {
+	net.Conn
+	close func() error
+}
+
+func (c counted) Close() error { return c.close() }
+
+// TestConnectionsToCloseALostSessionAreClosed loses a session, which is closed over a connection of
+// its own.
+func TestConnectionsToCloseALostSessionAreClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, open := srv.Link(t), new(atomic.Int32)
+		c := link.Client(t, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			conn, err := link.Dial(network, address, timeout)
+			if err != nil {
+				return nil, err
+			}
+			open.Add(1)
+			return counted{conn, sync.OnceValue(func() error { open.Add(-1); return conn.Close() })}, nil
+		}))
+		g := hold(t, c, srv.Root(t))
+		link.StallReplies()
+		wait(t, g.Done())
+		link.Heal()
+		session(t, c)
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 1, open.Load())
+	})
 }
 
 // TestAttemptsToCloseALostSessionDoNotKeepItAlive loses the answers of a server that executes all

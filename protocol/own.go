@@ -133,7 +133,8 @@ func (c *creations) of(path string) *atomic.Int64 {
 // ctx's error, and what was created is deleted in the background. It returns
 // [ErrSequenceExhausted], and leaves no node, when the numbers are about to run out. Other errors
 // are those of [DoOnce]. It is safe for concurrent use. In work of [Detach] it creates nothing once
-// the caller has stopped waiting, but returns a node that was created before.
+// the caller has stopped waiting, but returns a node that was created before. Only if it has just
+// created Dir, it creates the node, too: no server deletes a container that never had a child.
 func (s *Session) CreateOwn(ctx context.Context, n OwnNode) (*Own, error) {
 	return Detach(ctx, s, func(ctx context.Context) (*Own, error) {
 		return s.createOwn(ctx, n)
@@ -159,9 +160,10 @@ func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
 	path := o.dir + "/" + o.prefix
 	s.creations.begin(path, &o.czxid)
 	defer s.creations.end(path)
+	made := false // the directory, which no server deletes before it has had a child
 	for {
 		node, err := DoOnce(ctx, s, func(c *zk.Conn) (string, error) {
-			if err := Wanted(ctx); err != nil {
+			if err := Wanted(ctx); err != nil && !made {
 				return "", err
 			}
 			return create(c, path)
@@ -174,9 +176,13 @@ func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
 			}
 			return o, nil
 		case errors.Is(err, zk.ErrNoNode):
+			if err := Wanted(ctx); err != nil {
+				return nil, err
+			}
 			if err := missing(ctx); err != nil {
 				return nil, err
 			}
+			made = true
 		default:
 			return nil, err
 		}
@@ -214,8 +220,11 @@ func (o *Own) Among(children []string) bool {
 	name := ""
 	for _, child := range children {
 		number, ours := strings.CutPrefix(child, o.prefix)
+		if !ours {
+			continue
+		}
 		sequence, ok := ParseSequence(number)
-		if !ours || !ok {
+		if !ok {
 			continue
 		}
 		extra := child

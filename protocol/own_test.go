@@ -14,6 +14,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
+func TestOwnerIsFollowedByAHyphen(t *testing.T) {
+	o := protocol.Owner{Session: 1, Nonce: 2}
+	for _, name := range []string{"", o.String(), o.String() + "x"} {
+		_, _, ok := protocol.ParseOwner(name)
+		require.False(t, ok, name)
+	}
+	parsed, rest, ok := protocol.ParseOwner(o.String() + "-lock-")
+	require.True(t, ok)
+	require.Equal(t, o, parsed)
+	require.Equal(t, "lock-", rest)
+}
+
 // Whatever becomes of the connection, there is one node, or none if ctx ends.
 func TestOwnNodeIsOneOrNoneAtEachStep(t *testing.T) {
 	for _, ends := range []bool{false, true} {
