@@ -7,13 +7,14 @@ import (
 
 // sharedKey is the key of a value of [Shared]. Its own type keeps values of different types apart.
 type sharedKey[T any] struct {
-	view *Client
+	view weak.Pointer[Client]
 	key  any
 }
 
-// sharedEntry is what the clean-up of a value needs to remove its entry.
+// sharedEntry is what the clean-up of a value needs to remove its entry. It does not keep the
+// session: a session that refers to the value, through a watch perhaps, would keep both for ever.
 type sharedEntry[T any] struct {
-	session *session
+	session weak.Pointer[session]
 	key     sharedKey[T]
 	value   weak.Pointer[T]
 }
@@ -33,7 +34,7 @@ type sharedEntry[T any] struct {
 func Shared[T any](s *Session, key any, create func() *T) *T {
 	s.sharing.Lock()
 	defer s.sharing.Unlock()
-	k := sharedKey[T]{s.client, key}
+	k := sharedKey[T]{weak.Make(s.client), key}
 	if entry, ok := s.shared[k].(weak.Pointer[T]); ok {
 		if v := entry.Value(); v != nil {
 			return v
@@ -43,15 +44,19 @@ func Shared[T any](s *Session, key any, create func() *T) *T {
 	v := create()
 	entry := weak.Make(v)
 	s.shared[k] = entry
-	runtime.AddCleanup(v, sharedEntry[T].remove, sharedEntry[T]{s.session, k, entry})
+	runtime.AddCleanup(v, sharedEntry[T].remove, sharedEntry[T]{weak.Make(s.session), k, entry})
 	return v
 }
 
 // remove removes the entry of a value that is gone, unless another value has taken its place.
 func (e sharedEntry[T]) remove() {
-	e.session.sharing.Lock()
-	defer e.session.sharing.Unlock()
-	if e.session.shared[e.key] == any(e.value) {
-		delete(e.session.shared, e.key)
+	s := e.session.Value()
+	if s == nil {
+		return
+	}
+	s.sharing.Lock()
+	defer s.sharing.Unlock()
+	if s.shared[e.key] == any(e.value) {
+		delete(s.shared, e.key)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 )
@@ -99,12 +100,29 @@ func TestSharedValueIsCollectedAfterItsLastUse(t *testing.T) {
 	require.Same(t, kept, Shared(s.base, "kept", newCounter))
 }
 
+// TestSharedValueDoesNotKeepItsSession lets a session and a value of it refer to each other, as an
+// item of a queue and the watch on its node do.
+func TestSharedValueDoesNotKeepItsSession(t *testing.T) {
+	t.Parallel()
+	c, s := unopened()
+	v := Shared(s.base, "/a", newCounter)
+	s.watches.watches = map[string]*sharedWatch{"/a": {calls: []func(){func() { v.n++ }}}}
+	c.sessions.current = s
+	left := weak.Make(s)
+
+	for limit := time.Now().Add(30 * time.Second); left.Value() != nil && time.Now().Before(limit); {
+		runtime.GC()
+		runtime.Gosched()
+	}
+	require.Nil(t, left.Value())
+}
+
 // TestLateCleanUpLeavesTheNextValueAlone cleans up for a value whose key has got another one.
 func TestLateCleanUpLeavesTheNextValueAlone(t *testing.T) {
 	t.Parallel()
 	c, s := unopened()
 	v := Shared(s.base, "/a", newCounter)
-	late := sharedEntry[counter]{session: s, key: sharedKey[counter]{c, "/a"}}
+	late := sharedEntry[counter]{session: weak.Make(s), key: sharedKey[counter]{weak.Make(c), "/a"}}
 	late.remove()
 
 	require.Same(t, v, Shared(s.base, "/a", newCounter))
