@@ -47,7 +47,9 @@ func TestSessionIsNotResumedWhereItWouldGoBackInTime(t *testing.T) {
 				root, link, f := srv.Root(t), srv.Link(t), srv.Embedded().Follower()
 				var opts []protocol.ConnectOption
 				if c.withheld {
-					opts = append(opts, withheld(link))
+					withhold := new(atomic.Bool)
+					withhold.Store(true)
+					opts = append(opts, withheld(link, withhold))
 				}
 				client := link.Client(t, opts...)
 				a := hold(t, client, root+"/a")
@@ -354,21 +356,25 @@ func (c *slowConn) Close() error {
 	return c.Conn.Close()
 }
 
-// withheld is a way through link on which requests to set watches again are never sent.
-func withheld(link *recipestest.Link) protocol.ConnectOption {
+// withheld is a way through link on which requests to set watches again are not sent while withhold
+// is true.
+func withheld(link *recipestest.Link, withhold *atomic.Bool) protocol.ConnectOption {
 	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 		c, err := link.Dial(network, address, timeout)
 		if err != nil {
 			return nil, err
 		}
-		return withholdingConn{c}, nil
+		return withholdingConn{c, withhold}, nil
 	})
 }
 
-type withholdingConn struct{ net.Conn }
+type withholdingConn struct {
+	net.Conn
+	withhold *atomic.Bool
+}
 
 func (c withholdingConn) Write(p []byte) (int, error) {
-	if len(p) >= 12 && recipestest.Op(binary.BigEndian.Uint32(p[8:])) == recipestest.OpSetWatches {
+	if c.withhold.Load() && len(p) >= 12 && recipestest.Op(binary.BigEndian.Uint32(p[8:])) == recipestest.OpSetWatches {
 		return len(p), nil
 	}
 	return c.Conn.Write(p)

@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -192,6 +193,7 @@ func (w *Watch) found() bool { return isClosed(w.shared.read) && w.shared.stat !
 // A waiter waits for any of several watches.
 type waiter struct {
 	woken chan struct{} // with room for one
+	left  atomic.Bool   // it waits no longer
 }
 
 func (w *waiter) wake() {
@@ -205,22 +207,12 @@ func (w *waiter) wake() {
 // the server again, so it is for deletions, which are made up for after a reconnect. It returns
 // ctx's error, or one that wraps [ErrLost] or [ErrClosed] if the session ends.
 func (s *Session) WaitAny(ctx context.Context, watches ...*Watch) error {
-	var first, second <-chan struct{}
-	switch len(watches) {
-	case 1:
-		first = watches[0].Changed()
-	case 2:
-		first, second = watches[0].Changed(), watches[1].Changed()
-	default: // which costs a map at each watch
-		any := &waiter{woken: make(chan struct{}, 1)}
-		defer s.watches.subscribe(any, watches)()
-		first = any.woken
-	}
+	w := &waiter{woken: make(chan struct{}, 1)}
+	defer w.left.Store(true)
+	s.watches.subscribe(w, watches)
 
 	select {
-	case <-first:
-		return nil
-	case <-second:
+	case <-w.woken:
 		return nil
 	case <-s.Done():
 	case <-ctx.Done():

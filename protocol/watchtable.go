@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,9 +43,9 @@ type sharedWatch struct {
 	after    int64         // likewise: what fired it happened after this transaction, which had been answered before
 
 	// The table's mu protects these.
-	changed chan struct{}        // closed when it fires; made when it is asked for
-	waiters map[*waiter]struct{} // of several watches at once
-	calls   []func()             // made when it fires
+	changed chan struct{} // closed when it fires; made when it is asked for
+	waiters []*waiter     // to wake when it fires, and some that have left
+	calls   []func()      // made when it fires
 
 	// reconnected is closed once there is another connection than the one over which the node was
 	// read. Deletions and creations are made up for then, but a change of data or of children may
@@ -192,33 +193,30 @@ func (t *watchTable) noteMarker(e zk.Event) (before string) {
 	return before
 }
 
-// subscribe makes w wake when one of the watches fires, or now if one has, until end is called.
-// Meanwhile the watches themselves are not kept.
-func (t *watchTable) subscribe(w *waiter, watches []*Watch) (end func()) {
+// subscribe makes w wake when one of the watches fires, or now if one has. The watches themselves
+// are not kept.
+func (t *watchTable) subscribe(w *waiter, watches []*Watch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-
-	var subscribed []*sharedWatch
 	for _, watch := range watches {
-		shared := watch.shared
-		if shared.fired.Load() {
+		if watch.shared.fired.Load() {
 			w.wake()
-			break
+			return
 		}
-		if shared.waiters == nil {
-			shared.waiters = make(map[*waiter]struct{})
-		}
-		shared.waiters[w] = struct{}{}
-		subscribed = append(subscribed, shared)
+		watch.shared.admit(w)
 	}
+}
 
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		for _, shared := range subscribed {
-			delete(shared.waiters, w)
+// admit adds a waiter. Those that have left go when the room is used up. If few have, the room is
+// doubled, so that the next search comes late. The caller holds the table's mu.
+func (w *sharedWatch) admit(another *waiter) {
+	if room := cap(w.waiters); len(w.waiters) == room {
+		w.waiters = slices.DeleteFunc(w.waiters, func(old *waiter) bool { return old.left.Load() })
+		if len(w.waiters) > room/2 {
+			w.waiters = slices.Grow(w.waiters, room)
 		}
 	}
+	w.waiters = append(w.waiters, another)
 }
 
 // changed returns a channel that is closed when w fires.
@@ -254,7 +252,8 @@ func (w *sharedWatch) fire() {
 	for _, f := range w.calls {
 		f()
 	}
-	for waiter := range w.waiters {
+	for _, waiter := range w.waiters {
 		waiter.wake()
 	}
+	w.waiters = nil
 }
