@@ -98,7 +98,7 @@ func (g *Grant) watch() {
 			return
 		}
 
-		// A node that may not be read has no watch. But whether there is one, every client may ask.
+		// A node that may not be read has no watch. But the server says whether there is one.
 		if g.life.Err() == nil && !errors.Is(err, zk.ErrNoNode) {
 			if !warned {
 				g.client().log.Warn("node of a grant not watched", "node", g.node, "error", err)
@@ -129,7 +129,10 @@ func (g *Grant) missing(ctx context.Context) (gone bool, err error) {
 	if err := g.session.sync(ctx, g.node); err != nil {
 		return false, err
 	}
-	if _, err := g.stat(ctx); !errors.Is(err, zk.ErrNoNode) {
+	switch _, err := g.stat(ctx); {
+	case errors.Is(err, zk.ErrNoAuth): // so it is there
+		return false, nil
+	case !errors.Is(err, zk.ErrNoNode):
 		return false, err
 	}
 	g.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node()))
@@ -139,11 +142,16 @@ func (g *Grant) missing(ctx context.Context) (gone bool, err error) {
 	return true, nil
 }
 
-// stat returns the Stat of the grant's node. It needs no permission.
+// stat returns the Stat of the grant's node, or [zk.ErrNoNode] if that is gone. It returns
+// [zk.ErrNoAuth] if the node is there, may not be read, and the server hides its Stat, too.
 func (g *Grant) stat(ctx context.Context) (*zk.Stat, error) {
 	stat, err := g.session.exists(ctx, g.node)
-	if err == nil && (stat == nil || !g.owns(stat)) {
-		err = zk.ErrNoNode
+	switch {
+	case errors.Is(err, zk.ErrNoAuth) && g.named:
+		// The Stat of the grant's own node could be read once, so this may be another's node.
+		return nil, zk.ErrNoNode
+	case err == nil && (stat == nil || !g.owns(stat)):
+		return nil, zk.ErrNoNode
 	}
 	return stat, err
 }

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -175,4 +177,21 @@ func (c *forgetfulConn) Write(p []byte) (int, error) {
 		clear(p[8:16]) // length, protocol version, last zxid seen
 	}
 	return c.Conn.Write(p)
+}
+
+// A node that may not be read is watched by asking whether it is there. Servers like 3.9 refuse to
+// answer that, which says as much.
+func TestGrantOfANodeThatMayNotBeRead(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, _ string, srv *recipestest.Server) {
+		path, other := srv.Root(t)+"/line", srv.Client(t)
+		suite.Keep(t, other, path)
+		g := hold(t, srv.Client(t).With(protocol.WithACL(zk.WorldACL(zk.PermAll&^zk.PermRead))), path)
+		time.Sleep(time.Minute)
+		require.NoError(t, g.Err())
+		require.NoError(t, g.Verify(t.Context()))
+
+		require.NoError(t, session(t, other).Delete(t.Context(), path+"/"+g.Node(), -1))
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, g.Err(), protocol.ErrLost)
+	})
 }

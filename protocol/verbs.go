@@ -29,7 +29,9 @@ func (s *Session) Get(ctx context.Context, path string) (data []byte, stat *zk.S
 	return a.data, a.stat, err
 }
 
-// Exists returns the Stat of a node, or nil if there is none. It needs no permission.
+// Exists returns the Stat of a node, or nil if there is none. Since ZooKeeper 3.8.4 and 3.9.2 it
+// returns [zk.ErrNoAuth] if there is a node that the client may not read. Earlier versions require
+// no permission.
 func (s *Session) Exists(ctx context.Context, path string) (*zk.Stat, error) {
 	return s.exists(ctx, s.Path(path))
 }
@@ -38,7 +40,7 @@ func (s *Session) exists(ctx context.Context, node string) (*zk.Stat, error) {
 	return Do(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
 		there, stat, err := c.Exists(node)
 		if !there {
-			return nil, err
+			return nil, denied(err, "read", node)
 		}
 		return stat, err
 	})
