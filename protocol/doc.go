@@ -179,7 +179,7 @@
 // An ensemble that has lost its data knows neither its locks nor the numbers that tokens come from.
 // An ACL that forbids a client to delete its own nodes leaves them until its session ends.
 //
-// Errors of the server wrap those of zk.Conn. A refusal for lack of a permission says which node and
-// which permission it is about. Errors that zk.Conn does not know are [ErrThrottled], [ErrReadOnly],
-// [ErrQuotaExceeded] and [ErrAuthRequired], or texts such as "unknown error: -122".
+// Errors of the server wrap those of zk.Conn. A refusal for lack of a permission says which node
+// and which permission it is about. Errors that zk.Conn does not know are [ErrThrottled],
+// [ErrReadOnly], [ErrQuotaExceeded] and [ErrAuthRequired], or texts such as "unknown error: -122".
 package protocol

@@ -42,9 +42,9 @@ func (s State) String() string {
 //
 // Each [EventWaiting] is followed by one [EventAcquired], which has the same Context, Recipe, Path
 // and Mode. So the waits under way are those without their EventAcquired. An EventAcquired with a
-// Token begins a hold, which one [EventReleased] or [EventLost] with that Token ends. A hold that is
-// lost at once may end before its EventAcquired. One that comes when ctx has ended is given back,
-// and has an EventReleased alone.
+// Token begins a hold, which one [EventReleased] or [EventLost] with that Token ends. A hold that
+// is lost at once may end before its EventAcquired. One that comes when ctx has ended is given
+// back, and has an EventReleased alone.
 //
 // No event has credentials or data in it.
 type Observer interface {
@@ -162,8 +162,8 @@ func (k EventKind) String() string {
 	return "unknown"
 }
 
-// LogObserver returns an observer that logs each event to l, with the event's Context. What does not
-// apply is left out.
+// LogObserver returns an observer that logs each event to l, with the event's Context. What does
+// not apply is left out.
 //
 // Retries, collisions, the beginnings of waits, and calls that do not wait and would have to, have
 // level debug. Losses, dead letters and missing connections are warnings. All others have level

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 func TestProcessIsALineOfJSON(t *testing.T) {
@@ -56,6 +57,9 @@ func FuzzParseProcess(f *testing.F) {
 }
 
 func TestOwnerDataThatIsTooLongIsRefused(t *testing.T) {
+	c := recipestest.Start(t).Client(t, protocol.WithOwnerData(make([]byte, 1024)))
+	require.Len(t, session(t, c).NodeData(nil), 1024)
+
 	_, err := protocol.Connect(t.Context(), "127.0.0.1:1", protocol.WithOwnerData(make([]byte, 1025)))
 	require.ErrorIs(t, err, protocol.ErrTooLarge)
 }

@@ -282,41 +282,36 @@ func TestChangeBeforeItIsAskedForIsTold(t *testing.T) {
 }
 
 // A watch lasts for longer than its waiters.
-func TestWaitForSeveralWatchesLeavesNothingInThem(t *testing.T) {
+func TestWaitersThatHaveLeftGiveTheirRoomUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{sessions: &sessions{stopped: true}, log: slog.New(slog.DiscardHandler), observer: noObserver{}}
 		s := newSession(c).base
 		var watches []*Watch
 		for _, path := range []string{"/a", "/b", "/c"} {
-			shared := &sharedWatch{read: make(chan struct{})}
-			close(shared.read)
-			watches = append(watches, &Watch{session: s, key: path, node: path, shared: shared})
+			watches = append(watches, &Watch{session: s, key: path, node: path, shared: &sharedWatch{}})
 		}
 		s.watches.watches = map[string]*sharedWatch{}
 		for _, w := range watches {
 			s.watches.watches[w.key] = w.shared
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		for _, fires := range []func(){cancel, func() { s.watches.notify(zk.Event{Type: zk.EventNodeDeleted, Path: "/b"}) }} {
-			over := make(chan error, 1)
-			go func() { over <- s.WaitAny(ctx, watches...) }()
-			synctest.Wait()
-			require.Empty(t, over)
-			for _, w := range watches {
-				require.Len(t, w.shared.waiters, 1)
-			}
-			fires()
-			<-over
-			for _, w := range watches {
-				require.Empty(t, w.shared.waiters)
-			}
-			ctx = t.Context()
+
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		steady := make(chan error, 1)
+		go func() { steady <- s.WaitAny(t.Context(), watches...) }()
+		synctest.Wait()
+		for range 1000 {
+			require.ErrorIs(t, s.WaitAny(gone, watches...), context.Canceled)
 		}
-		require.NoError(t, s.WaitAny(ctx, watches...), "it has fired before")
 		for _, w := range watches {
-			require.Empty(t, w.shared.waiters)
+			require.LessOrEqual(t, cap(w.shared.waiters), 4)
 		}
+
+		s.watches.notify(zk.Event{Type: zk.EventNodeDeleted, Path: "/b"})
+		require.NoError(t, <-steady)
+		require.Empty(t, watches[1].shared.waiters)
+		require.NoError(t, s.WaitAny(t.Context(), watches...), "it has fired before")
 	})
 }
 
@@ -340,4 +335,11 @@ func TestEveryRequestToSetWatchesIsAnswered(t *testing.T) {
 		require.True(t, sent, "request %d", 1+xid)
 	}
 	require.Len(t, w.sent, 3*rewatchWindow-1, "packets of our own")
+}
+
+// With ten thousand in line, each of them is asked about ten thousand names.
+func TestNamesOfOthersCostNoMemory(t *testing.T) {
+	own := &Own{prefix: "0000000000000001-00000001-lock-"}
+	line := []string{"0000000000000002-00000001-lock-0000000001", "_c_5d3b2c1a-lock-0000000002", "foreign"}
+	require.Zero(t, testing.AllocsPerRun(100, func() { own.Among(line) }))
 }

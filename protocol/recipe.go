@@ -155,8 +155,8 @@ func (r *Recipe) Waiting(ctx context.Context) {
 	r.Report(Event{Kind: EventWaiting, Context: ctx})
 }
 
-// Waited reports to the view's observer that a wait has ended which began at that time, with err. If
-// s is not nil, that is where it ended. If token is not 0, it is that of what is held now.
+// Waited reports to the view's observer that a wait has ended which began at that time, with err.
+// If s is not nil, that is where it ended. If token is not 0, it is that of what is held now.
 func (r *Recipe) Waited(ctx context.Context, began time.Time, s *Session, token int64, err error) {
 	e := Event{Kind: EventAcquired, Context: ctx, Token: token, Duration: time.Since(began), Err: err}
 	if s != nil {
@@ -308,9 +308,9 @@ func (r *Recipe) NewGrant(ctx context.Context, s *Session, path string, token in
 }
 
 // NewNamedGrant is [Recipe.NewGrant] for a node whose name another contender may use once the node
-// is gone. The grant is lost if the name is that of another node, which only token tells apart.
-// Nothing but remove deletes a node, and remove must not delete another one after a lost reply.
-// Such a grant cannot be replaced.
+// is gone. The grant is lost if the name is that of another node, which only token tells apart. It
+// is also lost if s may not read the node's Stat any more. Nothing but remove deletes a node, and
+// remove must not delete another one after a lost reply. Such a grant cannot be replaced.
 func (r *Recipe) NewNamedGrant(ctx context.Context, s *Session, path string, token int64,
 	remove func(context.Context) error) (*Grant, error) {
 	return r.grant(ctx, s, path, token, true, remove)

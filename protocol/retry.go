@@ -198,8 +198,8 @@ func detachedFrom(ctx context.Context) *detached {
 	return d
 }
 
-// Caller returns the context of the caller for whom work of [Detach] is done under ctx, for the values
-// in events. Of another ctx it returns that.
+// Caller returns the context of the caller for whom work of [Detach] is done under ctx, for the
+// values in events. Of another ctx it returns that.
 func Caller(ctx context.Context) context.Context {
 	for {
 		d := detachedFrom(ctx)

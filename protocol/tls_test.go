@@ -24,6 +24,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -32,6 +33,7 @@ import (
 
 func TestDialerMayUseTLS(t *testing.T) {
 	t.Parallel()
+	suite.Needs(t, ensemble.Real(t), suite.TLS)
 	certificate, key := selfSigned(t)
 	server := ensemble.Start(t, 1, ensemble.WithTLS(append(certificate, key...), nil)).Members()[0]
 	over := func(roots *x509.CertPool) protocol.ConnectOption {
@@ -229,8 +231,9 @@ func TestTLSThatIsNotSafeIsRefused(t *testing.T) {
 func TestTLSWorksThroughALink(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t, recipestest.WithMutualTLS())
-	link := srv.Link(t)
-	c := connect(t, srv.ConnectString(), protocol.WithTLS(srv.TLSConfig()), protocol.WithDialer(link.DialTLS))
+	link, config := srv.Link(t), srv.TLSConfig()
+	config.MinVersion = tls.VersionTLS12
+	c := connect(t, srv.ConnectString(), protocol.WithTLS(config), protocol.WithDialer(link.DialTLS))
 	root := srv.Root(t)
 	g := hold(t, c, root)
 	link.Cut()
@@ -242,6 +245,7 @@ func TestTLSWorksThroughALink(t *testing.T) {
 // The certificate of a client is its identity where the servers demand one.
 func TestNodesOfACertificateAreItsOwn(t *testing.T) {
 	t.Parallel()
+	suite.Needs(t, ensemble.Real(t), suite.TLS)
 	a := newAuthority(t)
 	certificate, key := a.pair(t, "localhost", "server")
 	server := ensemble.Start(t, 1, ensemble.WithTLS(append(certificate, key...), a.pem())).Members()[0]

@@ -121,6 +121,13 @@ func init() {
 			Test: "TestWatchesSurviveTwoCuts",
 		},
 		{
+			Name: "session: an event before watches are set again counts",
+			File: "protocol/connection.go",
+			Old:  "w.session.seen(head.Zxid, false)",
+			New:  "w.session.seen(head.Zxid, true)",
+			Test: "TestEventBeforeWatchesAreSetAgainHidesNoEarlierOne",
+		},
+		{
 			Name: "session: the first of several packets of watches counts for all",
 			File: "protocol/connection.go",
 			Old:  "w.rewatching--",
@@ -184,8 +191,8 @@ func init() {
 			Name: "session: a missing node is not looked for again",
 			File: "protocol/grant.go",
 			Func: "(*Grant).missing",
-			Old:  "!errors.Is(err, zk.ErrNoNode) {",
-			New:  "err != nil && !errors.Is(err, zk.ErrNoNode) {",
+			Old:  "case !errors.Is(err, zk.ErrNoNode):",
+			New:  "case err != nil && !errors.Is(err, zk.ErrNoNode):",
 			Test: "TestNodeThatSeemsToBeMissingIsLookedForAgain",
 		},
 		{
@@ -420,9 +427,16 @@ func init() {
 		{
 			Name: "shared: views share a value",
 			File: "protocol/shared.go",
-			Old:  "sharedKey[T]{s.client, key}",
-			New:  "sharedKey[T]{s.session.client, key}",
+			Old:  "sharedKey[T]{weak.Make(s.client), key}",
+			New:  "sharedKey[T]{weak.Make(s.session.client), key}",
 			Test: "TestSharedValueBelongsToKeySessionAndView",
+		},
+		{
+			Name: "shared: a value keeps its session",
+			File: "protocol/shared.go",
+			Old:  "runtime.AddCleanup(v, sharedEntry[T].remove, sharedEntry[T]{weak.Make(s.session), k, entry})",
+			New:  "session := s.session\n\truntime.AddCleanup(v, func(e sharedEntry[T]) { e.remove(); runtime.KeepAlive(session) }, sharedEntry[T]{weak.Make(s.session), k, entry})",
+			Test: "TestSharedValueDoesNotKeepItsSession",
 		},
 		{
 			Name: "shared: entries of values that are gone stay",
@@ -434,7 +448,7 @@ func init() {
 		{
 			Name: "shared: a late clean-up removes the next value",
 			File: "protocol/shared.go",
-			Old:  "if e.session.shared[e.key] == any(e.value) {",
+			Old:  "if s.shared[e.key] == any(e.value) {",
 			New:  "if true {",
 			Test: "TestLateCleanUpLeavesTheNextValueAlone",
 		},
