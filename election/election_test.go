@@ -117,6 +117,28 @@ func TestRunLeadsAgainAfterEachEndOfATerm(t *testing.T) {
 	})
 }
 
+func TestPausesOfRunBeginAnewAfterALongTerm(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		made, terms, enough := 0, 0, errors.New("enough")
+		e := election.New(srv.Client(t), srv.Root(t)+"/run", election.WithBackOff(func() backoff.BackOff {
+			made++
+			return &backoff.ZeroBackOff{}
+		}))
+		err := e.Run(t.Context(), nil, func(ctx context.Context, term *election.Term) error {
+			switch terms++; terms {
+			case 3:
+				require.Equal(t, 1, made, "short terms have their pauses from one back-off")
+				time.Sleep(2 * time.Second)
+			case 5:
+				return enough
+			}
+			return nil
+		})
+		require.ErrorIs(t, err, enough)
+		require.Equal(t, 2, made)
+	})
+}
+
 func TestRunEndsWithItsContextAfterLeadHasReturned(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/ends"
@@ -548,6 +570,27 @@ func TestResignToAnUnfitCandidateChangesNothing(t *testing.T) {
 		b := next(t, won)
 		require.NoError(t, e.Break(t.Context(), b.Node()))
 		require.ErrorIs(t, b.ResignTo(t.Context(), line[1].Node), protocol.ErrLost)
+		require.NoError(t, wait.Wait())
+	})
+}
+
+// The answer to the transaction is lost, and the next server does not know yet that the leader's
+// node is gone.
+func TestResignToOverAServerThatLags(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, follower := srv.Root(t)+"/e", srv.Link(t), srv.Embedded().Follower()
+		onlooker := srv.Client(t)
+		leader := campaign(t, link.Client(t), path, "leader")
+		var wait suite.Group
+		won := stand(t, onlooker, srv.Client(t), path, "next", 1, &wait)
+		line := suite.Await(t, 2, election.New(onlooker, path).Candidates)
+		suite.CatchUp(t, link.Client(t))
+
+		follower.Lag(time.Second)
+		link.Move(follower)
+		link.LoseReply(recipestest.OpMulti, 1)
+		require.NoError(t, leader.ResignTo(t.Context(), line[1].Node))
+		resign(t, next(t, won))
 		require.NoError(t, wait.Wait())
 	})
 }

@@ -29,10 +29,10 @@ func WithLocalQueue() Option {
 }
 
 // An attempt tries to get the lock under one session.
-type attempt func(context.Context, *protocol.Session, line.Request) (*protocol.Grant, error)
+type attempt func(context.Context, *protocol.Session, *line.Request) (*protocol.Grant, error)
 
 // take calls acquire when it is the caller's turn, which ends when the grant does.
-func (q localQueue) take(ctx context.Context, s *protocol.Session, request line.Request,
+func (q localQueue) take(ctx context.Context, s *protocol.Session, request *line.Request,
 	acquire attempt) (g *protocol.Grant, err error) {
 	if q == nil {
 		return acquire(ctx, s, request)

@@ -56,7 +56,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Mutex {
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
-func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.take(ctx, m.request) }
+func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.take(ctx, &m.request) }
 
 // TryLock returns the lock if no contender holds it or waits for it, and an error that wraps
 // [ErrLocked] otherwise. It does not wait for the lock, but blocks until the server has answered or
@@ -66,10 +66,10 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.take(ctx, m
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	request := m.request
 	request.Try = true
-	return m.take(ctx, request)
+	return m.take(ctx, &request)
 }
 
-func (m *Mutex) take(ctx context.Context, request line.Request) (*Lease, error) {
+func (m *Mutex) take(ctx context.Context, request *line.Request) (*Lease, error) {
 	g, err := m.recipe.Acquire(ctx, request.Data, func(s *protocol.Session) (*protocol.Grant, error) {
 		g, err := m.local.take(ctx, s, request, m.acquire)
 		if errors.Is(err, line.ErrBusy) {

@@ -24,7 +24,7 @@ func NewSimple(c *protocol.Client, path string, opts ...Option) *Simple {
 }
 
 // claim waits without a node of its own until the lock can be granted at once.
-func (s *Simple) claim(ctx context.Context, session *protocol.Session, request line.Request) (*protocol.Grant, error) {
+func (s *Simple) claim(ctx context.Context, session *protocol.Session, request *line.Request) (*protocol.Grant, error) {
 	for {
 		g, holder, err := s.mutex.line.Claim(ctx, session, request)
 		if !errors.Is(err, line.ErrBusy) || request.Try {

@@ -98,7 +98,7 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 	// While the call was in line, its predecessors may have made the key done. The server that has
 	// shown that they are gone has also seen what they have recorded before.
 	g, err := o.recipe.Acquire(ctx, nil, func(s *protocol.Session) (*protocol.Grant, error) {
-		g, err := o.line.Join(ctx, s, line.Request{Kind: name + kind, Blockers: sameKey})
+		g, err := o.line.Join(ctx, s, &line.Request{Kind: name + kind, Blockers: sameKey})
 		if err != nil {
 			return nil, err
 		}

@@ -66,7 +66,7 @@ type place struct {
 }
 
 // take returns a grant to m under s: one of the open node, or of a new one.
-func (sh *sharing) take(ctx context.Context, s *protocol.Session, m *RWMutex, r line.Request) (*protocol.Grant, error) {
+func (sh *sharing) take(ctx context.Context, s *protocol.Session, m *RWMutex, r *line.Request) (*protocol.Grant, error) {
 	if sh == nil {
 		return m.line.Join(ctx, s, r)
 	}
@@ -99,7 +99,7 @@ func (sh *sharing) close() {
 }
 
 // join makes the caller a reader of a place. For a request that must not wait there may be none.
-func (sh *sharing) join(s *protocol.Session, m *RWMutex, r line.Request) *place {
+func (sh *sharing) join(s *protocol.Session, m *RWMutex, r *line.Request) *place {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if p := sh.open; p != nil && p.session.ID() == s.ID() && p.joinable(r.Try) {
@@ -119,10 +119,11 @@ func (sh *sharing) join(s *protocol.Session, m *RWMutex, r line.Request) *place 
 		leases: make(map[*protocol.Grant]struct{}),
 	}
 	sh.open = p
-	r.Recipe = sh.recipe
+	request := *r
+	request.Recipe = sh.recipe
 	started := s.Go(func(context.Context) {
 		defer stop()
-		if late := p.settle(m.line.Join(ctx, s, r)); late != nil {
+		if late := p.settle(m.line.Join(ctx, s, &request)); late != nil {
 			late.Release(context.Background())
 		}
 	})

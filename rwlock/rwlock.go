@@ -70,11 +70,11 @@ func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
-func (m *RWMutex) Lock(ctx context.Context) (*Lease, error) { return m.take(ctx, m.write) }
+func (m *RWMutex) Lock(ctx context.Context) (*Lease, error) { return m.take(ctx, &m.write) }
 
 // RLock waits until all writers that came before have left, and returns the lock to read. It
 // blocks, and returns errors, as [RWMutex.Lock] does.
-func (m *RWMutex) RLock(ctx context.Context) (*Lease, error) { return m.take(ctx, m.read) }
+func (m *RWMutex) RLock(ctx context.Context) (*Lease, error) { return m.take(ctx, &m.read) }
 
 // TryLock returns the lock to write if no contender holds it or waits for it, and an error that
 // wraps [ErrLocked] otherwise. The caller's own leases count, too. It does not wait for the lock,
@@ -89,10 +89,10 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Lease, error) { return m.try(c
 
 func (m *RWMutex) try(ctx context.Context, request line.Request) (*Lease, error) {
 	request.Try = true
-	return m.take(ctx, request)
+	return m.take(ctx, &request)
 }
 
-func (m *RWMutex) take(ctx context.Context, request line.Request) (*Lease, error) {
+func (m *RWMutex) take(ctx context.Context, request *line.Request) (*Lease, error) {
 	g, err := request.Recipe.Acquire(ctx, request.Data, func(s *protocol.Session) (*protocol.Grant, error) {
 		g, err := m.sharing.take(ctx, s, m, request)
 		if errors.Is(err, line.ErrBusy) {
@@ -114,15 +114,15 @@ func (m *RWMutex) take(ctx context.Context, request line.Request) (*Lease, error
 // fn's own. If the lease was lost before fn returned, the loss is joined to fn's error. If fn calls
 // [Lease.Downgrade], it has to unlock the read lease itself.
 func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
-	return m.do(ctx, m.write, fn)
+	return m.do(ctx, &m.write, fn)
 }
 
 // RDo calls fn while it holds the lock to read. Otherwise it is [RWMutex.Do].
 func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
-	return m.do(ctx, m.read, fn)
+	return m.do(ctx, &m.read, fn)
 }
 
-func (m *RWMutex) do(ctx context.Context, request line.Request, fn func(ctx context.Context, l *Lease) error) error {
+func (m *RWMutex) do(ctx context.Context, request *line.Request, fn func(ctx context.Context, l *Lease) error) error {
 	if fn == nil {
 		return m.recipe.Wrap(errors.New("nil function"))
 	}

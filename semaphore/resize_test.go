@@ -109,6 +109,24 @@ func TestContenderWithAnotherNumberIsWaitedFor(t *testing.T) {
 	})
 }
 
+// Once a number was set at the path, a contender with another number is one contender.
+func TestContenderWithAnotherNumberIsCountedBehindTheLimit(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/s"
+		s, conn := semaphore.New(c, path, 2), suite.Session(t, c).Conn()
+		require.NoError(t, s.Resize(t.Context(), 2))
+		other, err := conn.Create(path+"/0123456789abcdef-01234567-of-4-permit-", nil,
+			zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+
+		p, err := s.TryAcquire(t.Context())
+		require.NoError(t, err)
+		require.ErrorIs(t, releaseOf(s.TryAcquire(t.Context())), semaphore.ErrNoPermit)
+		release(t, p)
+		require.NoError(t, conn.Delete(other, -1))
+	})
+}
+
 // Nodes of this kind that are not ours say no number.
 func TestContenderWithoutANumberIsCounted(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {

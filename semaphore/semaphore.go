@@ -89,7 +89,7 @@ func (s *Semaphore) acquire(ctx context.Context, try bool) (*Permit, error) {
 		Kind: fmt.Sprintf("of-%d-permit-", s.permits.Load()), Data: s.data, Try: try, Blockers: s.blockers, Check: s.check,
 	}
 	g, err := s.recipe.Acquire(ctx, s.data, func(session *protocol.Session) (*protocol.Grant, error) {
-		g, err := s.line.Join(ctx, session, request)
+		g, err := s.line.Join(ctx, session, &request)
 		if errors.Is(err, line.ErrBusy) {
 			err = ErrNoPermit
 		}

@@ -125,6 +125,13 @@ func init() {
 			Test: "TestRunLeadsAgainAfterEachEndOfATerm/embedded|TestRunEndsWithItsContextAfterLeadHasReturned",
 		},
 		{
+			Name: "election: the pauses of Run grow although a term has lasted",
+			File: "election/election.go",
+			Old:  "if pause == nil || time.Since(began) >= steady {",
+			New:  "if pause == nil {",
+			Test: "TestPausesOfRunBeginAnewAfterALongTerm",
+		},
+		{
 			Name: "election: the leader is read without a sync",
 			File: "election/observe.go",
 			Func: "(*Election).first",

@@ -209,7 +209,7 @@ func init() {
 		{
 			Name: "rwlock: a node that readers share is reported, too",
 			File: "rwlock/local.go",
-			Old:  "\tr.Recipe = sh.recipe\n",
+			Old:  "\trequest.Recipe = sh.recipe\n",
 			New:  "",
 			Test: "TestEachSharedLeaseIsReported",
 		},

@@ -18,7 +18,7 @@ type contender struct {
 	line     *Line
 	session  *protocol.Session
 	listings *listings
-	request  Request
+	request  *Request
 	claims   bool // it does not wait in line
 	own      *protocol.Own
 	rest     func() // ends the KeepAlive of the session
@@ -33,7 +33,7 @@ type contender struct {
 
 // contend creates a node in line, waits until it is granted, and withdraws the node if it does not
 // come to that.
-func (l *Line) contend(ctx context.Context, s *protocol.Session, r Request, claims bool) (*protocol.Grant, error) {
+func (l *Line) contend(ctx context.Context, s *protocol.Session, r *Request, claims bool) (*protocol.Grant, error) {
 	c := &contender{
 		line: l, session: s, listings: l.shared(s),
 		request: r, claims: claims,
@@ -335,16 +335,10 @@ const moment = 100 * time.Millisecond
 
 // waitAMoment reports whether there is no need to wait any longer.
 func (c *contender) waitAMoment(ctx context.Context, w *protocol.Watch) bool {
-	timer := time.NewTimer(moment)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return false
-	case <-w.Changed():
-	case <-c.session.Done():
-	case <-ctx.Done():
-	}
-	return true
+	soon, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	err := c.session.WaitAny(soon, w)
+	return err == nil || soon.Err() == nil || ctx.Err() != nil
 }
 
 func (c *contender) grant(ctx context.Context) (*protocol.Grant, error) {

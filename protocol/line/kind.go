@@ -84,7 +84,7 @@ func parseWriteLock(node string) (Name, bool) {
 // blockers returns what blocks the contender at self of a line that has contenders of all kinds. Of
 // those ahead of it, the recipe judges its own kinds, and each of the others blocks. While it waits
 // for the nearest, what is further ahead need not be watched.
-func (r Request) blockers(line []Name, self int) []Name {
+func (r *Request) blockers(line []Name, self int) []Name {
 	judge := r.Blockers
 	if judge == nil {
 		judge = Exclusive
@@ -113,7 +113,7 @@ func ownKinds(line []Name) []Name {
 }
 
 // overlooks returns a contender behind self that neither waits for it nor may hold with it.
-func (r Request) overlooks(line []Name, self int) (Name, bool) {
+func (r *Request) overlooks(line []Name, self int) (Name, bool) {
 	for _, n := range line[self+1:] {
 		if !n.respects(r.Kind) && len(r.blockers([]Name{n, line[self]}, 1)) > 0 {
 			return n, true

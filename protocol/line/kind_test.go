@@ -24,7 +24,7 @@ func TestRequestOfAKindThatTheLineDoesNotHaveIsRefused(t *testing.T) {
 				require.ErrorContains(t, err, "kind", kind)
 				_, err = l.Enter(suite.Lasting(t), line.Request{Kind: kind, Try: true})
 				require.ErrorContains(t, err, "kind", kind)
-				_, _, err = l.Claim(suite.Lasting(t), suite.Session(t, c), line.Request{Kind: kind})
+				_, _, err = l.Claim(suite.Lasting(t), suite.Session(t, c), &line.Request{Kind: kind})
 				require.ErrorContains(t, err, "kind", kind)
 			}
 			names, err := l.Names(suite.Lasting(t), suite.Session(t, c))

@@ -72,7 +72,7 @@ type Request struct {
 	Check func(line []Name) error
 }
 
-func (r Request) check(line []Name) error {
+func (r *Request) check(line []Name) error {
 	if r.Check == nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func New(r *protocol.Recipe, kinds ...Kind) *Line {
 }
 
 // validate refuses a request whose nodes would not be contenders: they would not see each other.
-func (l *Line) validate(r Request) error {
+func (l *Line) validate(r *Request) error {
 	if !slices.ContainsFunc(l.names, func(name string) bool { return name != "" && strings.HasSuffix(r.Kind, name) }) {
 		return fmt.Errorf("%w: the line has no contenders of kind %q", zk.ErrBadArguments, r.Kind)
 	}
@@ -139,14 +139,15 @@ func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node 
 // concurrent use.
 func (l *Line) Enter(ctx context.Context, r Request) (*protocol.Grant, error) {
 	return l.made().Acquire(ctx, r.Data, func(s *protocol.Session) (*protocol.Grant, error) {
-		return l.Join(ctx, s, r)
+		return l.Join(ctx, s, &r)
 	})
 }
 
 // Join is what [Line.Enter] does under one session, for recipes that call [protocol.Recipe.Acquire]
 // themselves. If s is lost, or the contender's node is deleted, Join returns an error after which
-// Acquire calls it again. Its other errors are those of Enter, without recipe and path.
-func (l *Line) Join(ctx context.Context, s *protocol.Session, r Request) (*protocol.Grant, error) {
+// Acquire calls it again. Its other errors are those of Enter, without recipe and path. The request
+// must not change while Join runs.
+func (l *Line) Join(ctx context.Context, s *protocol.Session, r *Request) (*protocol.Grant, error) {
 	if err := l.validate(r); err != nil {
 		return nil, err
 	}
@@ -163,8 +164,8 @@ func (l *Line) Join(ctx context.Context, s *protocol.Session, r Request) (*proto
 // Claim makes one attempt to get something without waiting in line, under s. It returns [ErrBusy]
 // and the name of a node that it would have to wait for, or no name if another contender was
 // faster. A request with Try reads first, and writes nothing if it would have to wait. Its other
-// errors are those of [Line.Enter], without recipe and path.
-func (l *Line) Claim(ctx context.Context, s *protocol.Session, r Request) (g *protocol.Grant, blocker string, err error) {
+// errors are those of [Line.Enter], without recipe and path. It does not change the request.
+func (l *Line) Claim(ctx context.Context, s *protocol.Session, r *Request) (g *protocol.Grant, blocker string, err error) {
 	if err := l.validate(r); err != nil {
 		return nil, "", err
 	}
@@ -176,14 +177,15 @@ func (l *Line) Claim(ctx context.Context, s *protocol.Session, r Request) (g *pr
 			return nil, blocker, ErrBusy
 		}
 	}
-	r.Try = true
-	g, err = l.contend(ctx, s, r, true)
+	try := *r
+	try.Try = true
+	g, err = l.contend(ctx, s, &try, true)
 	return g, "", err
 }
 
 // peek returns a node that a contender which came now would have to wait for, if any. It only
 // reads.
-func (l *Line) peek(ctx context.Context, s *protocol.Session, r Request) (blocker string, err error) {
+func (l *Line) peek(ctx context.Context, s *protocol.Session, r *Request) (blocker string, err error) {
 	names, err := l.Names(ctx, s)
 	if err == nil && r.check(names) != nil { // it may rely on something that is newer than the listing
 		names, err = l.Names(ctx, s)
