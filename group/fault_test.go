@@ -120,12 +120,24 @@ func TestJoinThatIsGivenUpAtAnyStepLeavesNothing(t *testing.T) {
 // The answer to the deletion is lost, and another process takes the name at that moment. The
 // deletion is not repeated.
 func TestLeaveDoesNotDeleteTheNextMemberOfTheName(t *testing.T) {
+	leaveBesideNext(t, nil)
+}
+
+// The next member belongs to another identity, and a server like 3.9 hides even the Stat of its
+// node.
+func TestLeaveDoesNotDeleteTheNextHiddenMemberOfTheName(t *testing.T) {
+	leaveBesideNext(t, []protocol.ConnectOption{protocol.WithAuth("digest", []byte("alice:secret"))}, like39)
+}
+
+// leaveBesideNext has a member leave that loses an answer, while another client with these options
+// takes the name.
+func leaveBesideNext(t *testing.T, opts []protocol.ConnectOption, server ...recipestest.Option) {
 	hit := false
 	suite.Sweep(t, func(step int) (met bool) {
 		synctest.Test(t, func(t *testing.T) {
-			srv := recipestest.Start(t, recipestest.WithInMemory())
+			srv := recipestest.Start(t, append(server, recipestest.WithInMemory())...)
 			path, link := srv.Root(t)+"/g", srv.Link(t)
-			other := group.New(srv.Client(t), path)
+			other := group.New(srv.Client(t, opts...), path)
 			m := join(t, group.New(link.Client(t), path), "a", "")
 			time.Sleep(time.Second) // the node is watched
 			over := suite.At(link, step, func() { link.StallReplies() })

@@ -28,8 +28,8 @@ type Group struct {
 type Peer struct {
 	Name    string
 	Data    []byte    // what it joined with, or has set; nil if the ACL of its node forbids to read it
-	Session int64     // its session's ID
-	Since   time.Time // when it joined, by the server's clock
+	Session int64     // its session's ID; ZooKeeper 3.8.4 and 3.9.2 hide it, too, and then it is 0
+	Since   time.Time // when it joined, by the server's clock; zero if that is hidden
 
 	czxid int64 // of its node; it orders members by when they joined
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 func TestMembersAreListedInOrderOfJoining(t *testing.T) {
@@ -63,17 +64,59 @@ func TestForeignNodesAreNoMembers(t *testing.T) {
 	})
 }
 
-func TestMemberThatMayNotBeReadIsListed(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+// eachVersion runs a test as [suite.Each] does, and on an embedded server like 3.9, where the Stat
+// of a node that may not be read is hidden, too.
+func eachVersion(t *testing.T, test func(*testing.T, *recipestest.Server)) {
+	suite.Each(t, test)
+	t.Run("3.9", func(t *testing.T) {
+		t.Parallel()
+		test(t, recipestest.Start(t, like39))
+	})
+}
+
+var like39 = recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.Version = "3.9" })
+
+// A member that may not read its own node can tell whether it is there in early versions only.
+func TestMemberThatMayNotReadItsNode(t *testing.T) {
+	eachVersion(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/g"
 		c := srv.Client(t)
 		g := group.New(c, path)
 		_, err := suite.Session(t, c).EnsurePath(t.Context(), path)
 		require.NoError(t, err)
 		secret := srv.Client(t).With(protocol.WithACL([]zk.ACL{{Perms: zk.PermDelete, Scheme: "world", ID: "anyone"}}))
+
+		if suite.Has(t, srv, suite.HiddenStats) {
+			_, err := group.New(secret, path).Join(t.Context(), "secret", []byte("x"))
+			require.ErrorIs(t, err, zk.ErrNoAuth)
+			require.NotErrorIs(t, err, group.ErrNameTaken)
+			require.ErrorContains(t, err, "zk.PermRead")
+			require.Empty(t, members(t, g))
+			return
+		}
 		m := join(t, group.New(secret, path), "secret", "x")
 		require.Equal(t, []string{"secret="}, members(t, g))
 		leave(t, m)
+	})
+}
+
+func TestMemberOfAnotherIdentityIsListed(t *testing.T) {
+	eachVersion(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/g", srv.Client(t)
+		_, err := suite.Session(t, c).EnsurePath(t.Context(), path)
+		require.NoError(t, err)
+		alice := srv.Client(t, protocol.WithAuth("digest", []byte("alice:secret")))
+		m := join(t, group.New(alice, path), "a", "x")
+		suite.CatchUp(t, c)
+		require.Equal(t, []string{"a="}, members(t, group.New(c, path)))
+		link := srv.Link(t)
+		for _, other := range []*protocol.Client{c, link.Client(t)} {
+			link.LoseReply(recipestest.OpCreate, 1)
+			_, err = group.New(other, path).Join(suite.Lasting(t), "a", nil)
+			require.ErrorIs(t, err, group.ErrNameTaken)
+		}
+		leave(t, m)
+		leave(t, join(t, group.New(c, path), "a", ""))
 	})
 }
 

@@ -48,6 +48,12 @@ type Member struct {
 // former session, until that ends: call Join again. If a session is lost while Join is at work, it
 // waits for the end of that session.
 //
+// The ACL should allow the member to read its own node. Otherwise ZooKeeper 3.8.4, 3.9.2 and later
+// do not tell the member whether the node is still its own. On these, Join deletes the node again
+// and returns an error that wraps [zk.ErrNoAuth]. If the answer to the create was lost, the error
+// wraps [ErrNameTaken], too, and the node stays until the session ends. A member that loses this
+// permission later is no longer joined.
+//
 // Join blocks until the server has answered. If ctx ends first, it returns an error that wraps
 // ctx's, and no node stays. Other errors wrap [protocol.ErrClosed] or [protocol.ErrTooLarge], or
 // are the server's own, such as [zk.ErrNoAuth].

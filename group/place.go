@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -77,12 +78,15 @@ func (p place) end() error {
 	return err
 }
 
-// create creates the node, unless there is one, and returns the Stat of the node that is there.
+// create creates the node, unless there is one, and returns the Stat of the node that is there. It
+// creates nothing once the caller has stopped waiting. Only if it has just created the directory,
+// it creates the node, too: no server deletes a container that never had a child.
 func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (*zk.Stat, error) {
 	node := m.group.node(m.name)
+	made := false // the directory
 	for {
 		stat, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
-			if err := protocol.Wanted(ctx); err != nil {
+			if err := protocol.Wanted(ctx); err != nil && !made {
 				return nil, err
 			}
 			_, err := protocol.Create(c, s.Path(node), data, zk.FlagEphemeral, s.ACL(node))
@@ -92,19 +96,33 @@ func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (
 				return nil, false, err
 			}
 			stat, err = s.Exists(ctx, node)
+			if errors.Is(err, zk.ErrNoAuth) {
+				err = nil // the next create fails
+			}
 			return stat, stat != nil && stat.EphemeralOwner == s.ID(), err
 		})
 
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
+			if err := protocol.Wanted(ctx); err != nil {
+				return nil, err
+			}
 			if _, err := s.EnsurePath(ctx, m.group.recipe.Path()); err != nil {
 				return nil, err
 			}
+			made = true
 			continue
 		case err != nil && !errors.Is(err, zk.ErrNodeExists):
 			return nil, err
 		case stat == nil:
-			if stat, err = s.Exists(ctx, node); err != nil {
+			created := err == nil
+			stat, err = s.Exists(ctx, node)
+			switch {
+			case errors.Is(err, zk.ErrNoAuth) && created:
+				return nil, m.withdraw(ctx, s, err)
+			case errors.Is(err, zk.ErrNoAuth):
+				return nil, fmt.Errorf("%w: %q by a node that may not be read: %w", ErrNameTaken, m.name, err)
+			case err != nil:
 				return nil, err
 			}
 		}
@@ -112,6 +130,16 @@ func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (
 			return stat, nil
 		}
 	}
+}
+
+// withdraw deletes a node that was just created, because its own member may not read it. It returns
+// why.
+func (m *Member) withdraw(ctx context.Context, s *protocol.Session, why error) error {
+	err := fmt.Errorf("a member must be able to read its own node, so give its ACL zk.PermRead: %w", why)
+	if failed := s.Delete(ctx, m.group.node(m.name), -1); failed != nil && !errors.Is(failed, zk.ErrNoNode) {
+		return errors.Join(err, failed)
+	}
+	return err
 }
 
 // remove deletes the node with this Stat, and not one that another session creates after that. If
@@ -126,6 +154,9 @@ func (m *Member) remove(ctx context.Context, s *protocol.Session, own *zk.Stat) 
 				return struct{}{}, false, err
 			}
 			stat, err := s.Exists(ctx, node)
+			if errors.Is(err, zk.ErrNoAuth) { // own could be read, so this is another node
+				return struct{}{}, true, nil
+			}
 			return struct{}{}, err == nil && (stat == nil || stat.Czxid != own.Czxid), err
 		})
 		if err == nil || errors.Is(err, zk.ErrNoNode) || s.Err() != nil {

@@ -79,7 +79,10 @@ func (r *roster) read(ctx context.Context, s *protocol.Session, children []strin
 func (g *Group) peer(ctx context.Context, s *protocol.Session, name string) (*Peer, error) {
 	data, stat, err := s.Get(ctx, g.node(name))
 	if errors.Is(err, zk.ErrNoAuth) {
-		stat, err = s.Exists(ctx, g.node(name)) // which needs no permission
+		stat, err = s.Exists(ctx, g.node(name)) // which needs no permission before 3.8.4 and 3.9.2
+		if errors.Is(err, zk.ErrNoAuth) {
+			return &Peer{Name: name}, nil // no more is known
+		}
 	}
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil

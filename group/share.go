@@ -52,7 +52,6 @@ func Share(ctx context.Context, g *Group, me *Member, items []string,
 	}
 
 	ctx, s.end = context.WithCancelCause(ctx)
-	defer s.end(nil)
 	defer context.AfterFunc(me.leaving, func() { s.end(protocol.ErrReleased) })()
 
 	var ended error
