@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
@@ -315,5 +316,19 @@ func TestLeaveWithADoneContextLeavesAllTheSame(t *testing.T) {
 		require.ErrorIs(t, second.entry.Leave(done), context.Canceled)
 		joined(t, c, path, 0)
 		round(t, b, b)
+	})
+}
+
+func TestCheckFailsOnceTheEntryIsGivenBack(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c := srv.Client(t)
+		conn := suite.Session(t, c).Conn()
+		entry, err := doublebarrier.New(c, srv.Root(t)+"/d", 1).Enter(patient(t))
+		require.NoError(t, err)
+		_, err = conn.Multi(entry.Check())
+		require.NoError(t, err)
+		require.NoError(t, entry.Leave(patient(t)))
+		_, err = conn.Multi(entry.Check())
+		require.ErrorIs(t, err, zk.ErrNoNode)
 	})
 }

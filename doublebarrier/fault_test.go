@@ -569,3 +569,42 @@ func TestEnterReturnsTheErrorThatEndsItsBackOff(t *testing.T) {
 		stage.Calm()
 	})
 }
+
+// A member dies while the last one arrives. If there is no gate by then, it is not counted.
+func TestMemberThatDiesBeforeTheGateOpensIsNotCounted(t *testing.T) {
+	suite.Sweep(t, func(step int) (met bool) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := recipestest.Start(t, recipestest.WithInMemory())
+			path, far, link := srv.Root(t)+"/d", srv.Link(t), srv.Link(t)
+			dying, c := far.Client(t), link.Client(t)
+			conn, session := suite.Session(t, srv.Client(t)).Conn(), suite.Session(t, dying).ID()
+			ctx, cancel := context.WithCancel(t.Context())
+			first := enter(ctx, doublebarrier.New(dying, path, 2))
+			time.Sleep(time.Second)
+
+			open := true
+			over := suite.At(link, step, func() {
+				far.Cut()
+				srv.ExpireSession(session)
+				var err error
+				open, _, err = conn.Exists(path + "/ready")
+				require.NoError(t, err)
+			})
+			bounded, stop := context.WithTimeout(ctx, 5*time.Minute)
+			entry, err := doublebarrier.New(c, path, 2).Enter(bounded)
+			stop()
+			if met = over(); met && !open {
+				require.ErrorIs(t, err, context.DeadlineExceeded, "step %d", step)
+			}
+			if err == nil {
+				entry.Leave(patient(t)) // the other one may be gone
+			}
+			cancel()
+			far.Heal()
+			if entry, err := first.wait(); err == nil {
+				entry.Leave(patient(t)) // its session may be over
+			}
+		})
+		return met
+	})
+}

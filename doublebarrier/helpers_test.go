@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -81,15 +80,17 @@ func (e *entering) must(t testing.TB) *doublebarrier.Entry {
 func joined(t testing.TB, c *protocol.Client, path string, n int) {
 	t.Helper()
 	suite.CatchUp(t, c)
-	conn := session(t, c).Conn()
 	for ctx := patient(t); ; {
-		children, _, events, err := conn.ChildrenW(path + "/process")
-		if err == zk.ErrNoNode {
-			var there bool
-			if there, _, events, err = conn.ExistsW(path + "/process"); there {
-				continue
+		var events <-chan zk.Event
+		children, err := protocol.Do(ctx, session(t, c), func(conn *zk.Conn) (children []string, err error) {
+			for there := true; there; {
+				if children, _, events, err = conn.ChildrenW(path + "/process"); err != zk.ErrNoNode {
+					break
+				}
+				there, _, events, err = conn.ExistsW(path + "/process")
 			}
-		}
+			return children, err
+		})
 		require.NoError(t, err)
 		if len(children) == n {
 			return
@@ -165,11 +166,5 @@ func pathOf(parts ...any) string {
 // persistent creates the path, and the node of its members, as nodes that no server reaps.
 func persistent(t testing.TB, c *protocol.Client, path string) {
 	t.Helper()
-	s := session(t, c)
-	_, err := s.EnsurePath(t.Context(), path[:strings.LastIndexByte(path, '/')])
-	require.NoError(t, err)
-	for _, p := range []string{path, path + "/process"} {
-		_, err := s.Conn().Create(p, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
-	}
+	suite.Keep(t, c, path, path+"/process")
 }

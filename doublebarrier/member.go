@@ -118,12 +118,14 @@ func (b *Barrier) createProcess(ctx context.Context, s *protocol.Session) (creat
 	return err == nil, err
 }
 
-// join creates the member. It creates nothing any more once the caller of Enter has stopped
-// waiting.
+// join creates the member. It creates no member any more once the caller of Enter has stopped
+// waiting: a gate might count that. It deletes process then if that was missing, as no server
+// deletes a container that never had a child.
 func (a *arrival) join(ctx context.Context) error {
 	b, s := a.barrier, a.session
 	a.nodes++
 	a.seen = nil
+	missing := false
 
 	own, err := s.CreateOwn(ctx, protocol.OwnNode{
 		Dir:    b.process(),
@@ -141,6 +143,7 @@ func (a *arrival) join(ctx context.Context) error {
 		},
 		Missing: func(ctx context.Context) error {
 			a.present.Store(false)
+			missing = true
 			return b.create(ctx, s)
 		},
 	})
@@ -152,6 +155,10 @@ func (a *arrival) join(ctx context.Context) error {
 		a.sequence = m.sequence
 	case s.Err() == nil && !errors.Is(err, protocol.ErrSequenceExhausted):
 		a.present.Store(false) // or it was deleted, but may have been counted before that
+	}
+
+	if err != nil && missing && !b.keeps {
+		s.Multi(ctx, &zk.DeleteRequest{Path: b.process(), Version: -1}) // which is refused if another member has come
 	}
 	return err
 }

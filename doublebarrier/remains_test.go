@@ -95,6 +95,7 @@ func dieTogether(t *testing.T, srv *recipestest.Server, path string, n, step int
 
 func TestNothingIsLeftOfADeadRoundOnAnyServer(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		suite.Needs(t, srv, suite.Containers)
 		path := srv.Root(t) + "/b"
 		cs, watcher := clients(t, srv, 3), srv.Client(t)
 
@@ -516,10 +517,11 @@ func TestCopiedRecordIsOfUse(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		original, watcher := srv.Root(t)+"/b", srv.Client(t)
 		for number := range int64(3) {
-			requireRound(t, srv, original, number+1)
+			requireRound(t, srv, original, number+1, doublebarrier.WithKeptRounds())
 		}
 		cs := clients(t, srv, 2)
 		open := inside(t, original, cs...)
+		suite.CatchUp(t, watcher)
 		withGate, _ := suite.Get(t, watcher, original+"/process")
 		leave(t, open...)
 		suite.CatchUp(t, watcher)

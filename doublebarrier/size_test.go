@@ -233,6 +233,8 @@ func TestPathOfCuratorsDoubleBarrierIsRefused(t *testing.T) {
 		_, err = doublebarrier.New(c, path, 2).Enter(patient(t))
 		require.ErrorIs(t, err, zk.ErrNodeExists)
 		require.ErrorContains(t, err, "Curator")
+		suite.CatchUp(t, c)
+		require.Len(t, suite.Children(t, c, path), 1, "Curator would count another node as a member")
 		require.NoError(t, s.Conn().Delete(curators, -1))
 	})
 }
