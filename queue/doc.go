@@ -100,9 +100,11 @@
 //     off for the session timeout. Of two consumers that believe to have it, at most one gets it
 //     acknowledged. What compares [Item.Token] or uses [Item.Check] is exactly once.
 //   - Order: exact with a single consuming session. Entries of one producer have the order of its
-//     calls. With n sessions of one call each, an entry may be taken while some older ones are
-//     left, a few times n at most. More calls in a session relax that in proportion. A session that
-//     was lost counts until the servers have ended it.
+//     calls. With priorities, an entry that was offered in the last tenth of a second may be
+//     overtaken by worse ones, as its consumer may not have listed it yet. With n sessions of one
+//     call each, an entry may be taken while some older ones are left, a few times n at most. More
+//     calls in a session relax that in proportion. A session that was lost counts until the servers
+//     have ended it.
 //   - Fairness: consuming sessions with as many goroutines get between half and twice an equal
 //     share, and one with a single goroutine does not starve. Consumers pause for some milliseconds
 //     now and then, which leaves a share to those of other libraries.

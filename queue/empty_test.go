@@ -32,6 +32,29 @@ var gets = map[string]verb{
 	},
 }
 
+// An entry that was offered before a call is found by it, also by a client whose server lags.
+func TestPollFindsWhatWasOfferedBeforeTheCall(t *testing.T) {
+	for name, get := range gets {
+		t.Run(name, func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				follower, link := srv.Embedded().Follower(), srv.Link(t)
+				link.Move(follower)
+				c := link.Client(t)
+				suite.Session(t, c)
+				follower.Lag(100 * time.Millisecond)
+				path := srv.Root(t) + "/q"
+				q, other := queue.New(c, path), queue.New(srv.Client(t), path)
+				for i := range 3 {
+					offer(t, other, fmt.Sprint(i))
+					data, err := get(t.Context(), q)
+					require.NoError(t, err)
+					require.Equal(t, fmt.Sprint(i), data)
+				}
+			})
+		})
+	}
+}
+
 // ErrEmpty is true: an entry that came back before the call is found by it, although the caller has
 // seen that all entries were reserved.
 func TestErrEmptyIsTrue(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -51,12 +50,7 @@ func await(t testing.TB, signal <-chan struct{}) {
 // lasting creates a persistent node, which no server reaps, and its parents.
 func lasting(t testing.TB, c *protocol.Client, path string) string {
 	t.Helper()
-	s, err := c.Session(t.Context())
-	require.NoError(t, err)
-	_, err = s.EnsurePath(t.Context(), path[:strings.LastIndexByte(path, '/')])
-	require.NoError(t, err)
-	_, err = s.Conn().Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
+	suite.Keep(t, c, path)
 	return path
 }
 

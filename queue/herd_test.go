@@ -228,8 +228,8 @@ func oneStopsAsking(t *testing.T, consumers int) {
 		takes, err := contest(t, racers[1:], 100)
 		require.NoError(t, err)
 
-		// The silent one may have a ticket that it does not use. The others find that entry when they
-		// list the queue for the second time, a third of a session timeout after the first.
+		// The silent one may have a ticket that it does not use. The others find that entry when
+		// they list the queue for the second time, a third of a session timeout after the first.
 		behind := fmt.Sprintf("%06d", 50*consumers+100*(consumers-1)-soon)
 		for {
 			first, err := producer.Peek(suite.Lasting(t))

@@ -21,7 +21,7 @@ import (
 type Info struct {
 	ID       string    // the name of its node, as [Queue.Offer] returns it
 	Size     int       // of its data, in bytes
-	Since    time.Time // when it was offered, by the server's clock, or by the producer's if it has moved since
+	Since    time.Time // when it was offered, by the server's clock, or by the producer's if it has moved since; zero if it is hidden
 	Attempts int       // how often it was reserved, the present reservation included
 
 	Holder    int64     // the ID of the session that has reserved it, or 0 if none has or it is unknown
@@ -115,7 +115,10 @@ func (q *Queue) list(ctx context.Context, s *protocol.Session) ([]name, error) {
 //
 // An error is yielded last, with a zero Info: ctx's, [protocol.ErrClosed], [zk.ErrInvalidPath], or
 // the server's own. To list a queue takes the permission to read its node. Without that on a
-// reserved entry, the entry's Holder is 0, and its HeldSince when its data was set. The sequence
+// reserved entry, the entry's Holder is 0, and its HeldSince when its data was set.
+//
+// ZooKeeper 3.8.4, 3.9.2 and later hide more of an entry that may not be read. Its Info then has
+// only what its name tells: ID, Due, Priority and Origin, and Since if it has moved. The sequence
 // may be used more than once, and concurrently.
 func (q *Queue) List(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
@@ -162,21 +165,22 @@ func (q *Queue) inspect(ctx context.Context, s *protocol.Session, n name) (*Info
 	node := q.path + "/" + n.node
 	for {
 		stat, err := s.Exists(ctx, node)
-		if err != nil || stat == nil {
+		hidden := errors.Is(err, zk.ErrNoAuth)
+		if !hidden && (err != nil || stat == nil) {
 			return nil, err
 		}
 
-		i := &Info{
-			ID: n.node, Size: int(stat.DataLength), Since: time.UnixMilli(stat.Ctime),
-			Attempts: attempts(n, stat), Priority: n.priority, Origin: n.origin,
+		i := &Info{ID: n.node, Priority: n.priority, Origin: n.origin}
+		if n.due != 0 {
+			i.Due = time.UnixMilli(n.due)
+		}
+		if !hidden {
+			i.Size, i.Since, i.Attempts = int(stat.DataLength), time.UnixMilli(stat.Ctime), attempts(n, stat)
 		}
 		if n.since != 0 {
 			i.Since = time.UnixMilli(n.since)
 		}
-		if n.due != 0 {
-			i.Due = time.UnixMilli(n.due)
-		}
-		if stat.NumChildren == 0 {
+		if hidden || stat.NumChildren == 0 {
 			return i, nil
 		}
 
@@ -192,10 +196,13 @@ func (q *Queue) inspect(ctx context.Context, s *protocol.Session, n name) (*Info
 		}
 
 		claim, err := s.Exists(ctx, node+"/"+slices.Min(claims))
-		if err != nil {
+		switch {
+		case errors.Is(err, zk.ErrNoAuth):
+			i.HeldSince = time.UnixMilli(stat.Mtime)
+			return i, nil
+		case err != nil:
 			return nil, err
-		}
-		if claim != nil {
+		case claim != nil:
 			i.Holder, i.HeldSince = claim.EphemeralOwner, time.UnixMilli(claim.Ctime)
 			return i, nil
 		}

@@ -64,8 +64,8 @@ func WithDeadLetter(dead *Queue, attempts int) Option {
 
 // WithPriorities orders entries by priority and then by age, in kazoo's layout: their nodes are
 // called entry-<priority>-<sequence>. Entries that are not offered by [Queue.OfferPriority] get
-// priority 100. All clients of a path should agree on it: without the option these entries are not
-// seen.
+// priority 100. An entry that was offered in the last tenth of a second may be overtaken by worse
+// ones. All clients of a path should agree on the option: without it these entries are not seen.
 func WithPriorities() Option {
 	return func(q *Queue) error {
 		q.priorities = true

@@ -267,6 +267,43 @@ func TestKeysAreSwept(t *testing.T) {
 	})
 }
 
+// Another session sweeps at the same time, and the key that both find old is offered again at once.
+// It is not deleted twice.
+func TestKeyThatIsOfferedAgainDuringASweepIsKept(t *testing.T) {
+	suite.Sweep(t, func(step int) (met bool) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := recipestest.Start(t, recipestest.WithInMemory())
+			link, path := srv.Link(t), srv.Root(t)+"/q"
+			keys := path + "/zkrecipes/keys"
+			c, op := link.Client(t), suite.Session(t, srv.Client(t)).Conn()
+			q := queue.New(c, path, queue.WithKeyRetention(time.Minute))
+			_, err := q.OfferKey(t.Context(), "old", nil)
+			require.NoError(t, err)
+			old := keys + "/" + suite.Children(t, srv.Client(t), keys)[0]
+			time.Sleep(2 * time.Minute)
+
+			over := suite.At(link, step, func() {
+				_, err := op.Set(keys, nil, -1)
+				require.NoError(t, err)
+				if err := op.Delete(old, -1); err != nil {
+					require.ErrorIs(t, err, zk.ErrNoNode)
+				}
+				_, err = op.Create(old, nil, 0, zk.WorldACL(zk.PermAll))
+				require.NoError(t, err)
+			})
+			_, err = q.OfferKey(t.Context(), "new", nil)
+			require.NoError(t, err)
+			time.Sleep(10 * time.Second)
+			if met = over(); met {
+				there, _, err := op.Exists(old)
+				require.NoError(t, err)
+				require.True(t, there, "step %d", step)
+			}
+		})
+		return met
+	})
+}
+
 // A queue that is wiped, or whose records are, is created again by the next offer.
 func TestOfferAfterWipe(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {

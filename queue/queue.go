@@ -94,8 +94,8 @@ func first(data [][]byte) []byte {
 	return data[0]
 }
 
-// remove removes up to max entries. If wait is set it waits for one. It returns the session in which
-// it has ended.
+// remove removes up to max entries. If wait is set it waits for one. It returns the session in
+// which it has ended.
 func (q *Queue) remove(ctx context.Context, max int, wait bool) (_ [][]byte, in *protocol.Session, err error) {
 	r, err := across(ctx, q, func(p *producer) (*removal, error) {
 		in = p.session

@@ -183,7 +183,12 @@ func TestPollNAtALongPath(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Equal(t, texts(numbered(0, 1000)), drain(t, patient(t), q))
-		require.Equal(t, 1, link.Count(recipestest.OpConnect))
+
+		connections := 1
+		if !suite.Has(t, srv, suite.Containers) { // the request for the first one has ended a connection
+			connections++
+		}
+		require.Equal(t, connections, link.Count(recipestest.OpConnect))
 	})
 }
 

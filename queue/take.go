@@ -38,11 +38,12 @@ type consumer struct {
 	removals *batch.Batcher[*removal]
 	receipt  receipt
 
-	window  window
-	crowd   crowd
-	tickets tickets
-	place   place
-	foreign foreign
+	window   window
+	crowd    crowd
+	tickets  tickets
+	place    place
+	forecast forecast // of the entry that comes next
+	foreign  foreign
 
 	mu     sync.Mutex       // protects what follows
 	asides map[string]error // entries that are to be set aside, by their nodes' names

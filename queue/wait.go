@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -319,7 +320,7 @@ func (c *consumer) watchAll(ctx context.Context, number int32, first bool) (o ou
 
 	for ; ; o.number = number {
 		if number > 0 {
-			o.next = c.session.WatchChildren(c.nextEntry(number))
+			o.next = c.watchNext(number)
 			if _, err := o.next.Ready(ctx); err != nil {
 				return o, err
 			}
@@ -338,6 +339,39 @@ func (c *consumer) watchAll(ctx context.Context, number int32, first bool) (o ou
 		o.number = number
 		return o, nil
 	}
+}
+
+// mostUnfired is how many watches on entries that never come a session may have at the server. Each
+// number that goes to an entry with another name leaves one.
+const mostUnfired = 100
+
+// A forecast counts the watches on entries that have not come. It is safe for concurrent use.
+type forecast struct {
+	mu      sync.Mutex // protects what follows
+	node    string     // that is watched
+	watch   *protocol.Watch
+	unfired int
+}
+
+// watchNext watches for the next entry: by its name, or for any once too many have not come.
+func (c *consumer) watchNext(number int32) *protocol.Watch {
+	f := &c.forecast
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	node := c.nextEntry(number)
+	if f.unfired >= mostUnfired {
+		node = c.path
+	}
+	if f.watch != nil && node != f.node {
+		select {
+		case <-f.watch.Changed():
+		default:
+			f.unfired++
+		}
+	}
+	f.node, f.watch = node, c.session.WatchChildren(node)
+	return f.watch
 }
 
 // nextEntry returns the node of the entry with that number, or the queue's if entries may be called

@@ -46,6 +46,22 @@ func init() {
 			Test: "TestReceiptGoesWithTheLastItem",
 		},
 		{
+			Name: "queue: what a server that lags says of released entries is believed",
+			File: "queue/read.go",
+			Func: "(*consumer).lookCloser",
+			Old:  "if err := c.session.Sync(life, c.path); err != nil {",
+			New:  "if err := life.Err(); err != nil {",
+			Test: "TestErrEmptyIsTrue|TestPollFindsWhatWasOfferedBeforeTheCall",
+		},
+		{
+			Name: "queue: a list, a length or a peek is that of a server that lags",
+			File: "queue/inspect.go",
+			Func: "(*Queue).list",
+			Old:  "\tif err := s.Sync(ctx, q.path); err != nil {\n\t\treturn nil, err\n\t}\n",
+			New:  "",
+			Test: "TestOperatorSeesWhatHasJustHappened",
+		},
+		{
 			Name: "queue: a lookout goes on to wait for a number that was used up",
 			File: "queue/wait.go",
 			Old:  "if n := nextNumber(queue); n != number {",
