@@ -65,6 +65,13 @@ func (h *held) end(t *Turn) {
 	h.turns = slices.DeleteFunc(h.turns, func(other *Turn) bool { return other == t })
 }
 
+// endAll notes that all turns of a client are over.
+func (h *held) endAll(c *Client) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.turns = slices.DeleteFunc(h.turns, func(t *Turn) bool { return t.client == c })
+}
+
 // of returns the turns of a client, or of all clients if c is nil.
 func (h *held) of(c *Client) []*Turn {
 	h.mu.Lock()
@@ -104,7 +111,7 @@ func (w *World) ambush(ctx context.Context, f Fault) {
 	if c == nil || !sleep(ctx, time.Duration(f.pick)*w.Timeout/8/(1<<20)) {
 		return
 	}
-	f.Client = 1 + slices.Index(w.clients, c)
+	f.Client = 1 + c.place.index
 	w.begin(ctx, f)
 	sleep(ctx, f.Lasts)
 }

@@ -12,9 +12,8 @@ import (
 func TestSimBarrier(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		gate := w.Gate("the barrier")
-		clients := w.Clients(2 + w.Rand.IntN(4))
-		for i, c := range clients {
-			b := barrier.New(c.Client, w.Path)
+		w.Processes(2+w.Rand.IntN(4), func(c *sim.Client) {
+			b, setter := barrier.New(c.Client, w.Path), c.Name == "client 1"
 			c.Go(func(ctx context.Context) error {
 				for range 1 + c.Rand.IntN(6) {
 					c.Sleep(ctx, c.Upto(w.Timeout))
@@ -22,7 +21,7 @@ func TestSimBarrier(t *testing.T) {
 					defer cancel()
 					var err error
 					switch kind := c.Rand.IntN(2); {
-					case i > 0:
+					case !setter:
 						err = gate.Wait(c, func() error { return b.Wait(bound) })
 					case kind == 0:
 						err = gate.Set(c, func() error { return b.Set(bound) })
@@ -36,10 +35,10 @@ func TestSimBarrier(t *testing.T) {
 
 				return nil
 			})
-		}
+		})
 
 		w.Finally("the barrier is removed and passed", func(ctx context.Context) error {
-			b := barrier.New(clients[0].Client, w.Path)
+			b := barrier.New(w.Alive()[0].Client, w.Path)
 			return errors.Join(b.Remove(ctx), b.Wait(ctx))
 		})
 	}, truthfulSyncs)

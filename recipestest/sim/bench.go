@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A bench is the testing.TB of one world. Its failures do not fail the test yet.
@@ -19,6 +20,7 @@ type bench struct {
 
 	mu       sync.Mutex // protects what follows
 	errs     []error
+	failed   time.Time // first
 	cleanups []func()
 	log      []string
 }
@@ -32,6 +34,9 @@ func newBench(t testing.TB) *bench {
 func (b *bench) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.failed.IsZero() {
+		b.failed = time.Now()
+	}
 	b.errs = append(b.errs, err)
 }
 

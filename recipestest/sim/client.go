@@ -26,9 +26,13 @@ type Client struct {
 	*protocol.Client
 	Name string
 	Link *recipestest.Link
-	Rand *rand.Rand // for what this client does; not safe for concurrent use
+	Rand *rand.Rand // for what this client does
 
 	world    *World
+	linked   time.Duration // when Link was made
+	place    *place
+	alive    context.Context // ends with the process, or when all work has taken too long
+	kill     context.CancelFunc
 	latency  time.Duration
 	working  atomic.Int64
 	follower *embedded.Follower // the server that it is mostly connected to
@@ -43,32 +47,45 @@ type Client struct {
 	next    func()        // moves the link for the next dial, instead of a draw
 	disarm  []func() bool // disarms the faults that were not set off yet
 	calmed  bool          // there are no more faults
+	dead    bool          // no packet passes any more
 }
 
 // watchRoot sets a watch that never fires. So the first session always has a watch to set again
-// after it has connected again.
+// after it has connected again. A fault may be in its way if the client is a successor.
 func (c *Client) watchRoot() {
-	s, err := c.Session(c.world.over)
-	if err == nil {
-		_, _, _, err = s.Conn().GetW("/")
-	}
-	if err != nil {
-		c.world.Fatal(err)
+	for {
+		s, err := c.Session(c.world.over)
+		if err != nil {
+			c.world.Fatal(err)
+		}
+		if _, _, _, err = s.Conn().GetW("/"); err == nil {
+			return
+		}
+		if !sleep(c.world.over, c.world.Timeout/50) {
+			c.world.Fatal(err)
+		}
 	}
 }
 
 // Go runs work, as part of this client, on a goroutine of its own. The world fails if work returns
-// an error, or does not return in time. Only then its ctx ends.
+// an error, or does not return in time. Its ctx ends then, or when the process dies.
 func (c *Client) Go(work func(ctx context.Context) error) {
 	w := c.world
+	if !w.plan.has(c.Name) {
+		return
+	}
+	counts := w.work.begin()
 	c.working.Add(1)
-	w.work.Go(func() {
+	go func() {
+		if counts {
+			defer w.work.end()
+		}
 		defer c.working.Add(-1)
 		defer w.recovered(c.Name)
-		if err := work(w.over); err != nil && w.over.Err() == nil {
+		if err := work(c.alive); err != nil && c.alive.Err() == nil {
 			w.bench.fail(fmt.Errorf("%s, at %v: %w", c.Name, w.Now(), err))
 		}
-	})
+	}()
 }
 
 // Upto draws a duration from [Client.Rand].
@@ -167,6 +184,9 @@ func (c *Client) dialChecked(network, address string, timeout time.Duration) (ne
 
 func (c *Client) dial(through zk.Dialer, network, address string, timeout time.Duration) (net.Conn, error) {
 	c.Awake()
+	if c.Dead() {
+		return nil, errDead
+	}
 	c.move()
 	inner, err := through(network, address, timeout)
 	c.Awake()
@@ -176,6 +196,11 @@ func (c *Client) dial(through zk.Dialer, network, address string, timeout time.D
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
+	if c.dead {
+		inner.Close()
+		return nil, errDead
+	}
 
 	p := &port{Conn: inner, client: c, late: c.servers.IntN(2) == 0}
 	c.ports = append(c.ports, p)
@@ -311,6 +336,10 @@ func (c *Client) calm() {
 	c.follower.Rejoin()
 	c.follower.Report(0)
 	c.Link.LoseReply(recipestest.OpAny, 0)
+	for _, op := range torn {
+		c.Link.TearRequest(op, 0)
+		c.Link.TearReply(op, 0)
+	}
 	for _, op := range refused {
 		c.Link.Fail(op, "", 0, 0)
 	}
@@ -434,7 +463,7 @@ func (p *port) runOn() {
 	defer p.mu.Unlock()
 
 	p.waiting = false
-	if len(p.out) > 0 {
+	if len(p.out) > 0 && !p.client.Dead() {
 		_, p.err = p.Conn.Write(p.out)
 		p.out = nil
 	}
@@ -443,6 +472,8 @@ func (p *port) runOn() {
 		p.Conn.Close()
 	}
 }
+
+var errDead = errors.New("the process is dead")
 
 var errSecond = errors.New("no session to resume")
 

@@ -44,7 +44,7 @@ func (c *coverage) add(w *World) {
 		if len(s.turns) > 0 {
 			t.met++
 		}
-		if slices.ContainsFunc(s.turns, func(t *Turn) bool { return t.lost }) {
+		if slices.ContainsFunc(s.turns, func(t *Turn) bool { return t.lost || s.kind == Death }) {
 			t.cost++
 		}
 	}

@@ -25,9 +25,9 @@
 //	}
 //
 // [Run] plays seeds one after the other for some seconds, and stops at the first that fails. It
-// prints the faults, the part of them that suffices, the command that replays the seed, and the
-// name of a file with a timeline. [Find] returns the failure instead, for a test which shows that a
-// certain bug would be found.
+// prints the faults, the part of the schedule that suffices, the latest packets of its clients, the
+// command that replays that part, and the name of a file with a timeline. [Find] returns the
+// failure instead, for a test which shows that a certain bug would be found.
 //
 //	go test ./... -run Sim                         five seconds for each simulation, or one
 //	                                               with -short; the seeds are 1, 2, 3 and so on
@@ -38,13 +38,15 @@
 //	go test ./pkg -run Sim -sim.seeds=500 -sim.from=70001
 //	                                               as many others
 //	go test ./pkg -run Sim -sim.seed=42            that seed, again and again
+//	go test ./pkg -run Sim -sim.seed=42 -sim.only='clients=1:2,3 faults=0,4@1.5s+200ms'
+//	                                               part of it: see below
 //	go test ./pkg -run Sim -sim.out=dir            write timelines to dir; the default is the
 //	                                               directory of -artifacts, or a temporary one
 //
 // The packages come first. The go command takes for packages only what comes before flags that it
-// does not know. The variables ZKRECIPES_SIM_FOR, ZKRECIPES_SIM_SEED, ZKRECIPES_SIM_SEEDS,
-// ZKRECIPES_SIM_FROM and ZKRECIPES_SIM_OUT stand for flags that are not given. They also work where
-// some packages have no simulations, and so do not know the flags:
+// does not know. The variables ZKRECIPES_SIM_FOR, ZKRECIPES_SIM_SEED, ZKRECIPES_SIM_ONLY,
+// ZKRECIPES_SIM_SEEDS, ZKRECIPES_SIM_FROM and ZKRECIPES_SIM_OUT stand for flags that are not given.
+// They also work where some packages have no simulations, and so do not know the flags:
 //
 //	ZKRECIPES_SIM_FOR=10m go test ./... -run Sim
 //
@@ -71,8 +73,8 @@
 // A deposed leader answers syncs from an old state, as in ZooKeeper. Leave [Deposed] out of a
 // simulation that checks what a client must know after a sync.
 //
-// To all others, a process that dies is one that stands still for longer than its session lasts. To
-// itself it is nothing. So there is no such fault.
+// A process may die if [World.Processes] has made it: no packet of it passes any more, and a
+// successor comes. A connection may end in the middle of a packet.
 //
 // A process stands still when its packets do. Packets that it sends leave when it runs on, packets
 // sent to it are read then, and dialing takes as long. Its goroutines cannot be held and its timers
@@ -87,13 +89,14 @@
 // meanwhile. A server that knows less than the client has seen refuses it. [embedded.Follower] says
 // what followers do not do.
 //
-// All clients have the same clock, which does not jump. That of the servers may run faster. The
-// goroutines of one client race as the scheduler lets them. Packets are neither doubled nor
-// reordered, and are lost or delivered as a whole.
+// All clients have the same clock, which does not jump. That of the servers may run faster, which
+// is what a client with a slow clock would see. The goroutines of one client race as the scheduler
+// lets them. Packets are neither doubled nor reordered.
 //
 // In a bubble, time stands still while a goroutine waits for a sync.Mutex or a sync.Once, or for
 // something outside the bubble. A goroutine that sleeps while it holds a mutex that another
-// goroutine waits for is stuck for good. After a minute of that the seed is printed.
+// goroutine waits for is stuck for good. After a minute on the wall clock, the process prints the
+// seed and all its goroutines, and ends.
 //
 // # What is drawn
 //
@@ -128,6 +131,16 @@
 // clients, as no two have the same latency. Nor does it decide the pauses between attempts to
 // connect again, which package protocol draws itself. Seven of ten replays were the same to the
 // nanosecond. Hence -sim.seed plays a seed until it fails, or the time is over.
+//
+// A failure is shrunk by up to 300 replays in 20 seconds. Each leaves out a fault, a client or some
+// turns of a client, makes a fault shorter, or moves it to a rounder time. It counts if the world
+// fails with an error of the same kind: the first ten words are the same, but for paths and words
+// with digits. That a client does less must not be why it fails: without faults it must pass.
+//
+// -sim.only plays what is left. In the example, client 1 works until its second turn is over,
+// client 3 works to the end, and the others do nothing. The faults with the numbers 0 and 4 happen,
+// the latter at 1.5s for 200ms. A client ends its work after a turn by ending its goroutine in
+// [Turn.End], with its deferred calls.
 //
 // # Cost
 //

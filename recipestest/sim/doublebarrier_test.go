@@ -16,9 +16,9 @@ func TestSimDoubleBarrier(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		n := 2 + w.Rand.IntN(2)
 		rounds := w.Rounds("the barrier", n)
-		clients := w.Clients(n + w.Rand.IntN(2))
-		w.Watches = len(clients) // on a gate whose members have died: it stays until another member comes
-		for _, c := range clients {
+		processes := n + w.Rand.IntN(2)
+		w.Watches = processes // on a gate whose members have died: it stays until another member comes
+		w.Processes(processes, func(c *sim.Client) {
 			b := doublebarrier.New(c.Client, w.Path, n, doublebarrier.WithWaiting())
 			c.Go(func(ctx context.Context) error {
 				for range 1 + c.Rand.IntN(4) {
@@ -29,11 +29,11 @@ func TestSimDoubleBarrier(t *testing.T) {
 				}
 				return nil
 			})
-		}
+		})
 
 		w.Finally("a round comes about", func(ctx context.Context) error {
 			errs := make(chan error, n)
-			for _, c := range clients[:n] {
+			for _, c := range w.Alive()[:n] {
 				b := doublebarrier.New(c.Client, w.Path, n, doublebarrier.WithWaiting())
 				go func() { errs <- b.Do(ctx, func(context.Context) error { return nil }) }()
 			}

@@ -17,13 +17,12 @@ func TestSimElection(t *testing.T) {
 		// before that, the watch stays until the node is deleted.
 		w.Watches = 1
 		led := w.Exclusive("the leadership")
-		clients := w.Clients(2 + w.Rand.IntN(3))
-		for _, c := range clients {
+		w.Processes(2+w.Rand.IntN(3), func(c *sim.Client) {
 			e := election.New(c.Client, w.Path)
 			c.Go(func(ctx context.Context) error { return campaign(ctx, w, c, e, led) })
-		}
+		})
 
-		observer := election.New(clients[0].Client, w.Path)
+		observer := election.New(w.Clients(1)[0].Client, w.Path)
 		ctx, cancel := context.WithCancel(context.Background())
 		observed := make(chan error, 1)
 		var seen election.Leader
@@ -35,7 +34,7 @@ func TestSimElection(t *testing.T) {
 		w.Finally("a leader is elected and observed", func(ctx context.Context) error {
 			defer cancel()
 
-			t, err := election.New(clients[1].Client, w.Path).Campaign(ctx, []byte("last"))
+			t, err := election.New(w.Alive()[0].Client, w.Path).Campaign(ctx, []byte("last"))
 			if err != nil {
 				return err
 			}

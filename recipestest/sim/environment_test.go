@@ -42,6 +42,9 @@ func TestVariablesOfTheEnvironmentStandForFlags(t *testing.T) {
 		{"ZKRECIPES_SIM_SEED=7", "-sim.seed=8", "seed 8 fails"},
 		{"ZKRECIPES_SIM_FOR=soon", "-test.v", `ZKRECIPES_SIM_FOR="soon": parse error`},
 		{"ZKRECIPES_SIM_SEED=", "-test.v", "seed 1 fails"},
+		{"ZKRECIPES_SIM_ONLY=faults=0", "-sim.seed=7", "seed 7 fails"},
+		{"ZKRECIPES_SIM_ONLY=faults=0", "-test.v", "name that with -sim.seed"},
+		{"ZKRECIPES_SIM_ONLY=steps=0", "-sim.seed=7", "neither clients nor faults"},
 		{"ZKRECIPES_SIM_FROM=9", "-sim.seeds=2", "seed 9 fails"},
 	} {
 		child := exec.Command(os.Args[0], "-test.run=^TestSimOfAChildProcess$", test.flag)

@@ -11,7 +11,8 @@ import (
 // lock, or leadership.
 type Exclusive struct {
 	turns
-	ended []forcedEnd
+	ended    []forcedEnd
+	listings []listing
 }
 
 // A forcedEnd is a time during which what was held may have been ended by force.
@@ -77,7 +78,7 @@ func (e *Exclusive) check() error {
 	}
 
 	if porcupine.CheckOperations(oneAtATime, ops) {
-		return nil
+		return e.checkArrivals(all)
 	}
 
 	for _, a := range all {

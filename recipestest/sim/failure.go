@@ -2,10 +2,10 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 )
 
 // A Failure is a schedule under which something went wrong.
@@ -13,21 +13,31 @@ type Failure struct {
 	Seed     uint64
 	Err      error   // what went wrong
 	Faults   []Fault // all faults that had happened
-	Enough   []Fault // the faults that suffice, as far as a few replays show
+	Enough   []Fault // the faults that suffice, as short as possible, as far as some replays show
+	Only     string  // the part of the seed that suffices, for -sim.only; empty if all of it is needed
 	Plays    int     // how many schedules were played, this one included
 	Timeline string  // the name of a file to look at, or the reason why there is none
 
-	test   string
-	record *record
-	lanes  []string
-	log    []string
+	test string
+	history
+}
+
+// A history is what a failure knows of the schedule that has failed. That of a failure that was
+// shrunk is of the part that suffices, as is Err.
+type history struct {
+	record  *record
+	lanes   []string
+	log     []string
+	packets map[string]string // the latest ones of each client, by its name
 }
 
 func newFailure(test string, seed uint64, w *World, err error) *Failure {
-	f := &Failure{Seed: seed, Err: err, test: test, record: &w.record, lanes: []string{"server"}}
+	f := &Failure{Seed: seed, Err: err, test: test}
+	f.record, f.lanes, f.packets = &w.record, []string{"server"}, make(map[string]string)
+
 	w.record.mu.Lock()
+	defer w.record.mu.Unlock()
 	f.Faults = w.record.faults
-	w.record.mu.Unlock()
 	for _, c := range w.clients {
 		f.lanes = append(f.lanes, c.Name)
 	}
@@ -35,28 +45,20 @@ func newFailure(test string, seed uint64, w *World, err error) *Failure {
 	w.bench.mu.Lock()
 	defer w.bench.mu.Unlock()
 
-	f.log = w.bench.log
-	return f
-}
-
-// shrink finds out which faults suffice by leaving out one after the other. fails plays the seed
-// without those to skip.
-func (f *Failure) shrink(fails func(skip []int) bool) {
-	const tries, most = 3, 10 * time.Second // each fault is left out at least once
-	var skip []int
-	began := time.Now()
-	for _, fault := range f.Faults {
-		without := append(slices.Clone(skip), fault.index)
-		needed := true
-		for try := 0; needed && (try == 0 || try < tries && time.Since(began) < most); try++ {
-			needed = !fails(without)
-		}
-		if needed {
-			f.Enough = append(f.Enough, fault)
-		} else {
-			skip = without
+	until := w.bench.failed.Sub(w.began)
+	if len(f.Faults) > 0 || len(w.record.turns) > 0 { // what the checks find happened before
+		until = min(until, f.end())
+	}
+	for _, c := range w.clients {
+		if w.plan.has(c.Name) {
+			f.packets[c.Name] = latestPackets(c.Link.Trace(), c.linked, until)
 		}
 	}
+
+	f.log = slices.DeleteFunc(slices.Clone(w.bench.log), func(line string) bool {
+		return strings.HasPrefix(line, "recipestest: packets of a link") // these are in packets
+	})
+	return f
 }
 
 // String returns a report of several lines.
@@ -65,26 +67,53 @@ func (f *Failure) String() string {
 	fmt.Fprintf(&b, "seed %d fails, after %d schedules:\n\n%v\n\nFaults:\n\n", f.Seed, f.Plays, f.Err)
 	for _, fault := range f.Faults {
 		mark := " "
-		if len(f.Enough) < len(f.Faults) && slices.Contains(f.Enough, fault) {
+		if slices.ContainsFunc(f.Enough, func(other Fault) bool { return other.index == fault.index }) {
 			mark = "*"
 		}
 		fmt.Fprintf(&b, "%s %s\n", mark, fault)
 	}
-
-	switch {
-	case len(f.Faults) == 0:
+	if len(f.Faults) == 0 {
 		b.WriteString("  none\n")
-	case len(f.Enough) == 0:
-		b.WriteString("\nIt fails without faults, too.\n")
-	case len(f.Enough) < len(f.Faults):
-		b.WriteString("\nThose marked * suffice.\n")
+	}
+
+	if f.Only != "" {
+		b.WriteString(f.suffices())
 	}
 
 	for _, l := range f.log {
 		fmt.Fprintf(&b, "\n%s", l)
 	}
 
-	fmt.Fprintf(&b, "\nreplay:   %s\ntimeline: %s\n", replay(f.test, f.Seed), f.Timeline)
+	for _, name := range slices.Sorted(maps.Keys(f.packets)) {
+		lines := slices.Collect(strings.Lines(f.packets[name]))
+		if len(lines) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\nLatest packets of %s:\n\n", name)
+		for _, line := range lines[max(0, len(lines)-packetLines):] {
+			fmt.Fprintf(&b, "  %s", line)
+		}
+	}
+
+	fmt.Fprintf(&b, "\nreplay:   %s\ntimeline: %s\n", replay(f.test, f.Seed, f.Only), f.Timeline)
+	return b.String()
+}
+
+// suffices says what is left of a schedule that was shrunk.
+func (f *Failure) suffices() string {
+	var b strings.Builder
+	if len(f.Faults) > 0 && len(f.Enough) == 0 {
+		b.WriteString("\nIt fails without faults, too.\n")
+	}
+	b.WriteString("\nThis part of it suffices, and the error above is from it:\n\n")
+	for _, name := range slices.Sorted(maps.Keys(f.packets)) {
+		if n := f.record.turns[name]; n > 0 {
+			fmt.Fprintf(&b, "  turns of %s: %d\n", name, n)
+		}
+	}
+	for _, fault := range f.Enough {
+		fmt.Fprintf(&b, "  %s\n", fault)
+	}
 	return b.String()
 }
 
@@ -94,8 +123,8 @@ func (f *Failure) Unwrap() error { return f.Err }
 // Error returns what String does.
 func (f *Failure) Error() string { return f.String() }
 
-// replay returns the command that plays a seed of a test again.
-func replay(test string, seed uint64) string {
+// replay returns the command that plays a seed of a test again, or only part of it.
+func replay(test string, seed uint64, only string) string {
 	pkg := "."
 	if info, ok := debug.ReadBuildInfo(); ok {
 		pkg = strings.TrimSuffix(info.Path, ".test")
@@ -106,5 +135,9 @@ func replay(test string, seed uint64) string {
 		pattern = append(pattern, "^"+name+"$")
 	}
 
-	return fmt.Sprintf("go test %s -run '%s' -sim.seed=%d", pkg, strings.Join(pattern, "/"), seed)
+	command := fmt.Sprintf("go test %s -run '%s' -sim.seed=%d", pkg, strings.Join(pattern, "/"), seed)
+	if only != "" {
+		command += fmt.Sprintf(" -sim.only='%s'", only)
+	}
+	return command
 }

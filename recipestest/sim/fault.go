@@ -38,6 +38,12 @@ const (
 	LateReports  Kind = "late reports"      // its follower reports its session late, by up to a third of a timeout
 	Refusal      Kind = "refusal"           // up to four requests are answered with an error that asks to try again
 
+	TornRequest Kind = "torn request" // the connection ends in the middle of a request
+	TornReply   Kind = "torn reply"   // the connection ends in the middle of a reply or an event
+
+	// Death ends a process of [World.Processes] for good. A successor comes after Fault.Lasts.
+	Death Kind = "death"
+
 	// CutTwice cuts its connection at one of its packets, and again soon after it has connected
 	// again. It goes on at the leader first, and then at its follower, which lags. Most draws aim
 	// at the moments after it has created a node or has set its watches again.
@@ -54,13 +60,13 @@ const (
 	FastClock Kind = "fast clock"           // sessions end early, by up to a twelfth of their timeout
 )
 
-var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Lag, CutTwice, Stale, Deposed, LateReports, Refusal}
+var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Lag, CutTwice, Stale, Deposed, LateReports, Refusal, TornRequest, TornReply, Death}
 
 // allKinds are the kinds to draw from. A kind that is listed more than once is drawn more often.
 var allKinds = append(slices.Clone(clientKinds), Deletion, Uproot, Drop, Restart, Reap, FastClock, CutTwice, CutTwice)
 
 // lasting are the kinds for which Fault.Lasts matters.
-var lasting = []Kind{Cut, Stall, LostRequests, LostReplies, Slow, Resume, Pause, Isolation, Lag, CutTwice, Restart, Stale, Deposed, LateReports, Refusal, FastClock}
+var lasting = []Kind{Cut, Stall, LostRequests, LostReplies, Slow, Resume, Pause, Isolation, Lag, CutTwice, Restart, Stale, Deposed, LateReports, Refusal, FastClock, Death}
 
 // A Fault happens to one client, or to the server.
 type Fault struct {
@@ -97,12 +103,16 @@ func (f Fault) victim() string {
 
 // draw draws the schedule of faults. It does not depend on what the simulation has drawn.
 func (w *World) draw(o options) []Fault {
-	if len(o.kinds) == 0 {
+	possible, clients := o.kinds, w.Alive()
+	if !w.mortal() {
+		possible = slices.DeleteFunc(slices.Clone(possible), func(k Kind) bool { return k == Death })
+	}
+	if len(possible) == 0 {
 		return nil
 	}
 
 	r := w.random(1)
-	kinds, slice := w.kinds(r, o.kinds)
+	kinds, slice := w.kinds(r, possible)
 	n := r.IntN(9)
 	if slice { // with many of a kind, those that wait for a holder that is struck are struck, too
 		n = 1 + r.IntN(4)
@@ -123,10 +133,10 @@ func (w *World) draw(o options) []Fault {
 		}
 		victim := r.IntN(1 << 20)
 		if slices.Contains(clientKinds, f.Kind) {
-			if len(w.clients) == 0 {
+			if len(clients) == 0 {
 				continue
 			}
-			f.Client = 1 + victim%len(w.clients)
+			f.Client = 1 + victim%len(clients)
 			f.aimed = f.Kind != CutTwice && (r.IntN(2) == 0 || slice && r.IntN(2) == 0)
 		}
 		all = append(all, f)
@@ -137,7 +147,7 @@ func (w *World) draw(o options) []Fault {
 		all[i].index = i
 	}
 
-	all = slices.DeleteFunc(all, func(f Fault) bool { return slices.Contains(o.skip, f.index) })
+	all = o.plan.choose(all)
 	for _, f := range all {
 		w.drawn = append(w.drawn, f.Kind)
 	}
@@ -196,7 +206,7 @@ func (w *World) strikeAll(ctx context.Context, all []Fault) {
 func (w *World) begin(ctx context.Context, f Fault) {
 	var victim *Client
 	if f.Client > 0 {
-		victim = w.clients[f.Client-1]
+		victim = w.Alive()[f.Client-1]
 	}
 	s := strike{f.Kind, w.held.of(victim)}
 	f.At = w.Now()
@@ -213,7 +223,7 @@ func (w *World) strike(ctx context.Context, f Fault) (done string) {
 		return w.strikeServer(ctx, f)
 	}
 
-	c := w.clients[f.Client-1]
+	c := w.Alive()[f.Client-1]
 	switch f.Kind {
 	case Cut:
 		c.Link.Cut()
@@ -260,6 +270,10 @@ func (w *World) strike(ctx context.Context, f Fault) (done string) {
 	case LoseReply:
 		c.Link.LoseReply(recipestest.OpAny, 1+f.pick%2)
 		return ""
+	case TornRequest, TornReply:
+		return c.tear(f)
+	case Death:
+		return w.die(c, f.pick%2 == 0, f.Lasts)
 	case Resume:
 		if err := c.resumeAgain(ctx, f.Lasts); err != nil {
 			return err.Error()
@@ -312,6 +326,22 @@ var refusals = []zkwire.Code{
 var refused = []recipestest.Op{
 	recipestest.OpCreate, recipestest.OpMulti, recipestest.OpDelete, recipestest.OpSetData, recipestest.OpSync,
 	recipestest.OpExists, recipestest.OpGetData, recipestest.OpGetChildren,
+}
+
+// torn are the packets that a fault tears. Only replies have the last.
+var torn = []recipestest.Op{
+	recipestest.OpAny, recipestest.OpAny, recipestest.OpMulti, recipestest.OpConnect, recipestest.OpEvent,
+}
+
+// tear makes a connection end in the middle of a packet of some kind.
+func (c *Client) tear(f Fault) (done string) {
+	ops, bytes, do := torn, 1+f.pick/16%64, c.Link.TearReply
+	if f.Kind == TornRequest {
+		ops, do = torn[:4], c.Link.TearRequest
+	}
+	op := ops[f.pick%16%len(ops)]
+	do(op, bytes)
+	return fmt.Sprintf("%v after %d bytes", op, bytes)
 }
 
 // uproot deletes all ephemeral nodes, and the directories that are empty then.

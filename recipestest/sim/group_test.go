@@ -16,21 +16,21 @@ func TestSimGroup(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		w.Watches = 1 // the watcher's, as in the simulation of elections
 		had := w.Exclusive("the name")
-		clients := w.Clients(2 + w.Rand.IntN(3))
-		for _, c := range clients {
+		watcher := w.Clients(1)[0]
+		w.Processes(2+w.Rand.IntN(3), func(c *sim.Client) {
 			g, begins := group.New(c.Client, w.Path), c.Upto(2*w.Timeout)
 			c.Go(func(ctx context.Context) error {
 				c.Sleep(ctx, begins)
 				return belong(ctx, w, c, g, had)
 			})
-		}
+		})
 
 		ctx, cancel := context.WithCancel(context.Background())
 		w.Cleanup(cancel)
 		var seen []group.Peer
 		watched := make(chan error, 1)
 		go func() {
-			for peers, err := range group.New(clients[0].Client, w.Path).Watch(ctx) {
+			for peers, err := range group.New(watcher.Client, w.Path).Watch(ctx) {
 				if err != nil {
 					watched <- err
 				} else {
@@ -39,7 +39,7 @@ func TestSimGroup(t *testing.T) {
 			}
 		}()
 		w.Finally("the name is had and seen", func(ctx context.Context) error {
-			g := group.New(clients[1].Client, w.Path)
+			g := group.New(w.Alive()[1].Client, w.Path)
 			m, err := joinWhenFree(ctx, g, w.Timeout)
 			if err != nil {
 				return err
@@ -79,7 +79,7 @@ func belong(ctx context.Context, w *sim.World, c *sim.Client, g *group.Group, ha
 		return err
 	}
 
-	for end := time.Now().Add(c.Upto(6 * w.Timeout)); time.Now().Before(end); {
+	for end := time.Now().Add(c.Upto(6 * w.Timeout)); time.Now().Before(end) && ctx.Err() == nil; {
 		select {
 		case <-m.Changes():
 		default:

@@ -21,8 +21,7 @@ func TestSimMixed(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		held := w.Shared("the path")
 		spelling := rwlock.WithSpelling(rwlock.Spelling(w.Rand.IntN(3)))
-		clients := w.Clients(2 + w.Rand.IntN(3))
-		for _, c := range clients {
+		w.Processes(2+w.Rand.IntN(3), func(c *sim.Client) {
 			sharing := []rwlock.Option{spelling}
 			if c.Rand.IntN(2) == 0 {
 				sharing = append(sharing, rwlock.WithLocalSharing())
@@ -49,10 +48,10 @@ func TestSimMixed(t *testing.T) {
 					return nil
 				})
 			}
-		}
+		})
 
 		w.Finally("the path is free", func(ctx context.Context) error {
-			return lock.New(clients[0].Client, w.Path).Do(ctx, func(context.Context, *lock.Lease) error { return nil })
+			return lock.New(w.Alive()[0].Client, w.Path).Do(ctx, func(context.Context, *lock.Lease) error { return nil })
 		})
 	})
 }

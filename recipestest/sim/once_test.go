@@ -75,8 +75,7 @@ func runOnce(newRunner func(*protocol.Client, string) runner) func(*sim.World) {
 			held[key] = w.Exclusive(key)
 		}
 		book := &onceBook{recorded: make(map[string][]int64), lost: make(map[string][]int64)}
-		clients := w.Clients(2 + w.Rand.IntN(3))
-		for _, c := range clients {
+		w.Processes(2+w.Rand.IntN(3), func(c *sim.Client) {
 			o := newRunner(c.Client, w.Path)
 			for _, key := range keys {
 				begins, fails := c.Upto(w.Timeout), c.Rand.IntN(4)
@@ -85,10 +84,10 @@ func runOnce(newRunner func(*protocol.Client, string) runner) func(*sim.World) {
 					return book.do(ctx, c, o, key, held[key], fails)
 				})
 			}
-		}
+		})
 		for _, key := range keys {
 			w.Finally(key+" is done once", func(ctx context.Context) error {
-				return book.check(ctx, clients[0].Client, newRunner(clients[0].Client, w.Path), w.Path, key)
+				return book.check(ctx, w.Alive()[0].Client, newRunner(w.Alive()[0].Client, w.Path), w.Path, key)
 			})
 		}
 	}

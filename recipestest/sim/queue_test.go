@@ -311,6 +311,10 @@ func (s *queueSim) fill(n int) {
 func (u *queueUser) put(called time.Time, err error, due time.Time, priority int, ids []string, names ...string) error {
 	u.history.put(called, err, due, priority, ids, names...)
 	u.Note("offers %s: %s %v", names, ids, err)
+	known := errors.Is(err, protocol.ErrUncertain) || errors.Is(err, context.DeadlineExceeded)
+	if errors.Is(err, protocol.ErrLost) && !known {
+		return err // an offer holds nothing that could be lost
+	}
 	return harmless(err)
 }
 

@@ -11,6 +11,7 @@ type record struct {
 	faults []Fault
 	spans  []span
 	notes  []note
+	turns  map[string]int // how many have ended, by the name of the client
 }
 
 type span struct {
@@ -28,6 +29,17 @@ func (r *record) fault(f Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.faults = append(r.faults, f)
+}
+
+// turn notes the end of a turn, and returns how many turns of the client have ended.
+func (r *record) turn(client string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.turns == nil {
+		r.turns = make(map[string]int)
+	}
+	r.turns[client]++
+	return r.turns[client]
 }
 
 func (r *record) span(lane, text string, from, to time.Duration, lost bool) {

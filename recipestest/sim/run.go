@@ -19,6 +19,7 @@ import (
 var (
 	flagFor  = flag.Duration("sim.for", 0, "how long all simulations of a run take together (default: each takes 5s, or 1s with -short)")
 	flagSeed = flag.Uint64("sim.seed", 0, "play this seed alone, again and again")
+	flagOnly = flag.String("sim.only", "", "play this `part` of the seed of -sim.seed, as a failure names it")
 	flagN    = flag.Int("sim.seeds", 0, "how many seeds each simulation plays, instead of a time: 1, 2, 3 and so on")
 	flagFrom = flag.Uint64("sim.from", 1, "the first of the seeds of -sim.seeds")
 	flagOut  = flag.String("sim.out", "", "`directory` for the timelines of simulations that fail")
@@ -33,6 +34,7 @@ func init() {
 	for name, variable := range map[string]string{
 		"sim.for":   "ZKRECIPES_SIM_FOR",
 		"sim.seed":  "ZKRECIPES_SIM_SEED",
+		"sim.only":  "ZKRECIPES_SIM_ONLY",
 		"sim.seeds": "ZKRECIPES_SIM_SEEDS",
 		"sim.from":  "ZKRECIPES_SIM_FROM",
 		"sim.out":   "ZKRECIPES_SIM_OUT",
@@ -50,8 +52,6 @@ func init() {
 const (
 	defaultFor = 5 * time.Second
 	shortFor   = time.Second
-	// After this time on the wall clock a schedule is taken to be stuck.
-	wallLimit = time.Minute
 )
 
 // An Option shapes a simulation. [Run] and [Find] fail their test if an option is invalid.
@@ -61,7 +61,7 @@ type options struct {
 	kinds []Kind
 	seeds int
 	seed  uint64
-	skip  []int // the indices of faults to leave out
+	plan  plan
 }
 
 // WithFaults draws only faults of these kinds. Without any kind there are no faults.
@@ -122,6 +122,13 @@ func newOptions(t testing.TB, opts []Option) options {
 		}
 	}
 
+	var err error
+	if o.plan, err = parsePlan(*flagOnly); err != nil {
+		t.Fatalf("sim: -sim.only: %v", err)
+	} else if *flagOnly != "" && *flagSeed == 0 {
+		t.Fatal("sim: -sim.only is part of a seed: name that with -sim.seed")
+	}
+
 	return o
 }
 
@@ -168,9 +175,9 @@ func find(t *testing.T, simulate func(w *World), o options) (*Failure, *coverage
 	for ; plays == 0 || !enough(); plays++ {
 		if f := playSeed(t, seed, simulate, o, met); f != nil {
 			f.Plays = plays + 1
-			f.shrink(func(skip []int) bool {
-				o.skip = skip
-				return playSeed(t, seed, simulate, o, &coverage{}) != nil
+			f.shrink(o.plan, func(p plan) *Failure {
+				o.plan = p
+				return playSeed(t, seed, simulate, o, &coverage{})
 			})
 			f.draw(t)
 			return f, met
@@ -199,11 +206,7 @@ func firstSeed() uint64 {
 // returns the failure, or nil.
 func playSeed(t *testing.T, seed uint64, simulate func(*World), o options, met *coverage) (f *Failure) {
 	var w *World
-	late := time.AfterFunc(wallLimit, func() {
-		fmt.Fprintf(os.Stderr, "sim: seed %d has not ended for %v: %s\n", seed, wallLimit, replay(t.Name(), seed))
-	})
-
-	defer late.Stop()
+	defer watch(t.Name(), seed, o.plan.String())()
 	defer func() {
 		if r := recover(); r != nil { // the bubble cannot end
 			w.bench.fail(fmt.Errorf("goroutines are left: %v", r))

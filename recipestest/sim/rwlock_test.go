@@ -14,15 +14,14 @@ import (
 func TestSimRWMutex(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		held := w.Shared("the lock")
-		clients := w.Clients(2 + w.Rand.IntN(4))
-		for _, c := range clients {
+		w.Processes(2+w.Rand.IntN(4), func(c *sim.Client) {
 			m := rwlock.New(c.Client, w.Path)
 			plan := lockVisits(w, c)
 			c.Go(func(ctx context.Context) error { return readAndWrite(ctx, c, m, held, plan) })
-		}
+		})
 
 		w.Finally("the lock is free", func(ctx context.Context) error {
-			l, err := rwlock.New(clients[0].Client, w.Path).Lock(ctx)
+			l, err := rwlock.New(w.Alive()[0].Client, w.Path).Lock(ctx)
 			if err != nil {
 				return err
 			}
@@ -35,17 +34,16 @@ func TestSimRWMutex(t *testing.T) {
 func TestSimRWMutexShared(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		held := w.Shared("the lock")
-		clients := w.Clients(2 + w.Rand.IntN(2))
-		for _, c := range clients {
+		w.Processes(2+w.Rand.IntN(2), func(c *sim.Client) {
 			m := rwlock.New(c.Client, w.Path, rwlock.WithLocalSharing())
 			for range 3 {
 				plan := lockVisits(w, c)
 				c.Go(func(ctx context.Context) error { return readAndWrite(ctx, c, m, held, plan) })
 			}
-		}
+		})
 
 		w.Finally("the lock is free", func(ctx context.Context) error {
-			l, err := rwlock.New(clients[0].Client, w.Path).Lock(ctx)
+			l, err := rwlock.New(w.Alive()[0].Client, w.Path).Lock(ctx)
 			if err != nil {
 				return err
 			}

@@ -40,8 +40,7 @@ func permits(newSemaphore func(*protocol.Client, string, int) acquirer) func(*si
 	return func(w *sim.World) {
 		n := 1 + w.Rand.IntN(3)
 		held := w.Permits("the semaphore", n)
-		clients := w.Clients(2 + w.Rand.IntN(3))
-		for _, c := range clients {
+		w.Processes(2+w.Rand.IntN(3), func(c *sim.Client) {
 			acquire := newSemaphore(c.Client, w.Path, n)
 			for range 1 + c.Rand.IntN(3) {
 				begins, waits, holds, try := c.Upto(w.Timeout), c.Upto(4*w.Timeout), c.Spell(), c.Rand.IntN(5) == 0
@@ -55,9 +54,9 @@ func permits(newSemaphore func(*protocol.Client, string, int) acquirer) func(*si
 					return nil
 				})
 			}
-		}
+		})
 		w.Finally("all permits are had", func(ctx context.Context) error {
-			acquire := newSemaphore(clients[0].Client, w.Path, n)
+			acquire := newSemaphore(w.Alive()[0].Client, w.Path, n)
 			var all []permit
 			for range n {
 				p, err := acquire(ctx, false)

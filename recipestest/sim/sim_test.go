@@ -196,7 +196,7 @@ func TestFailureSaysHowToReplayIt(t *testing.T) {
 
 	f := sim.Find(t, simulate, sim.WithSeed(42), sim.WithFaults(sim.Stall, sim.Pause))
 	require.NotNil(t, f)
-	require.Contains(t, f.String(), "go test github.com/zkrecipes/zkrecipes/recipestest/sim -run '^TestFailureSaysHowToReplayIt$' -sim.seed=42\n")
+	require.Contains(t, f.String(), "go test github.com/zkrecipes/zkrecipes/recipestest/sim -run '^TestFailureSaysHowToReplayIt$' -sim.seed=42 -sim.only='clients=1,2 faults='\n")
 	require.NotEmpty(t, f.Faults)
 	require.Empty(t, f.Enough)
 	require.Contains(t, f.String(), "fails without faults")

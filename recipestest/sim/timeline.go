@@ -86,6 +86,12 @@ func (f *Failure) html() string {
 	}
 
 	fmt.Fprintf(&b, `<svg width="%d" height="%d">%s</svg><pre>%s</pre>`+"\n", width, y, svg.String(), html.EscapeString(f.String()))
+	for _, lane := range f.lanes {
+		if packets := f.packets[lane]; packets != "" {
+			fmt.Fprintf(&b, "<h2>Packets of %s</h2><pre>%s</pre>\n", lane, html.EscapeString(packets))
+		}
+	}
+
 	return b.String()
 }
 

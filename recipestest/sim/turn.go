@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"runtime"
 	"sync"
 	"time"
 
@@ -61,6 +62,10 @@ func (ts *turns) begin(c *Client, called time.Time, g Grant, exclusive bool) *Tu
 		t.node = path.Base(n.Node())
 	}
 
+	if c.Dead() {
+		return t
+	}
+
 	ts.mu.Lock()
 	ts.all = append(ts.all, t)
 	ts.mu.Unlock()
@@ -70,10 +75,10 @@ func (ts *turns) begin(c *Client, called time.Time, g Grant, exclusive bool) *Tu
 }
 
 // Holds reports whether the grant is held, and notes that. It blocks while the process stands
-// still.
+// still. A process that is dead holds nothing.
 func (t *Turn) Holds() bool {
 	t.client.Awake()
-	if t.grant.Err() != nil {
+	if t.client.Dead() || t.grant.Err() != nil {
 		return false
 	}
 	t.held = time.Now()
@@ -96,19 +101,23 @@ func (t *Turn) Keep(d time.Duration) {
 		select {
 		case <-timer.C:
 		case <-t.grant.Done():
+		case <-t.client.alive.Done():
 		}
 	}
 }
 
 // End notes that the turn is over; err is what the release returned. It returns err, or nil if err
-// says that the grant was lost before, which is no failure.
+// says that the grant was lost before, which is no failure. Nor is any error of a dead process.
 func (t *Turn) End(err error) error {
 	t.client.Awake()
 	t.over = time.Now()
-	t.lost = errors.Is(err, protocol.ErrLost)
+	t.lost = errors.Is(err, protocol.ErrLost) || t.client.Dead()
 	w := t.client.world
 	w.held.end(t)
 	w.record.span(t.client.Name, fmt.Sprintf("token %d", t.token), t.begun.Sub(w.began), t.over.Sub(w.began), t.lost)
+	if most := w.plan.turns(t.client.Name); w.record.turn(t.client.Name) >= most && most > 0 {
+		runtime.Goexit() // a failure is shrunk: the client has as few turns as possible
+	}
 	if t.lost {
 		return nil
 	}

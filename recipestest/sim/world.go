@@ -42,20 +42,23 @@ type World struct {
 	Rand    *rand.Rand    // for the function that sets the world up; goroutines use Client.Rand
 	Watches int           // how many may be left on the server in the end
 
-	seed    uint64
-	began   time.Time
-	clients []*Client
-	sound   *protocol.Client
-	finally []step
-	checks  []func() error
-	work    sync.WaitGroup
-	over    context.Context // done when work has taken too long
-	giveUp  context.CancelFunc
-	record  record
-	forced  forced
-	held    held
-	drawn   []Kind   // the faults that were drawn
-	strikes []strike // and those that have happened
+	seed     uint64
+	plan     plan
+	began    time.Time
+	mu       sync.Mutex // protects clients and checks
+	clients  []*Client  // one for each place
+	sound    *protocol.Client
+	starting chan struct{} // has room for the program of one successor that starts
+	finally  []step
+	checks   []func() error
+	work     *work
+	over     context.Context // done when work has taken too long
+	giveUp   context.CancelFunc
+	record   record
+	forced   forced
+	held     held
+	drawn    []Kind   // the faults that were drawn
+	strikes  []strike // and those that have happened
 }
 
 var _ testing.TB = (*World)(nil)
@@ -66,7 +69,7 @@ type step struct {
 }
 
 func newWorld(t testing.TB, seed uint64) *World {
-	w := &World{bench: newBench(t), seed: seed, began: time.Now()}
+	w := &World{bench: newBench(t), seed: seed, began: time.Now(), work: newWork(), starting: make(chan struct{}, 1)}
 	w.Rand = w.random(0)
 	w.over, w.giveUp = context.WithCancel(context.Background())
 	w.Timeout = time.Second + w.Upto(4*time.Second).Truncate(time.Millisecond)
@@ -86,8 +89,22 @@ func (w *World) start() {
 	w.Path = w.Server.Root(w) + "/sim"
 }
 
-// random returns one of the seed's independent streams of numbers.
-func (w *World) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, stream)) }
+// random returns one of the seed's independent streams of numbers. It is safe for concurrent use.
+func (w *World) random(stream uint64) *rand.Rand {
+	return rand.New(&source{pcg: rand.NewPCG(w.seed, stream)})
+}
+
+// A source is a source of random numbers for goroutines of one client.
+type source struct {
+	mu  sync.Mutex // protects pcg
+	pcg *rand.PCG
+}
+
+func (s *source) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pcg.Uint64()
+}
 
 // Upto draws a duration from [World.Rand].
 func (w *World) Upto(most time.Duration) time.Duration { return upto(w.Rand, most) }
@@ -97,25 +114,40 @@ func upto(r *rand.Rand, most time.Duration) time.Duration {
 }
 
 // Clients connects n clients. Each is a process with a network of its own, and has faults. It may
-// be called once, by the function that sets the world up.
+// be called by the function that sets the world up, as may [World.Processes].
 func (w *World) Clients(n int, opts ...protocol.ConnectOption) []*Client {
-	for i := range n {
-		c := &Client{Name: fmt.Sprintf("client %d", i+1), Rand: w.random(uint64(i) + 100), world: w}
-		c.Link = w.Server.Link(w)
-		c.follower, c.servers = w.Server.Embedded().Follower(), w.random(uint64(i)+200)
-		w.Cleanup(c.hangUp)
-		c.latency = 100*time.Microsecond + upto(c.Rand, 2*time.Millisecond)
-		own := []protocol.ConnectOption{
-			protocol.WithSessionTimeout(w.Timeout), protocol.WithDialer(c.dialChecked), w.paced(c.Rand.Uint64()),
-			buffer.Limit(maxPacket).(protocol.ConnectOption),
-		}
-		c.Client = c.Link.Client(w, append(own, opts...)...)
-		c.watchRoot()
-		c.Link.Delay(c.latency)
-		w.clients = append(w.clients, c)
-	}
+	return w.connectAll(n, nil, opts)
+}
 
-	return w.clients
+func (w *World) connectAll(n int, program func(*Client), opts []protocol.ConnectOption) (all []*Client) {
+	for range n {
+		c := w.connect(&place{index: len(w.clients), program: program, opts: opts}, w.Server.Embedded().Follower())
+		all = append(all, c)
+		w.mu.Lock()
+		w.clients = append(w.clients, c)
+		w.mu.Unlock()
+	}
+	return all
+}
+
+// connect connects the next process at a place.
+func (w *World) connect(at *place, follower *embedded.Follower) *Client {
+	stream := uint64(at.index + 1000*at.began)
+	at.began++
+	c := &Client{Name: fmt.Sprintf("client %d", at.index+1), Rand: w.random(stream + 100), world: w, place: at, follower: follower}
+	c.alive, c.kill = context.WithCancel(w.over)
+	c.Link, c.linked = w.Server.Link(w), w.Now()
+	c.servers = w.random(stream + 200)
+	w.Cleanup(c.hangUp)
+	c.latency = 100*time.Microsecond + upto(c.Rand, 2*time.Millisecond)
+	own := []protocol.ConnectOption{
+		protocol.WithSessionTimeout(w.Timeout), protocol.WithDialer(c.dialChecked), w.paced(c.Rand.Uint64()),
+		buffer.Limit(maxPacket).(protocol.ConnectOption),
+	}
+	c.Client = c.Link.Client(w, append(own, at.opts...)...)
+	c.watchRoot()
+	c.Link.Delay(c.latency)
+	return c
 }
 
 // Operator returns a client whose process and network are always sound. Only faults of the server
@@ -158,7 +190,11 @@ func (w *World) Finally(what string, f func(ctx context.Context) error) {
 }
 
 // Check calls f in the end. The world fails with its error.
-func (w *World) Check(f func() error) { w.checks = append(w.checks, f) }
+func (w *World) Check(f func() error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.checks = append(w.checks, f)
+}
 
 // Now returns the time since the world began.
 func (w *World) Now() time.Duration { return time.Since(w.began) }
@@ -166,6 +202,7 @@ func (w *World) Now() time.Duration { return time.Since(w.began) }
 // play runs the world from its beginning to its end.
 func (w *World) play(simulate func(*World), o options) {
 	defer w.bench.cleanUp()
+	w.plan = o.plan
 	var main sync.WaitGroup
 	main.Go(func() { // a goroutine that Fatal may end
 		defer w.recovered("the simulation")
@@ -174,15 +211,10 @@ func (w *World) play(simulate func(*World), o options) {
 	})
 
 	main.Wait()
+	w.work.end()
 	if w.Server == nil {
 		return
 	}
-
-	done := make(chan struct{})
-	go func() {
-		w.work.Wait()
-		close(done)
-	}()
 
 	quiet, stop := context.WithCancel(w.over)
 	var faults sync.WaitGroup
@@ -194,7 +226,7 @@ func (w *World) play(simulate func(*World), o options) {
 		faults.Go(func() { w.strikeAll(quiet, all) })
 	}
 
-	w.await(done, &faults)
+	w.await(&faults)
 	stop()
 	faults.Wait()
 	w.calm()
@@ -205,13 +237,13 @@ func (w *World) play(simulate func(*World), o options) {
 
 	w.giveUp()
 	select {
-	case <-done:
+	case <-w.work.done:
 	case <-time.After(endLimit * w.Timeout): // the bubble will report what is left
 	}
 }
 
 // await blocks until all work is done, or has taken too long.
-func (w *World) await(done <-chan struct{}, faults *sync.WaitGroup) {
+func (w *World) await(faults *sync.WaitGroup) {
 	calm := make(chan struct{})
 	go func() {
 		faults.Wait()
@@ -219,19 +251,19 @@ func (w *World) await(done <-chan struct{}, faults *sync.WaitGroup) {
 	}()
 
 	select {
-	case <-done:
+	case <-w.work.done:
 		return
 	case <-calm:
 	}
 
 	w.calm()
 	select {
-	case <-done:
+	case <-w.work.done:
 		return
 	case <-time.After(endLimit * w.Timeout):
 	}
 
-	for _, c := range w.clients {
+	for _, c := range w.Alive() {
 		if n := c.working.Load(); n > 0 {
 			w.bench.fail(fmt.Errorf("%s is stuck: all faults were over %v ago", c.Name, endLimit*w.Timeout))
 		}
@@ -246,7 +278,7 @@ func (w *World) calm() {
 		w.bench.fail(err)
 	}
 	w.Server.Embedded().SetClockRate(1)
-	for _, c := range w.clients {
+	for _, c := range w.Alive() {
 		c.calm()
 	}
 }
@@ -292,7 +324,7 @@ func (w *World) checkWatches() {
 			w.bench.fail(fmt.Errorf("watches cannot be counted: %w: %q", err, answer))
 			return
 		}
-		if left <= w.Watches+len(w.clients) { // those of watchRoot
+		if left <= w.Watches+len(w.Alive()) { // those of watchRoot
 			return
 		}
 		if time.Now().After(deadline) {

@@ -1,0 +1,170 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A plan says which part of a seed's schedule is played. The zero value plays all of it. Its text,
+// for -sim.only, is like
+//
+//	clients=1:2,3 faults=0,4@1.5s+200ms
+//
+// Client 1 takes part until its second turn is over, client 3 until its work is done, and other
+// clients do nothing. Of the faults only the first and the fifth happen. The fifth begins after
+// 1.5s, and lasts for 200ms.
+type plan struct {
+	clients []part  // nil: all
+	faults  []spell // nil: all; empty: none
+}
+
+// A part is what a client does: so many turns, or everything if that is 0.
+type part struct{ client, turns int }
+
+// A spell is a fault that happens, by its index. Times that are negative are as they were drawn.
+type spell struct {
+	index     int
+	at, lasts time.Duration
+}
+
+func (p plan) String() string {
+	var fields []string
+	if p.clients != nil {
+		fields = append(fields, "clients="+list(p.clients))
+	}
+	if p.faults != nil {
+		fields = append(fields, "faults="+list(p.faults))
+	}
+	return strings.Join(fields, " ")
+}
+
+func list[T fmt.Stringer](all []T) string {
+	var words []string
+	for _, one := range all {
+		words = append(words, one.String())
+	}
+	return strings.Join(words, ",")
+}
+
+func (p part) String() string {
+	if p.turns == 0 {
+		return strconv.Itoa(p.client)
+	}
+	return fmt.Sprintf("%d:%d", p.client, p.turns)
+}
+
+func (s spell) String() string {
+	text := strconv.Itoa(s.index)
+	if s.at >= 0 {
+		text += "@" + s.at.String()
+	}
+	if s.lasts >= 0 {
+		text += "+" + s.lasts.String()
+	}
+	return text
+}
+
+var (
+	partText  = regexp.MustCompile(`^(\d+)(?::(\d+))?$`)
+	spellText = regexp.MustCompile(`^(\d+)(?:@([^+]+))?(?:\+(.+))?$`)
+)
+
+// parsePlan is the inverse of plan.String.
+func parsePlan(text string) (p plan, err error) {
+	for field := range strings.FieldsSeq(text) {
+		name, words, _ := strings.Cut(field, "=")
+		all := strings.FieldsFunc(words, func(r rune) bool { return r == ',' })
+		switch name {
+		case "clients":
+			p.clients, err = parseAll(all, partText, parsePart)
+		case "faults":
+			p.faults, err = parseAll(all, spellText, parseSpell)
+		default:
+			err = fmt.Errorf("%q is neither clients nor faults", name)
+		}
+		if err != nil {
+			return plan{}, err
+		}
+	}
+	return p, nil
+}
+
+func parseAll[T any](words []string, form *regexp.Regexp, parse func(groups []string) (T, error)) ([]T, error) {
+	all := []T{}
+	for _, word := range words {
+		groups := form.FindStringSubmatch(word)
+		if groups == nil {
+			return nil, fmt.Errorf("%q does not match %v", word, form)
+		}
+		one, err := parse(groups)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func parsePart(groups []string) (p part, err error) {
+	if p.client, err = strconv.Atoi(groups[1]); err == nil && groups[2] != "" {
+		p.turns, err = strconv.Atoi(groups[2])
+	}
+	return p, err
+}
+
+func parseSpell(groups []string) (s spell, err error) {
+	s.at, s.lasts = -1, -1
+	if s.index, err = strconv.Atoi(groups[1]); err == nil && groups[2] != "" {
+		s.at, err = time.ParseDuration(groups[2])
+	}
+	if err == nil && groups[3] != "" {
+		s.lasts, err = time.ParseDuration(groups[3])
+	}
+	return s, err
+}
+
+func (p part) name() string { return fmt.Sprintf("client %d", p.client) }
+
+// has reports whether the client of that name does anything.
+func (p plan) has(name string) bool {
+	return p.clients == nil || slices.ContainsFunc(p.clients, func(c part) bool { return c.name() == name })
+}
+
+// turns returns how many turns the client of that name has, or 0 if there is no limit.
+func (p plan) turns(name string) int {
+	for _, c := range p.clients {
+		if c.name() == name {
+			return c.turns
+		}
+	}
+	return 0
+}
+
+// choose returns those of the faults that happen, with their times.
+func (p plan) choose(all []Fault) []Fault {
+	if p.faults == nil {
+		return all
+	}
+	var chosen []Fault
+	for _, s := range p.faults {
+		i := slices.IndexFunc(all, func(f Fault) bool { return f.index == s.index })
+		if i < 0 {
+			continue
+		}
+		f := all[i]
+		if s.at >= 0 {
+			f.At = s.at
+		}
+		if s.lasts >= 0 {
+			f.Lasts = s.lasts
+		}
+		chosen = append(chosen, f)
+	}
+	slices.SortStableFunc(chosen, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return chosen
+}
