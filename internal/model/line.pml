@@ -25,9 +25,26 @@
 #define CANCELS 1  /* how many callers stop waiting */
 #endif
 
-/* What happens is printed for the test that replays it. */
-mtype = { Enter, Create, Cut, Resume, List, Watch, Marker, Event, Hold, Release, Delete, Cancel, Lose, Silent, Expired };
-#define say(what, n) printf("step %d %e %d %d\n", me, what, n, server)
+/*
+ * With REPLAY, a run makes those choices that the code makes, too, and the test can follow it: see
+ * docs/model.md. The search never uses that.
+ */
+#ifdef REPLAY
+#define code(choice) (choice)
+#else
+#define code(choice) true
+#endif
+
+/*
+ * A step is printed for the test that replays it: the contender, what it does, a node, its server,
+ * what it does next, which contenders hold, and which nodes the leader has.
+ */
+mtype = { Enter, Create, Answer, Cut, Resume, Refused, Sync, Settle, List, Watch, Marker, Event, Confirm, Agree, Hold,
+	Release, Delete, Cancel, Lose, Silent, Expired, Apply, Expire, Close };
+#define step(who, what, n, at, next) \
+	printf("%d %e %d %d %e %d%d%d %d%d%d%d\n", who, what, n, at, next, holds[0], holds[1], holds[2], \
+		there(1, zxid), there(2, zxid), there(3, zxid), there(4, zxid))
+#define say(what, n) step(me, what, n, server, doing)
 
 /*
  * The servers. Every change is a transaction with a number. What a server knows is the number of
@@ -59,6 +76,9 @@ Node node[PLACES + 1];
 byte nodes;    /* how many were created */
 byte promised; /* how many may be created, with requests that are on their way */
 
+/* A server that knows that the session has expired has hung up. */
+#define up (server != NONE && code(!expired[me] || known(server) < ended[me]))
+
 #define OVER CONTENDERS /* the owner of the nodes of sessions that their clients have given up */
 
 #define there(n, z) (node[n].made != 0 && node[n].made <= z && (node[n].gone == 0 || node[n].gone > z))
@@ -73,7 +93,7 @@ bool expired[CONTENDERS]; /* by the leader; while its client trusts it, it is no
 byte ended[CONTENDERS];   /* the transaction that has expired it */
 
 bool holds[CONTENDERS];
-#define expirable(c) (!holds[c] && !expired[c])
+#define expirable(c) (!holds[c] && !expired[c] && code(Contender[c + 2]:doing != free))
 byte token;    /* of the latest holder */
 byte cuts = CUTS, ends = ENDS, cancels = CANCELS;
 
@@ -92,8 +112,12 @@ inline remove(n, marks) {
 inline connect() {
 	if
 	:: server = LEADER
+#ifdef REPLAY /* what it knows is not forgotten */
+	:: newest <= applied -> server = FOLLOWER; users++
+#else
 	:: users == 0 -> server = FOLLOWER; users = 1; applied = newest
 	:: users > 0 && newest <= applied -> server = FOLLOWER; users++
+#endif
 	fi
 }
 
@@ -101,7 +125,9 @@ inline leave() {
 	if
 	:: server == FOLLOWER ->
 		users--;
+#ifndef REPLAY
 		if :: users == 0 -> applied = 0 :: else -> skip fi
+#endif
 	:: else -> skip
 	fi;
 	server = NONE
@@ -195,6 +221,10 @@ proctype Contender(byte me; byte server) {
 	bool marker;        /* the blocker was there when that watch was set */
 	byte view;          /* what the server knows */
 	byte i, before;     /* of loops */
+#ifdef REPLAY
+	bool company;       /* others were in line */
+	byte refusals = 1;
+#endif
 #ifdef FORGETS
 	bool forgetful;     /* answers over this connection do not tell newest */
 #endif
@@ -210,6 +240,9 @@ proctype Contender(byte me; byte server) {
 		connect();
 #ifdef FORGETS
 		if :: forgetful = true :: forgetful = false fi;
+#endif
+#ifdef REPLAY
+		company = false;
 #endif
 		wanted = true; doing = creating;
 		say(Enter, 0)
@@ -231,22 +264,23 @@ proctype Contender(byte me; byte server) {
 	}
 
 	/* go: protocol.Session.CreateOwn */
-	:: atomic { doing == created && server != NONE && known(server) >= answer ->
+	:: atomic { doing == created && up && known(server) >= answer ->
 		told(answer);
 		own = made; made = 0; answer = 0;
 		if
 		:: !wanted -> node[own].unwanted = true; rest()
-		:: wanted && alone -> doing = free
+		:: wanted && alone && code(false) -> doing = free
 		:: wanted -> doing = listing /* the line's own node could not be written with the create */
 		fi;
-		alone = false
+		alone = false;
+		say(Answer, 0)
 	}
 
 	/* go: protocol.connection.cut */
 	:: atomic { server != NONE && cuts > 0 ->
 		cuts--;
-		say(Cut, 0);
-		leave(); same = false; expects = false; marker = false
+		leave(); same = false; expects = false; marker = false;
+		say(Cut, 0)
 	}
 
 	/* A server resumes a session that is alive if it knows all that the session was told of. */
@@ -287,11 +321,12 @@ proctype Contender(byte me; byte server) {
 #else
 		answer = zxid;
 #endif
-		doing = synced
+		doing = synced;
+		say(Sync, 0)
 	}
 
 	/* go: protocol.Own.settle */
-	:: atomic { doing == synced && server != NONE && known(server) >= answer ->
+	:: atomic { doing == synced && up && known(server) >= answer ->
 		view = known(server); told(view);
 		among(view);
 		answer = 0; i = 0; view = 0;
@@ -302,11 +337,12 @@ proctype Contender(byte me; byte server) {
 		:: own == 0 && wanted && made != 0 && promised < NODES -> promised++; doing = creating
 		:: own == 0 && (!wanted || made != 0 && promised == NODES) -> rest()
 		fi;
-		made = 0; before = 0
+		made = 0; before = 0;
+		say(Settle, 0)
 	}
 
 	/* go: line.contender.look */
-	:: atomic { doing == listing && server != NONE ->
+	:: atomic { doing == listing && up ->
 		view = known(server); told(view);
 		if :: !sole -> among(view) :: else -> skip fi;
 		if
@@ -315,12 +351,15 @@ proctype Contender(byte me; byte server) {
 			ahead(view);
 			doing = (blocker == 0 -> free : watching)
 		fi;
+#ifdef REPLAY
+		for (i : 1 .. nodes) { company = company || i != own && there(i, view) }
+#endif
 		before = 0; i = 0; view = 0;
 		say(List, blocker)
 	}
 
 	/* go: line.contender.await */
-	:: atomic { doing == watching && server != NONE ->
+	:: atomic { doing == watching && up ->
 		view = known(server); told(view);
 		if
 		:: there(blocker, view) ->
@@ -337,7 +376,7 @@ proctype Contender(byte me; byte server) {
 	}
 
 	/* go: protocol.watchTable.watchMarker */
-	:: atomic { doing == waiting && expects && server != NONE ->
+	:: atomic { doing == waiting && expects && up ->
 		expects = false;
 		marker = there(blocker, known(server));
 		say(Marker, blocker)
@@ -357,7 +396,7 @@ proctype Contender(byte me; byte server) {
 
 	/* The server tells that the blocker is gone. After a reconnect it makes that up. */
 	/* go: protocol.watchTable.notify */
-	:: atomic { doing == waiting && watched && server != NONE && !there(blocker, known(server)) ->
+	:: atomic { doing == waiting && watched && up && !there(blocker, known(server)) ->
 		if :: node[blocker].gone <= known(server) -> told(node[blocker].gone) :: else -> skip fi;
 #ifdef UNMARKS
 		if :: !first && !node[blocker].marked -> unmarks = blocker :: else -> skip fi;
@@ -383,23 +422,24 @@ proctype Contender(byte me; byte server) {
 #else
 	:: atomic { doing == free && !expired[me] ->
 #endif
-		say(Hold, own);
 		assert(!holds[0] && !holds[1] && !holds[2]); /* two holders */
 		assert(node[own].made > token);              /* tokens do not increase */
 		token = node[own].made;
 		holds[me] = true; blocker = 0; first = false;
-		doing = holding
+		doing = holding;
+		say(Hold, own)
 	}
 
 	/* The client does not trust its session any more, though that may live. */
 	/* go: protocol.session.confirmed */
-	:: atomic { doing == free && ENDS > 0 -> doing = confirming }
+	:: atomic { doing == free && ENDS > 0 && code(false) -> doing = confirming; say(Confirm, 0) }
 
 	/* The leader agrees to a write of a session that it has not expired. */
 	/* go: protocol.Session.Confirm */
 	:: atomic { doing == confirming && server != NONE && !expired[me] ->
 		answer = zxid;
-		doing = agreed
+		doing = agreed;
+		say(Agree, 0)
 	}
 
 	/* go: line.contender.advance */
@@ -415,11 +455,15 @@ proctype Contender(byte me; byte server) {
 	/* A holder of a line that others are in makes the release marker. */
 	/* go: protocol.Grant.Release */
 	:: atomic { doing == holding ->
-		say(Release, own);
 		holds[me] = false;
 		node[own].unwanted = true;
+#ifdef REPLAY
+		node[own].release = company;
+#else
 		if :: node[own].release = true :: skip fi;
-		rest()
+#endif
+		rest();
+		say(Release, 0)
 	}
 
 	/* The server's answer may be lost: the deletion is repeated until it is known. */
@@ -430,8 +474,8 @@ proctype Contender(byte me; byte server) {
 		:: leaving(i) -> break
 		:: else -> i++
 		od;
-		say(Delete, i);
 		remove(i, node[i].release);
+		say(Delete, i);
 		i = 0
 	}
 
@@ -445,42 +489,51 @@ proctype Contender(byte me; byte server) {
 
 	/* The caller's context ends. A request that is on its way is found out about first. */
 	/* go: protocol.Detach */
-	:: atomic { wanted && doing != holding && cancels > 0 ->
+	:: atomic { wanted && doing != holding && code(doing != free) && cancels > 0 ->
 		cancels--;
-		say(Cancel, own);
 #ifdef NO_WITHDRAW
-		rest()
+		rest();
 #else
 		wanted = false;
 		if
 		:: own != 0 -> node[own].unwanted = true; rest()
 		:: else -> skip
-		fi
+		fi;
 #endif
+		say(Cancel, 0)
 	}
+
+#ifdef REPLAY
+	/* A follower turns a session away that was told of more than it knows. */
+	/* go: protocol.session.beginHandshake */
+	:: atomic { doing != idle && server == NONE && !expired[me] && newest > applied && refusals > 0 ->
+		refusals--;
+		say(Refused, 0)
+	}
+#endif
 
 	/* Trust runs out. What is held is lost at that moment, and the session is over for good. */
 	/* go: protocol.session.overdue */
-	:: atomic { doing == holding && ends > 0 ->
+	:: atomic { doing == holding && ends > 0 && code(false) ->
 		ends--;
-		say(Lose, own);
 		holds[me] = false;
-		nextSession()
+		nextSession();
+		say(Lose, 0)
 	}
 
 	/* A whole timeout was silent. What is on its way may be executed before that, or never. */
 	/* go: protocol.trust.silent */
-	:: atomic { doing != idle && doing != holding && server == NONE && !expired[me] && ends > 0 ->
+	:: atomic { doing != idle && doing != holding && server == NONE && !expired[me] && ends > 0 && code(false) ->
 		ends--;
-		say(Silent, own);
-		nextSession()
+		nextSession();
+		say(Silent, 0)
 	}
 
 	/* A server that knows that the session has expired hangs up, and refuses to resume it. */
 	/* go: protocol.session.connected */
 	:: atomic { expired[me] && (server == NONE || known(server) >= ended[me]) ->
-		say(Expired, own);
-		nextSession()
+		nextSession();
+		say(Expired, 0)
 	}
 
 	/* go: line.Line.Enter */
@@ -492,7 +545,7 @@ proctype Ensemble() {
 	byte c, n;
 end:	do
 	/* go: embedded.Follower.catchUp */
-	:: atomic { users > 0 && applied < zxid -> applied++; printf("step 3 Apply %d 2\n", applied) }
+	:: atomic { users > 0 && applied < zxid -> applied++; step(CONTENDERS, Apply, applied, FOLLOWER, idle) }
 
 	/* go: embedded.Server.expire */
 	:: atomic { ends > 0 && (expirable(0) || expirable(1) || expirable(2)) ->
@@ -510,13 +563,13 @@ end:	do
 			:: else -> skip
 			fi
 		}
-		printf("step 3 Expire %d 1\n", c);
+		step(CONTENDERS, Expire, c, LEADER, idle);
 		c = 0; n = 0
 	}
 
 	/* No contender enters the line any more. */
 	/* not ours */
-	:: atomic { promised < NODES -> promised = NODES }
+	:: atomic { promised < NODES && code(false) -> promised = NODES }
 
 	/* go: protocol.Client.closeOrphan */
 	:: atomic { orphan(1) || orphan(2) || orphan(3) || orphan(4) ->
@@ -525,8 +578,8 @@ end:	do
 		:: orphan(n) -> break
 		:: else -> n++
 		od;
-		printf("step 3 Close %d 1\n", n);
 		remove(n, false);
+		step(CONTENDERS, Close, n, LEADER, idle);
 		n = 0
 	}
 	od

@@ -84,6 +84,18 @@ func TestPlantedBugsAreFound(t *testing.T) {
 // search has spin search all states of a model, up to the first error, and returns its report.
 func search(t *testing.T, file string, flags ...string) string {
 	t.Helper()
+	requireSpin(t)
+	model, err := filepath.Abs(file)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	run(t, dir, "spin", append(flags, "-a", model)...)
+	run(t, dir, "cc", "-O2", "-DSAFETY", "-DNOFAIR", "-DCOLLAPSE", "-DMEMLIM=3500", "-DVECTORSZ=2048", "-o", "pan", "pan.c")
+	return run(t, dir, "./pan", "-n", "-m2000000")
+}
+
+// requireSpin skips a test without spin, or fails it if that is required.
+func requireSpin(t *testing.T) {
+	t.Helper()
 	for _, tool := range []string{"spin", "cc"} {
 		if _, err := exec.LookPath(tool); err == nil {
 			continue
@@ -92,13 +104,6 @@ func search(t *testing.T, file string, flags ...string) string {
 		}
 		t.Skipf("%s is not installed: Debian has packages spin and gcc", tool)
 	}
-
-	model, err := filepath.Abs(file)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	run(t, dir, "spin", append(flags, "-a", model)...)
-	run(t, dir, "cc", "-O2", "-DSAFETY", "-DNOFAIR", "-DCOLLAPSE", "-DMEMLIM=3500", "-DVECTORSZ=2048", "-o", "pan", "pan.c")
-	return run(t, dir, "./pan", "-n", "-m2000000")
 }
 
 func run(t *testing.T, dir, name string, args ...string) string {
