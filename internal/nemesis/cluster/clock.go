@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// clockFaults are what happens to the clocks of members. A member gets a clock of its own when it
+// starts, and is restarted for that at the beginning and at the end.
+var clockFaults = map[string]func(*injection) error{
+	"clock-jump": (*injection).jumpClocks,
+	"clock-rate": (*injection).driftClocks,
+	"clock-fast": (*injection).raceClocks,
+}
+
+const libfaketime = "/usr/lib/*/faketime/libfaketimeMT.so.1"
+
+// ownClock makes a server take its clocks from file clock, which begins as given. The other
+// parameter says which clocks these are.
+const ownClock = `echo '%s' >clock; { echo LD_PRELOAD=$(ls ` + libfaketime + `); echo %s; ` +
+	`echo FAKETIME_TIMESTAMP_FILE=$PWD/clock FAKETIME_CACHE_DURATION=1; ` +
+	`echo export LD_PRELOAD FAKETIME_TIMESTAMP_FILE FAKETIME_CACHE_DURATION ` +
+	`FAKETIME_DONT_FAKE_MONOTONIC FAKETIME_FORCE_MONOTONIC_FIX; } >env`
+
+// Without the second variable, waits of a JVM end too early.
+const (
+	wallClock = "FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_FORCE_MONOTONIC_FIX=0"
+	allClocks = "FAKETIME_FORCE_MONOTONIC_FIX=1"
+)
+
+// withClocks starts members with clocks of their own, which it gives back after during.
+func (i *injection) withClocks(members []*member, clock, which string, during func() error) error {
+	err := each(members, func(m *member) error {
+		return errors.Join(m.shell(ownClock, clock, which), m.restart())
+	})
+	if err == nil {
+		ctx, cancel := i.limited()
+		err = i.awaitServing(ctx, members)
+		cancel()
+	}
+	if err == nil {
+		err = during()
+	}
+	return errors.Join(err, each(members, func(m *member) error {
+		return errors.Join(m.shell("rm -f env clock"), m.restart())
+	}))
+}
+
+// oneOrAll claims one member or all.
+func (i *injection) oneOrAll() ([]*member, error) {
+	if i.r.IntN(2) == 0 {
+		return i.claim(1)
+	}
+	return i.claim(len(i.members))
+}
+
+// jumpClocks sets wall clocks forward and back, by up to a day. No system lets its monotonic clock
+// jump.
+func (i *injection) jumpClocks() error {
+	members, err := i.oneOrAll()
+	if err != nil {
+		return err
+	}
+	return i.withClocks(members, "+0", wallClock, func() error {
+		return i.forAWhile(func() error {
+			offset := i.between(-24*time.Hour, 24*time.Hour)
+			if i.r.IntN(2) == 0 {
+				offset = i.between(-10*time.Second, 10*time.Second)
+			}
+			i.say("the wall clocks of members %v are set to %+.3f s", ids(members), offset.Seconds())
+			err := each(members, func(m *member) error {
+				return m.shell("echo '%+.3f' >clock.new; mv clock.new clock", offset.Seconds())
+			})
+			i.sleep(i.between(time.Second, 5*time.Second))
+			return err
+		})
+	})
+}
+
+// driftClocks makes all clocks of members run fast by a few per cent, as the recipes allow, or slow
+// by much more, which they survive as well.
+func (i *injection) driftClocks() error {
+	rate := 1 + 0.05*i.r.Float64()
+	if i.r.IntN(2) == 0 {
+		rate = 0.5 + 0.5*i.r.Float64()
+	}
+	members, err := i.oneOrAll()
+	if err != nil {
+		return err
+	}
+	return i.runAtRate(members, rate)
+}
+
+func (i *injection) raceClocks() error {
+	members, err := i.claim(len(i.members))
+	if err != nil {
+		return err
+	}
+	return i.runAtRate(members, 2)
+}
+
+func (i *injection) runAtRate(members []*member, rate float64) error {
+	i.say("the clocks of members %v run at %.3f of their rate", ids(members), rate)
+	return i.withClocks(members, fmt.Sprintf("+0 x%.3f", rate), allClocks, func() error {
+		i.hold()
+		return nil
+	})
+}
