@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// errUndecided is returned by a check that takes too long to decide.
+var errUndecided = errors.New("porcupine has not decided in time")
+
+// porcupineLimit is how long it may look at the history of one recipe in one round.
+const porcupineLimit = time.Minute
+
+// exclusive returns an error unless there is an order of all grants and their ends, each within its
+// time, in which there is one holder at a time and tokens increase.
+func exclusive(holds []*Op) error {
+	if err := alone(holds, func(a, b *Op) bool { return true }); err != nil {
+		return err
+	}
+
+	var moves []porcupine.Operation
+	add := func(m move, from, to Stamp) {
+		moves = append(moves, porcupine.Operation{Input: m, Call: int64(from), Return: int64(to), ClientId: len(moves)})
+	}
+	for i, o := range holds {
+		if o.Begun > 0 {
+			add(move{true, i + 1, o.Token}, o.Call, o.Begun)
+			add(move{false, i + 1, o.Token}, max(o.Call, o.Held), o.over())
+		}
+	}
+	return linear(oneAtATime, moves, "there is no order with one holder at a time and increasing tokens")
+}
+
+// linear returns an error, with this text, if porcupine finds no order.
+func linear(m porcupine.Model, ops []porcupine.Operation, text string) error {
+	switch porcupine.CheckOperationsTimeout(m, ops, porcupineLimit) {
+	case porcupine.Illegal:
+		return errors.New(text)
+	case porcupine.Unknown:
+		return errUndecided
+	}
+	return nil
+}
+
+// A move is a grant, or the end of one.
+type move struct {
+	granted bool
+	hold    int
+	token   int64 // 0 if there are no tokens
+}
+
+type holding struct {
+	hold int // 0 if there is none
+	last int64
+}
+
+var oneAtATime = porcupine.Model{
+	Init: func() any { return holding{} },
+	Step: func(state, input, _ any) (bool, any) {
+		s, m := state.(holding), input.(move)
+		if m.granted {
+			return s.hold == 0 && (m.token > s.last || m.token == 0), holding{m.hold, m.token}
+		}
+		return s.hold == m.hold, holding{0, s.last}
+	},
+}
+
+// alone compares all pairs of holds that exclude each other. They must not overlap, and tokens must
+// increase from one that was granted to one that was asked for after that.
+func alone(holds []*Op, excludes func(a, b *Op) bool) error {
+	holds = slices.DeleteFunc(slices.Clone(holds), func(o *Op) bool { return !o.certain() })
+	slices.SortFunc(holds, func(a, b *Op) int { return cmp.Compare(a.Begun, b.Begun) })
+	for i, b := range holds {
+		for _, a := range holds[:i] {
+			switch {
+			case !excludes(a, b):
+			case b.Begun < a.Held:
+				return fmt.Errorf("two holders at %v:\n  %v\n  %v", b.Begun, a, b)
+			case a.Begun < b.Call && a.Token >= b.Token && a.Token != 0:
+				return fmt.Errorf("tokens do not increase:\n  %v\n  %v", a, b)
+			}
+		}
+	}
+	return nil
+}
+
+// atMost returns an error if more than n hold for certain at a time. If so, it is when one begins.
+func atMost(n int, holds []*Op) error {
+	for _, o := range holds {
+		if !o.certain() {
+			continue
+		}
+		text, count := "", 0
+		for _, other := range holds {
+			if other.certain() && other.Begun <= o.Begun && other.Held > o.Begun {
+				count++
+				text += "\n  " + other.String()
+			}
+		}
+		if count > n {
+			return fmt.Errorf("%d hold at %v, and %d may:%s", count, o.Begun, n, text)
+		}
+	}
+	return nil
+}
+
+// fenced judges the writes to the fenced store. A holder that holds for certain before and after
+// the answer must not be refused. Accepted tokens must not decrease, and each belongs to one hold.
+func fenced(writes []Write, holds []*Op) error {
+	type key struct{ client, life, id int }
+	byKey := make(map[key]*Op)
+	for _, o := range holds {
+		byKey[key{o.Client, o.Life, o.ID}] = o
+	}
+
+	var highest int64
+	owners := make(map[int64]*Op)
+	for _, w := range writes {
+		o := byKey[key{w.Client, w.Life, w.ID}]
+		switch {
+		case o == nil:
+			return fmt.Errorf("a write without a hold: %+v", w)
+		case !w.Accepted:
+			if o.certain() && o.Begun <= w.At && w.At <= o.Held {
+				return fmt.Errorf("a holder was refused at %v, as token %d had written before:\n  %v", w.At, w.Highest, o)
+			}
+			continue
+		case w.Token < highest || w.Token < w.Highest:
+			return fmt.Errorf("a write with token %d was accepted at %v after one with token %d", w.Token, w.At, max(highest, w.Highest))
+		case owners[w.Token] != nil && owners[w.Token] != o:
+			return fmt.Errorf("two holds have token %d:\n  %v\n  %v", w.Token, owners[w.Token], o)
+		}
+		highest = w.Token
+		owners[w.Token] = o
+	}
+	return nil
+}
+
+// guardedInOrder judges the writes to ZooKeeper that were guarded by a Check. Their tokens must not
+// decrease in the order of the servers, and none of a lease that was given back may succeed.
+func guardedInOrder(ops []*Op) error {
+	ops = slices.DeleteFunc(slices.Clone(ops), func(o *Op) bool { return o.Outcome != OK })
+	slices.SortFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Zxid, b.Zxid) })
+	for i, o := range ops {
+		if o.Kind == "late" {
+			return fmt.Errorf("a write with the Check of a lease that was given back has succeeded:\n  %v", o)
+		}
+		if i > 0 && o.Token < ops[i-1].Token {
+			return fmt.Errorf("a guarded write was executed after one with a greater token:\n  %v\n  %v", ops[i-1], o)
+		}
+	}
+	return nil
+}

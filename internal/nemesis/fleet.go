@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A process is a worker, seen from its parent.
+type process struct {
+	config workerConfig
+	number int // among the processes of all recipes
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stderr tail
+	ended  chan struct{} // closed when all that it has printed was read, and it has ended
+
+	killed bool      // it was meant to end; protected by fleet.mu
+	done   chan line // its answers to commands
+}
+
+// A fleet is all processes of all recipes, and the history that they print.
+type fleet struct {
+	binary string
+	on     ensemble
+
+	mu        sync.Mutex // protects what follows
+	processes []*process // by number
+	command   string     // the last one
+	ops       map[opKey]*Op
+	died      []string // processes that have ended by themselves
+}
+
+// An opKey tells operations apart.
+type opKey struct {
+	recipe           string
+	client, life, id int
+}
+
+// start starts a process, or the next life of one.
+func (f *fleet) start(config workerConfig, number int) (*process, error) {
+	var err error
+	if config.Connect, err = f.on.Connect(number); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+
+	p := &process{config: config, number: number, ended: make(chan struct{}), done: make(chan line, 100)}
+	p.cmd = exec.Command(f.binary)
+	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
+	p.cmd.Stderr = &p.stderr
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go f.read(p, out)
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if number == len(f.processes) {
+		f.processes = append(f.processes, nil)
+	}
+	f.processes[number] = p
+	if f.command != "" {
+		fmt.Fprintln(p.stdin, f.command)
+	}
+	return p, nil
+}
+
+// read reads what a process prints, until it ends.
+func (f *fleet) read(p *process, out io.Reader) {
+	defer close(p.ended)
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var l line
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			continue // the binary of a test prints a line at its end
+		}
+		if l.Op == nil {
+			p.done <- l
+			continue
+		}
+		f.mu.Lock()
+		f.ops[opKey{l.Op.Recipe, l.Op.Client, l.Op.Life, l.Op.ID}] = l.Op
+		f.mu.Unlock()
+	}
+
+	err := p.cmd.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !p.killed {
+		f.died = append(f.died, fmt.Sprintf("process %s %d has ended by itself: %v: %s",
+			p.config.Recipe, p.config.Client, err, p.stderr.String()))
+	}
+}
+
+// kill ends a process as kill -9 does, and returns when all that it has printed was read.
+func (f *fleet) kill(p *process) {
+	f.mu.Lock()
+	p.killed = true
+	f.mu.Unlock()
+	p.cmd.Process.Kill()
+	<-p.ended
+	f.on.Reset(p.number)
+}
+
+func (f *fleet) restart(p *process) error {
+	next := p.config
+	next.Life++
+	_, err := f.start(next, p.number)
+	return err
+}
+
+func (f *fleet) all() []*process {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.processes)
+}
+
+// holders returns the numbers of the processes that hold something, as far as they have said.
+func (f *fleet) holders() (numbers []int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.processes {
+		for _, o := range f.ops {
+			if o.certain() && o.Over == 0 && o.Recipe == p.config.Recipe && o.Client == p.config.Client && o.Life == p.config.Life {
+				numbers = append(numbers, p.number)
+				break
+			}
+		}
+	}
+	return numbers
+}
+
+// tell gives all processes a command.
+func (f *fleet) tell(command string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.command = command
+	for _, p := range f.processes {
+		fmt.Fprintln(p.stdin, command) // a process that has ended is in died
+	}
+}
+
+// ask gives all processes a command and waits for their answers. It returns what went wrong.
+func (f *fleet) ask(ctx context.Context, command string) (broken []string) {
+	f.tell(command)
+	for _, p := range f.all() {
+		l, answered := f.answer(ctx, p, command)
+		switch who := fmt.Sprintf("%s %d", p.config.Recipe, p.config.Client); {
+		case !answered:
+			broken = append(broken, fmt.Sprintf("%s has not answered %q in time, although nothing is broken: %s", who, command, f.latest(p)))
+		case l.Error != "":
+			broken = append(broken, fmt.Sprintf("%s: %s: %s", who, command, l.Error))
+		}
+	}
+	return broken
+}
+
+// answer waits for the answer of one process. That of a process that has ended by itself is in
+// died.
+func (f *fleet) answer(ctx context.Context, p *process, command string) (l line, answered bool) {
+	for {
+		select {
+		case l := <-p.done:
+			if l.Done == command {
+				return l, true
+			}
+			continue
+		default:
+		}
+		select {
+		case l := <-p.done:
+			if l.Done == command {
+				return l, true
+			}
+		case <-p.ended:
+			return line{}, true
+		case <-ctx.Done():
+			return line{}, false
+		}
+	}
+}
+
+// latest describes the last operation of a process.
+func (f *fleet) latest(p *process) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var last *Op
+	for _, o := range f.ops {
+		if o.Recipe == p.config.Recipe && o.Client == p.config.Client && o.Life == p.config.Life && (last == nil || o.ID > last.ID) {
+			last = o
+		}
+	}
+	if last == nil {
+		return "it has done nothing yet"
+	}
+	return last.String() + " " + last.Error
+}
+
+// take returns what there is since the last call: the operations, and the processes that have ended
+// by themselves.
+func (f *fleet) take() (ops []*Op, died []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ops = slices.SortedFunc(maps.Values(f.ops), func(a, b *Op) int { return int(a.Call - b.Call) })
+	died = f.died
+	f.ops, f.died = make(map[opKey]*Op), nil
+	return ops, died
+}
+
+// end ends all processes, and kills those that do not end.
+func (f *fleet) end() {
+	for _, p := range f.all() {
+		f.mu.Lock()
+		p.killed = true
+		f.mu.Unlock()
+		cont(p.cmd.Process)
+		p.stdin.Close()
+	}
+	limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, p := range f.all() {
+		select {
+		case <-p.ended:
+		case <-limit.Done():
+			p.cmd.Process.Kill()
+			<-p.ended
+		}
+	}
+}
+
+// A tail keeps the end of what is written to it.
+type tail struct {
+	mu sync.Mutex // protects b
+	b  bytes.Buffer
+}
+
+const tailSize = 4 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b.Write(p)
+	if extra := t.b.Len() - tailSize; extra > 0 {
+		t.b.Next(extra)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
+}

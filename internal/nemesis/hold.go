@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// A grant is what is held. All recipes have such a type.
+type grant interface {
+	Token() int64
+	Err() error
+}
+
+// beat is how often a holder asks whether it holds.
+const beat = 10 * time.Millisecond
+
+// hold notes that the call has returned g, and holds it for d, or until it is lost. With writes the
+// holder writes to the fenced store meanwhile. Each write comes a beat after the question whether
+// it holds, so a pause that is longer than the session timeout makes a stale holder write.
+func (w *worker) hold(o *Op, g grant, d time.Duration, writes bool) {
+	o.Return, o.Outcome, o.Token = w.now(), OK, g.Token()
+	o.Begun = o.Return
+	for end := o.Begun + Stamp(d); w.holds(o, g); {
+		w.pause(g, beat)
+		if writes {
+			if _, err := w.fenced.write(o); err != nil {
+				panic(err) // the parent has gone
+			}
+			w.holds(o, g) // was it refused although it holds?
+		}
+		w.tell(o)
+		if o.Held >= end || w.life.Err() != nil {
+			return
+		}
+	}
+	o.Over = w.now()
+	w.tell(o)
+}
+
+// holds asks whether g is held, and notes that it was when the question was asked.
+func (w *worker) holds(o *Op, g grant) bool {
+	at := w.now()
+	if g.Err() != nil {
+		return false
+	}
+	o.Held = at
+	return true
+}
+
+// pause blocks for d, or until g is over.
+func (w *worker) pause(g grant, d time.Duration) {
+	var done <-chan struct{}
+	if g, ok := g.(interface{ Done() <-chan struct{} }); ok {
+		done = g.Done()
+	}
+	select {
+	case <-time.After(d):
+	case <-done:
+	}
+}
+
+// release gives back what o holds. It reports whether that is certain to be done. A loss is no
+// error.
+func (w *worker) release(o *Op, g grant, release func(context.Context) error) (released bool, err error) {
+	ctx, cancel := w.effect()
+	if !w.proves && w.chance(8) {
+		cancel() // the clean-up then has to go on by itself
+	}
+	defer cancel()
+	err = release(ctx)
+	if o.Over == 0 && (err == nil || g.Err() != nil) {
+		o.Over = w.now()
+	}
+	w.tell(o)
+	if errors.Is(err, protocol.ErrLost) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// guarded writes to ZooKeeper with the Check of a grant. kind is "guarded", or "late" if the grant
+// was given back before.
+func (w *worker) guarded(kind string, g grant, check *zk.CheckVersionRequest) {
+	ctx, cancel := w.wait()
+	defer cancel()
+	s, err := w.client.Session(ctx)
+	if err != nil {
+		return
+	}
+	register := &zk.SetDataRequest{Path: s.Path(w.Path + registerSuffix), Version: -1}
+	o := w.call(kind, "")
+	o.Token = g.Token()
+	answers, err := s.Conn().Multi(check, register)
+	if err == nil {
+		o.Zxid = answers[1].Stat.Mzxid
+	}
+	w.returns(o, err, Unknown)
+}
+
+// registerSuffix makes the path of the node that guarded writes go to.
+const registerSuffix = "-register"

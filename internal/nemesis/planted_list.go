@@ -1,0 +1,115 @@
+package main
+
+// bugs are planted one at a time. Each check has to find at least one: a check that has never found
+// anything proves nothing. When code that an entry quotes changes, change the entry.
+var bugs = []bug{
+	{
+		Name:    "lock: trust is switched off",
+		Recipes: "lock",
+		File:    "protocol/session.go",
+		Old:     "	case s.id == 0:\n		return nil\n	case len(s.grants) > 0 && s.trust.over(now):",
+		New:     "	case s.id == 0 || true:\n		return nil\n	case len(s.grants) > 0 && s.trust.over(now):",
+	},
+	{
+		Name:    "lock: a leader need not prove a quorum",
+		Recipes: "lock",
+		File:    "protocol/trust.go",
+		Old:     "	if by == byQuorum {",
+		New:     "	if by != byServer {",
+	},
+	{
+		Name:    "lock: a token is used again",
+		Recipes: "lock",
+		File:    "protocol/grant.go",
+		Old:     "func (g *Grant) Token() int64 { return g.token }",
+		New:     "func (g *Grant) Token() int64 { return g.token &^ 15 }",
+	},
+	{
+		Name:    "lock: Check checks nothing",
+		Recipes: "lock",
+		File:    "protocol/grant.go",
+		Old:     "return &zk.CheckVersionRequest{Path: g.node, Version: -1}",
+		New:     `return &zk.CheckVersionRequest{Path: "/", Version: -1}`,
+	},
+	{
+		Name:    "lock: a waiter that gives up stays in line",
+		Recipes: "lock",
+		File:    "protocol/own.go",
+		Old:     "		o.delete(ctx)\n		return struct{}{}, nil\n",
+		New:     "		return struct{}{}, nil\n",
+	},
+	{
+		Name:    "zk.Lock in our place",
+		Recipes: "zk.Lock",
+	},
+	{
+		Name:    "simple: trust is switched off",
+		Recipes: "simple",
+		File:    "protocol/session.go",
+		Old:     "	case s.id == 0:\n		return nil\n	case len(s.grants) > 0 && s.trust.over(now):",
+		New:     "	case s.id == 0 || true:\n		return nil\n	case len(s.grants) > 0 && s.trust.over(now):",
+	},
+	{
+		Name:    "rwlock: a reader does not wait for writers",
+		Recipes: "rwlock",
+		File:    "rwlock/spelling.go",
+		Old:     "	for i := self - 1; i >= 0; i-- {\n		if exclusive(names[i].Kind) {\n			return",
+		New:     "	for i := self - 1; i >= 0; i-- {\n		if false {\n			return",
+	},
+	{
+		Name:    "semaphore: there is a permit too many",
+		Recipes: "semaphore",
+		File:    "semaphore/resize.go",
+		Old:     "line.Permits(here)(names, self)",
+		New:     "line.Permits(here+1)(names, self)",
+	},
+	{
+		Name:    "election: trust is switched off",
+		Recipes: "election",
+		File:    "protocol/session.go",
+		Old:     "	case s.id == 0:\n		return nil\n	case len(s.grants) > 0 && s.trust.over(now):",
+		New:     "	case s.id == 0 || true:\n		return nil\n	case len(s.grants) > 0 && s.trust.over(now):",
+	},
+	{
+		Name:    "election: a server that lags names the leader",
+		Recipes: "election",
+		File:    "election/observe.go",
+		Old:     "	if err := s.Sync(ctx, e.recipe.Path()); err != nil {\n		return Leader{}, err\n	}\n	for {",
+		New:     "	for {",
+	},
+	{
+		Name:    "queue: a receipt is not written",
+		Recipes: "queue",
+		File:    "queue/receipt.go",
+		Old:     "Data: strconv.AppendInt(nil, r.number, 10)",
+		New:     "Data: nil",
+	},
+	{
+		Name:    "barrier: a wait believes a server that lags",
+		Recipes: "barrier",
+		File:    "barrier/barrier.go",
+		Old:     "		if err := s.Sync(ctx, b.recipe.Path()); err != nil {\n			return err\n		}\n\n		for {",
+		New:     "		for {",
+	},
+	{
+		Name:    "doublebarrier: a member leaves without waiting for the others",
+		Recipes: "doublebarrier",
+		File:    "doublebarrier/departure.go",
+		Old:     "	node, left := g.barrier.process(), g.members\n",
+		New:     "	node, left := g.barrier.process(), g.members\n	if len(left) > 0 {\n		return nil\n	}\n",
+	},
+	{
+		Name:    "group: a member is joined for as long as nothing else is heard",
+		Recipes: "group",
+		File:    "protocol/session.go",
+		Old:     "	case s.id == 0:\n		return nil\n	case len(s.grants) > 0 && s.trust.over(now):",
+		New:     "	case s.id == 0 || true:\n		return nil\n	case len(s.grants) > 0 && s.trust.over(now):",
+	},
+	{
+		Name:    "once: a key is not looked for once more in line",
+		Recipes: "once",
+		File:    "once/once.go",
+		Old:     "if done, err = o.isDone(ctx, s, name); err != nil {",
+		New:     "if _, err = o.isDone(ctx, s, name); err != nil {",
+	},
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/zkrecipes/zkrecipes/barrier"
+)
+
+func barrierWork(w *worker) workload {
+	b := barrier.New(w.client, w.Path)
+	do := func(kind string, verb func(context.Context) error, limit func() (context.Context, context.CancelFunc)) error {
+		ctx, cancel := limit()
+		defer cancel()
+		o := w.call(kind, "")
+		return w.returns(o, verb(ctx), Unknown)
+	}
+	return workload{step: func() error {
+		switch n := w.rand.IntN(8); {
+		case w.proves:
+			if err := do("remove", b.Remove, w.effect); err != nil {
+				return err
+			}
+			return do("wait", b.Wait, w.wait)
+		case n < 2:
+			return do("set", b.Set, w.effect)
+		case n < 4:
+			return do("remove", b.Remove, w.effect)
+		}
+		return do("wait", b.Wait, w.wait)
+	}}
+}
+
+// checkBarrier looks for an order in which no wait returns while the barrier is set.
+func checkBarrier(r *Round, name string) error {
+	var ops []porcupine.Operation
+	for _, o := range r.ops(name) {
+		if o.Kind == "wait" && o.Outcome != OK {
+			continue // it has no effect
+		}
+		ops = append(ops, porcupine.Operation{
+			ClientId: len(ops), Input: o.Kind, Call: int64(o.Call), Return: int64(o.returned()),
+		})
+	}
+	return linear(setOrNot, ops, "a wait has returned while the barrier was set")
+}
+
+// setOrNot is a barrier. It is not set when a round begins, as each ends with a removal.
+var setOrNot = porcupine.Model{
+	Init: func() any { return false },
+	Step: func(set, kind, _ any) (bool, any) {
+		switch kind {
+		case "set":
+			return true, true
+		case "remove":
+			return true, false
+		}
+		return !set.(bool), set
+	},
+}

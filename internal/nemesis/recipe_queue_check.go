@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// An element is what a history says about one element of a queue.
+type element struct {
+	offered, maybeOffered bool
+	call, done            Stamp // of the offer
+	out, maybeOut         int   // taken or acknowledged
+	reserved              []*Op
+}
+
+// checkQueue checks that every element that was offered comes out, and once. The queue is empty
+// when a round begins and when it ends. Of calls whose process was killed, the outcome is unknown.
+func checkQueue(r *Round, name string) error {
+	elements := make(map[string]*element)
+	of := func(value string) *element {
+		if elements[value] == nil {
+			elements[value] = &element{}
+		}
+		return elements[value]
+	}
+
+	killed := 0 // takes of which it is unknown what they have taken
+	for _, o := range r.ops(name) {
+		switch o.Kind {
+		case "offer":
+			for _, v := range o.Members {
+				e := of(v)
+				e.offered = o.Outcome == OK
+				e.maybeOffered = o.Outcome != Failed
+				e.call, e.done = o.Call, o.returned()
+			}
+		case "take", "drain":
+			if o.Return == 0 {
+				killed++
+			}
+			for _, v := range o.Members {
+				of(v).goesOut(o.Outcome)
+			}
+		case "ack":
+			of(o.Value).goesOut(o.Outcome)
+		case "reserve":
+			if o.Value != "" {
+				of(o.Value).reserved = append(of(o.Value).reserved, o)
+			}
+		}
+	}
+
+	var missing []string
+	for _, v := range slices.Sorted(maps.Keys(elements)) {
+		e := elements[v]
+		switch {
+		case !e.maybeOffered && (e.out > 0 || len(e.reserved) > 0):
+			return fmt.Errorf("element %s was not offered, and came out", v)
+		case e.out > 1:
+			return fmt.Errorf("element %s came out %d times", v, e.out)
+		case e.offered && e.out+e.maybeOut == 0:
+			missing = append(missing, v)
+		}
+		if err := alone(e.reserved, func(a, b *Op) bool { return true }); err != nil {
+			return fmt.Errorf("element %s: %w", v, err)
+		}
+	}
+	drained := len(r.Broken) == 0
+	if len(missing) > killed && drained {
+		return fmt.Errorf("%d elements have vanished, and %d processes were killed while they took one: %v", len(missing), killed, missing)
+	}
+
+	return inOrder(r.ops(name, "drain"), elements)
+}
+
+func (e *element) goesOut(outcome Outcome) {
+	switch outcome {
+	case OK:
+		e.out++
+	case Unknown, "":
+		e.maybeOut++
+	}
+}
+
+// inOrder checks the order in which one session empties the queue, alone. Of two elements, the
+// first is the one whose offer had returned when the other was offered.
+func inOrder(drained []*Op, elements map[string]*element) error {
+	var latest string // of those so far, the one that was offered last
+	for _, o := range drained {
+		for _, v := range o.Members {
+			e := elements[v]
+			if latest != "" && e.done < elements[latest].call {
+				return fmt.Errorf("element %s came out before %s, which was offered later", latest, v)
+			}
+			if latest == "" || e.call > elements[latest].call {
+				latest = v
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"github.com/zkrecipes/zkrecipes/rwlock"
+)
+
+func rwlockWork(w *worker) workload {
+	m := rwlock.New(w.client, w.Path)
+	return workload{step: func() error {
+		ctx, cancel := w.wait()
+		defer cancel()
+		kind, acquire := "rlock", m.RLock
+		if w.chance(2) {
+			kind, acquire = "lock", m.Lock
+		}
+		o := w.call(kind, "")
+		lease, err := acquire(ctx)
+		if err != nil {
+			return w.returns(o, err, Failed)
+		}
+
+		w.hold(o, lease, w.spell(), lease.Exclusive())
+		if lease.Exclusive() && w.chance(3) {
+			if o, lease, err = w.downgrade(o, lease); err != nil {
+				return err
+			}
+		}
+		_, err = w.release(o, lease, lease.Unlock)
+		return err
+	}}
+}
+
+// downgrade goes on as a reader. The writer's hold is over then, whether that succeeds or not.
+func (w *worker) downgrade(writer *Op, lease *rwlock.Lease) (*Op, *rwlock.Lease, error) {
+	ctx, cancel := w.effect()
+	defer cancel()
+	o := w.call("downgrade", "")
+	reader, err := lease.Downgrade(ctx)
+	writer.Over = w.now()
+	w.tell(writer)
+	if err != nil {
+		w.release(writer, lease, lease.Unlock)
+		return nil, nil, w.returns(o, err, Failed)
+	}
+	w.hold(o, reader, w.spell(), false)
+	return o, reader, nil
+}
+
+// checkRWLock compares all pairs of which one is a writer.
+func checkRWLock(r *Round, name string) error {
+	if err := fenced(r.writes(name), r.ops(name, "lock")); err != nil {
+		return err
+	}
+	return alone(r.ops(name, "lock", "rlock", "downgrade"), func(a, b *Op) bool {
+		goesOn := a.Kind == "lock" && b.Kind == "downgrade" && a.Token == b.Token && a.Client == b.Client
+		return (a.Kind == "lock" || b.Kind == "lock") && !(goesOn && a.Held <= b.Begun)
+	})
+}

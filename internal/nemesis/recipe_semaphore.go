@@ -1,0 +1,29 @@
+package main
+
+import (
+	"github.com/zkrecipes/zkrecipes/semaphore"
+)
+
+// permits returns how many of the clients may hold at a time: all but one.
+func permits(clients int) int { return max(1, clients-1) }
+
+func semaphoreWork(w *worker) workload {
+	s := semaphore.New(w.client, w.Path, permits(w.Clients))
+	return workload{step: func() error {
+		ctx, cancel := w.wait()
+		defer cancel()
+		o := w.call("acquire", "")
+		p, err := s.Acquire(ctx)
+		if err != nil {
+			return w.returns(o, err, Failed)
+		}
+
+		w.hold(o, p, w.spell(), false)
+		_, err = w.release(o, p, p.Release)
+		return err
+	}}
+}
+
+func checkSemaphore(r *Round, name string) error {
+	return atMost(permits(r.Clients), r.ops(name, "acquire"))
+}

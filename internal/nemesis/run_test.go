@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// testPlan returns a plan for the embedded server, with the tests' binary as worker.
+func testPlan(t *testing.T) (options, plan, *embeddedEnsemble) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	on, err := startEmbedded(3)
+	require.NoError(t, err)
+	t.Cleanup(func() { on.Close() })
+	names, err := chosen("")
+	require.NoError(t, err)
+	o := options{seed: 1, lasts: time.Second, members: 3, clients: 3, embedded: true, quiet: true, round: 8 * time.Second}
+	return o, plan{
+		Seed: o.seed, Recipes: names, Kinds: on.Kinds(), Clients: o.clients, Length: o.round, Timeout: embeddedTimeout, Worker: os.Args[0],
+	}, on
+}
+
+func TestRunOfAllRecipes(t *testing.T) {
+	o, p, on := testPlan(t)
+	o.report = filepath.Join(t.TempDir(), "report.html")
+	r := newReport(o, on)
+	failure, err := o.play(t.Context(), on, p, r)
+	require.NoError(t, err)
+	assert.Empty(t, failure)
+	require.NoError(t, r.write(o.report, failure, nil))
+	for _, name := range p.Recipes {
+		assert.Positive(t, r.of(name).OK, name)
+	}
+	assert.NotEmpty(t, r.Faults)
+	assert.Positive(t, r.Total().Accepted)
+
+	page, err := os.ReadFile(o.report)
+	require.NoError(t, err)
+	assert.Contains(t, string(page), "No check has failed.")
+	assert.Contains(t, string(page), "<svg")
+
+	// The histories beside the report are judged again.
+	var out bytes.Buffer
+	failed, err := judgeFile(filepath.Join(filepath.Dir(o.report), "report.json"), &out)
+	require.NoError(t, err)
+	assert.False(t, failed, out.String())
+	assert.Contains(t, out.String(), "1 rounds with")
+}
+
+func TestPlantedBugIsFound(t *testing.T) {
+	o, p, on := testPlan(t)
+	for _, b := range bugs {
+		if b.Name != "lock: Check checks nothing" {
+			continue
+		}
+		worker, err := b.build(t.Context(), filepath.Join(t.TempDir(), "worker"))
+		require.NoError(t, err)
+		p.Worker, p.Recipes = worker, []string{b.Recipes}
+		o.lasts = 10 * time.Minute // or until it is found
+		failure, err := o.play(t.Context(), on, p, newReport(o, on))
+		require.NoError(t, err)
+		assert.Regexp(t, "given back has succeeded|guarded write was executed after one", failure)
+	}
+}
+
+func TestPlantedBugsFitTheCode(t *testing.T) {
+	root, err := moduleRoot(t.Context())
+	require.NoError(t, err)
+	for _, b := range bugs {
+		if b.File == "" {
+			continue
+		}
+		source, err := os.ReadFile(filepath.Join(root, b.File))
+		require.NoError(t, err)
+		_, err = b.plant(string(source))
+		assert.NoError(t, err)
+	}
+}
+
+func TestSeedFixesTheSchedule(t *testing.T) {
+	on1, proc1 := draw(7, 3, embeddedKinds, time.Second, time.Minute)
+	on2, proc2 := draw(7, 3, embeddedKinds, time.Second, time.Minute)
+	assert.Equal(t, on1, on2)
+	assert.Equal(t, proc1, proc2)
+	assert.NotEmpty(t, on1)
+	other, _ := draw(8, 3, embeddedKinds, time.Second, time.Minute)
+	assert.NotEqual(t, on1, other)
+}
+
+func TestProcessThatEndsByItselfIsAFailure(t *testing.T) {
+	_, p, on := testPlan(t)
+	p.Recipes = []string{"lock"}
+	r, err := begin(t.Context(), on, p)
+	require.NoError(t, err)
+	defer r.end()
+	victim := r.fleet.all()[0]
+	require.NoError(t, victim.cmd.Process.Kill())
+	<-victim.ended
+	_, died := r.fleet.take()
+	require.Len(t, died, 1)
+	assert.Contains(t, died[0], "lock 0 has ended by itself")
+}
+
+func TestNodeThatIsLeftIsFound(t *testing.T) {
+	_, p, on := testPlan(t)
+	p.Recipes, p.Timeout = []string{"lock"}, time.Second
+	r, err := begin(t.Context(), on, p)
+	require.NoError(t, err)
+	defer r.end()
+	s, err := r.observer.Session(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.Create(t.Context(), r.root+"/left", nil, 1))
+	nodes, err := ephemerals(context.Background(), s, r.root)
+	require.NoError(t, err)
+	assert.Len(t, nodes, 1)
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The faults of processes. There is none for their clocks: a Go program reads them without the C
+// library, so libfaketime, which replaces functions of that library, does not reach it.
+const (
+	killed = "kill -9"
+	paused = "pause"
+)
+
+// A step of a schedule is one fault. Seed is for the choices within the fault.
+type step struct {
+	After time.Duration // the step before
+	Kind  string
+	Lasts time.Duration
+	Seed  uint64
+}
+
+// draw draws the faults of a round from the seed. Faults of the same list follow one another. Those
+// of different lists overlap.
+func draw(seed uint64, round int, kinds []string, timeout, length time.Duration) (onEnsemble, onProcesses []step) {
+	r := rand.New(rand.NewPCG(seed, uint64(round)))
+	processes := []string{killed, paused}
+	if round%2 == 0 { // few kinds get further than all of them together
+		few := make([]string, 0, 2)
+		for range 1 + r.IntN(2) {
+			few = append(few, kinds[r.IntN(len(kinds))])
+		}
+		kinds = few
+		if r.IntN(2) == 0 {
+			processes = nil // holders live long enough for what the ensemble does to them
+		}
+	}
+	return drawList(r, kinds, timeout, length), drawList(r, processes, timeout, length)
+}
+
+func drawList(r *rand.Rand, kinds []string, timeout, length time.Duration) []step {
+	var steps []step
+	most := []time.Duration{timeout / 2, timeout, 3 * timeout}
+	for at := time.Duration(0); len(kinds) > 0 && at < length; {
+		s := step{
+			After: time.Duration(r.Int64N(int64(timeout / 2))),
+			Kind:  kinds[r.IntN(len(kinds))],
+			Lasts: time.Duration(r.Int64N(int64(most[r.IntN(len(most))]))),
+			Seed:  r.Uint64(),
+		}
+		at += s.After + s.Lasts
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// strike makes the faults of both lists happen, and returns when they are over.
+func (r *run) strike(ctx context.Context, onEnsemble, onProcesses []step) []Fault {
+	var mu sync.Mutex
+	var faults []Fault
+	var lists sync.WaitGroup
+	play := func(steps []step, strike func(step) Fault) {
+		lists.Go(func() {
+			for _, s := range steps {
+				select {
+				case <-time.After(s.After):
+				case <-ctx.Done():
+					return
+				}
+				f := strike(s)
+				r.log("%v", f)
+				mu.Lock()
+				faults = append(faults, f)
+				mu.Unlock()
+			}
+		})
+	}
+	play(onEnsemble, func(s step) Fault { return r.strikeEnsemble(ctx, s) })
+	play(onProcesses, func(s step) Fault { return r.strikeProcess(ctx, s) })
+	lists.Wait()
+	return faults
+}
+
+func (r *run) strikeEnsemble(ctx context.Context, s step) Fault {
+	f := Fault{Kind: s.Kind, From: r.now()}
+	done := r.on.Inject(ctx, s.Kind, rand.New(rand.NewPCG(s.Seed, 0)), s.Lasts, len(r.fleet.all()))
+	f.To, f.Detail = r.now(), done.Detail
+	if done.Err != nil {
+		f.Error = done.Err.Error()
+	}
+	return f
+}
+
+// strikeProcess strikes one process, and one in six of the others. Half of the time the first is
+// one that holds something. A pause is then longer than the session timeout: it makes a stale
+// holder.
+func (r *run) strikeProcess(ctx context.Context, s step) Fault {
+	f := Fault{Kind: s.Kind, From: r.now()}
+	random := rand.New(rand.NewPCG(s.Seed, 0))
+	var victims []*process
+	all := r.fleet.all()
+	first := random.IntN(len(all))
+	if holders := r.fleet.holders(); len(holders) > 0 && random.IntN(2) == 0 {
+		first = holders[random.IntN(len(holders))]
+		if s.Kind == paused {
+			s.Lasts += r.Timeout
+		}
+	}
+	for i, p := range all {
+		if i == first || random.IntN(6) == 0 {
+			victims = append(victims, p)
+			f.Detail += fmt.Sprintf("%s %d, ", p.config.Recipe, p.config.Client)
+		}
+	}
+	f.Detail = strings.TrimSuffix(f.Detail, ", ")
+
+	var failed []error
+	for _, p := range victims {
+		if s.Kind == killed {
+			r.fleet.kill(p)
+		} else {
+			failed = append(failed, stop(p.cmd.Process))
+		}
+	}
+	sleep(ctx, s.Lasts)
+	for _, p := range victims {
+		if s.Kind == killed {
+			failed = append(failed, r.fleet.restart(p))
+		} else {
+			failed = append(failed, cont(p.cmd.Process))
+		}
+	}
+	f.To, f.Error = r.now(), text(errors.Join(failed...))
+	return f
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
