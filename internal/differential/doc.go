@@ -10,6 +10,10 @@
 //
 //	go test ./internal/differential -rapid.checks=5000
 //
+// The embedded server is told to behave like the version of the real one, which must be 3.8.0 or
+// 3.9.3. Some cases show what differs between these. A test expects a difference there if the
+// embedded server is told the other version.
+//
 // The documentation of package embedded lists the intended differences. The following is not
 // compared:
 //

@@ -45,7 +45,7 @@ var (
 	data        = oneOf([][]byte{nil, {}, []byte("x"), []byte("yy")})
 	versions    = oneOf([]int32{-1, -1, -1, 0, 0, 1, 1, 2, 3, -2, math.MaxInt32})
 	ttls        = oneOf([]int64{3_600_000, 1<<40 - 1, 1 << 40, 0, -1, math.MaxInt64})
-	modes       = oneOf([]int32{0, 1, 1, 2, 3, 4, -1})
+	modes       = oneOf([]int32{0, 1, 1, 2, 3, 4, 5, -1})
 	perms       = oneOf([]int32{31, 31, 1, 1, 2, 4, 8, 16, 30, 29, 27, 23, 15, 0, 32, -1})
 )
 
@@ -215,6 +215,10 @@ var steps = rapid.Custom(func(t *rapid.T) step {
 		for i, r := range s.requests {
 			if r.op == opSetACL { // the real server may check later requests against the old list
 				s.requests = s.requests[:i+1]
+				break
+			}
+			if r.op == opCheck { // 3.9 does not know it, and ends the connection before it answers earlier requests
+				s.requests = []request{r}
 				break
 			}
 		}

@@ -257,7 +257,11 @@ func (r *run) await(p *peer, last, first int32, requests []request) {
 		xid, zx, code := m.int32(), m.int64(), m.int32()
 		switch {
 		case xid == xidEvent:
-			r.log.add(append([]any{p.number, "zxid", zx, code}, r.log.event(m)...)...)
+			at := any(zx)
+			if zx != noZxid {
+				at = zxid(zx)
+			}
+			r.log.add(append([]any{p.number, "zxid", at, code}, r.log.event(m)...)...)
 		case xid == xidPing:
 		default:
 			i := int(xid - first)

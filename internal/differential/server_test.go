@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
@@ -24,6 +25,7 @@ const attempts = 3
 // A pair is a real server and an embedded server to compare with it.
 type pair struct {
 	real    string // host and port
+	version string // what the embedded server is told to behave like
 	root    string // prefix of the roots of this pair's runs
 	runs    int
 	answers counts // of the real server
@@ -61,7 +63,14 @@ func newPair(t *testing.T) *pair {
 	if chroot != "" {
 		chroot = "/" + chroot
 	}
-	return &pair{real: host, root: chroot + "/differential-" + strings.ToLower(rand.Text()[:8]), answers: make(counts)}
+
+	version := recipestest.Attach(t, host).Version()
+	config, ok := map[string]string{"3.8.0": "3.8", "3.9.3": "3.9"}[version]
+	if !ok {
+		t.Skipf("the embedded server behaves like ZooKeeper 3.8.0 or 3.9.3, not like %s", version)
+	}
+	t.Logf("ZooKeeper %s", version)
+	return &pair{real: host, version: config, root: chroot + "/differential-" + strings.ToLower(rand.Text()[:8]), answers: make(counts)}
 }
 
 // realServer returns the connect string of a real server. Unless it was already running, it deletes
@@ -95,7 +104,9 @@ func (p *pair) compareOnce(steps []step) (string, error) {
 	}
 	p.answers.add(want)
 
-	s, err := embedded.Start(embedded.Config{TickTime: 500 * time.Millisecond, ContainerInterval: time.Hour})
+	s, err := embedded.Start(embedded.Config{
+		Version: p.version, TickTime: 500 * time.Millisecond, ContainerInterval: time.Hour,
+	})
 	if err != nil {
 		return "", err
 	}

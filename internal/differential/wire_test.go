@@ -62,6 +62,9 @@ const (
 	xidAuth  int32 = -4
 )
 
+// noZxid is the zxid of events without one.
+const noZxid int64 = -1
+
 // A packet is a message under construction.
 type packet []byte
 
