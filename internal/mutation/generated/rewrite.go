@@ -147,7 +147,11 @@ func (r *rewriter) order(b *ast.BinaryExpr) {
 
 // call adds mutants that leave a request out, or do it at any version.
 func (r *rewriter) call(c *ast.CallExpr) {
-	switch name := selected(c.Fun); {
+	name := selected(c.Fun)
+	if f, ok := c.Fun.(*ast.SelectorExpr); ok && r.text(f.X) == "slices" {
+		return // slices.Delete takes no version
+	}
+	switch {
 	case name == "Sync" && len(c.Args) == 2:
 		r.wrap("no sync", c, "mutant.Skip(%d, func() error { return ", " })")
 	case name == "Check" && len(c.Args) == 0:
