@@ -100,7 +100,7 @@ func (a *app) printMembers(peers []group.Peer) error {
 	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	for _, p := range peers {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n",
-			printable(p.Name), sessionID(p.Session), p.Since.Format(time.DateTime), printable(string(p.Data)))
+			printable(p.Name), sessionID(p.Session), moment(p.Since), printable(string(p.Data)))
 	}
 	return table.Flush()
 }

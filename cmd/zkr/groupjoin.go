@@ -27,8 +27,8 @@ it fails at once with status 75. There is no ZKR_TOKEN: members have none.` + ho
 					content = owner(argv)
 				}
 
-				// The session comes first: the member joins in this one, or in a later one after this one
-				// has ended.
+				// The session comes first: the member joins in this one, or in a later one after
+				// this one has ended.
 				s, err := c.Session(ctx)
 				if err != nil {
 					return held{}, err

@@ -28,10 +28,10 @@ func writeTable(w io.Writer, places []*survey.Place) error {
 				row(summary(p))
 			}
 			for _, c := range p.Contenders {
-				row(state(c), who(c), sessionID(c.Session), c.Since.Format(time.DateTime), printable(c.Node)+orphan(c))
+				row(state(c), who(c), sessionID(c.Session), moment(c.Since), printable(c.Node)+orphan(c))
 			}
 			for _, s := range p.Unknown {
-				row("unknown", "", "", s.Since.Format(time.DateTime), printable(s.Node))
+				row("unknown", "", "", moment(s.Since), printable(s.Node))
 			}
 			for _, note := range notes(p) {
 				row("note: " + note)
@@ -39,6 +39,14 @@ func writeTable(w io.Writer, places []*survey.Place) error {
 		}
 	}
 	return table.Flush()
+}
+
+// moment returns a time as text, or a hyphen if the servers hide it.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Format(time.DateTime)
 }
 
 // writeTree writes a place and what is below it as a tree.
@@ -51,7 +59,7 @@ func writeBranches(w io.Writer, p *survey.Place, indent string) {
 	var leaves []string
 	for _, c := range p.Contenders {
 		leaves = append(leaves, strings.Join([]string{
-			state(c), cmp.Or(who(c), sessionID(c.Session)), "since " + c.Since.Format(time.DateTime), printable(c.Node) + orphan(c),
+			state(c), cmp.Or(who(c), sessionID(c.Session)), "since " + moment(c.Since), printable(c.Node) + orphan(c),
 		}, "  "))
 	}
 

@@ -195,6 +195,8 @@ func (n node) contender(state State) Contender {
 	}
 
 	switch {
+	case isHidden(n.stat):
+		c.Session = n.session
 	case !isEphemeral(n.stat):
 		c.Orphan = "not ephemeral: it stays when its owner has gone"
 	case n.session != 0 && n.session != n.stat.EphemeralOwner:

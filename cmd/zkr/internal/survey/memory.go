@@ -245,7 +245,7 @@ func (m *memory) recall(
 		case errors.Is(err, zk.ErrNoAuth):
 			fresh.err = err
 			m.requests.Add(1)
-			if fresh.stat, err = s.Exists(ctx, path); err != nil { // which needs no permission
+			if fresh.stat, err = statOf(ctx, s, path); err != nil {
 				return &seen{}, err
 			}
 		case err != nil:
@@ -253,7 +253,9 @@ func (m *memory) recall(
 		case !same:
 			continue
 		default:
-			fresh.stat, _ = fresh.watch.Ready(ctx)
+			if fresh.stat, err = fresh.watch.Ready(ctx); err != nil { // ctx may have ended since
+				return &seen{}, err
+			}
 			fresh.names = slices.Sorted(slices.Values(fresh.watch.Children()))
 		}
 

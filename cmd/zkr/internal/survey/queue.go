@@ -83,7 +83,8 @@ func (sv *survey) elements(ctx context.Context, p *Place, priorities bool) error
 			return err
 		}
 
-		if p.Entries.Oldest.IsZero() || i.Since.Before(p.Entries.Oldest) {
+		known := !i.Since.IsZero()
+		if known && (p.Entries.Oldest.IsZero() || i.Since.Before(p.Entries.Oldest)) {
 			p.Entries.Oldest = i.Since
 		}
 		p.Entries.Looked++

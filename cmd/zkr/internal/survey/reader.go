@@ -35,6 +35,7 @@ func newReader(s *protocol.Session, m *memory) *reader {
 }
 
 // get reads a node. One that may not be read has a Stat and no data, and one that is gone neither.
+// See statOf for the Stat.
 func (r *reader) get(ctx context.Context, path string) (data []byte, stat *zk.Stat, err error) {
 	r.slots <- struct{}{}
 	defer func() { <-r.slots }()
@@ -44,7 +45,7 @@ func (r *reader) get(ctx context.Context, path string) (data []byte, stat *zk.St
 	}
 	data, stat, err = r.session.Get(ctx, path)
 	if errors.Is(err, zk.ErrNoAuth) {
-		stat, err = r.session.Exists(ctx, path) // which needs no permission
+		stat, err = statOf(ctx, r.session, path)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil, nil
@@ -68,7 +69,7 @@ func (r *reader) children(ctx context.Context, path string) (names []string, sta
 	case errors.Is(err, zk.ErrNoNode):
 		return nil, nil, nil
 	case errors.Is(err, zk.ErrNoAuth):
-		stat, failed := r.session.Exists(ctx, path)
+		stat, failed := statOf(ctx, r.session, path)
 		return nil, stat, cmp.Or(failed, err)
 	}
 
@@ -116,7 +117,25 @@ func join(path, child string) string {
 }
 
 // created returns when a node was created, by the server's clock.
-func created(stat *zk.Stat) time.Time { return time.UnixMilli(stat.Ctime) }
+func created(stat *zk.Stat) time.Time {
+	if isHidden(stat) {
+		return time.Time{}
+	}
+	return time.UnixMilli(stat.Ctime)
+}
+
+// statOf returns the Stat of a node that may not be read, or nil if there is no node. ZooKeeper
+// 3.8.4, 3.9.2 and later hide it, and then it is all zero.
+func statOf(ctx context.Context, s *protocol.Session, path string) (*zk.Stat, error) {
+	stat, err := s.Exists(ctx, path)
+	if errors.Is(err, zk.ErrNoAuth) {
+		return new(zk.Stat), nil
+	}
+	return stat, err
+}
+
+// isHidden reports whether there is a node of which nothing is known but its name.
+func isHidden(stat *zk.Stat) bool { return stat.Czxid == 0 }
 
 // isEphemeral reports whether a node ends with a session. Containers and TTL nodes have no owner in
 // their Stat.

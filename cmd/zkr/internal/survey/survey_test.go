@@ -20,6 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/semaphore"
@@ -330,7 +331,7 @@ func TestLongLinesAreCut(t *testing.T) {
 }
 
 func TestWhatMayNotBeReadIsSaid(t *testing.T) {
-	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
+	test := func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		owner := client(t, srv, protocol.WithAuth("digest", []byte("me:secret")), protocol.WithACL(zk.AuthACL(zk.PermAll)))
 		_, err := lock.New(owner, root+"/lock").Lock(t.Context())
@@ -338,7 +339,7 @@ func TestWhatMayNotBeReadIsSaid(t *testing.T) {
 
 		p := look(t, client(t, srv), root+"/lock")
 		require.Equal(t, survey.Hidden, p.Recipe)
-		require.NotZero(t, p.Since)
+		require.Equal(t, suite.Has(t, srv, suite.HiddenStats), p.Since.IsZero())
 
 		s := suite.Session(t, owner)
 		_, err = s.Conn().SetACL(s.Path(root+"/lock"), zk.WorldACL(zk.PermRead), -1)
@@ -347,8 +348,18 @@ func TestWhatMayNotBeReadIsSaid(t *testing.T) {
 		require.Equal(t, survey.Lock, p.Recipe)
 		require.Empty(t, p.Contenders[0].Data)
 		require.NotZero(t, p.Contenders[0].Session)
+		require.Empty(t, p.Contenders[0].Orphan)
+	}
+
+	suite.EmbeddedAndReal(t, test)
+	t.Run("3.9", func(t *testing.T) {
+		t.Parallel()
+		test(t, recipestest.Start(t, like39))
 	})
 }
+
+// like39 makes the embedded server hide the Stat of a node that may not be read.
+var like39 = recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.Version = "3.9" })
 
 func TestBadPathsAreRefused(t *testing.T) {
 	t.Parallel()

@@ -167,7 +167,7 @@ func TestViewerCountsElementsWithoutReadingThem(t *testing.T) {
 }
 
 func TestViewerShowsWhatMayNotBeRead(t *testing.T) {
-	srv := recipestest.Start(t)
+	srv := recipestest.Start(t, like39)
 	root := srv.Root(t)
 	mine := client(t, srv, protocol.WithAuth("digest", []byte("me:secret")), protocol.WithACL(zk.AuthACL(zk.PermAll)))
 	_, err := lock.New(mine, root+"/hidden").Lock(t.Context())
