@@ -36,8 +36,9 @@
 //	zkrecipes.queue.depth         {entry}      entries in a queue
 //
 // Attributes are zookeeper.recipe and zookeeper.path, and zookeeper.mode where there is one. What
-// has failed, was lost, or is tried again has error.type, too. A loss has one of these: session_lost,
-// trust_over, node_deleted and closed. The state of a client is in zookeeper.client.state.
+// has failed, was lost, or is tried again has error.type, too. A loss has one of these:
+// session_lost, trust_over, node_deleted and closed. The state of a client is in
+// zookeeper.client.state.
 //
 // # Cardinality
 //

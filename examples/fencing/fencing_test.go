@@ -44,8 +44,8 @@ var want = map[string]map[string]counts{
 	},
 }
 
-// The bubble gives the rounds a clock of their own, which a busy machine cannot delay. It also fails
-// if a goroutine is left.
+// The bubble gives the rounds a clock of their own, which a busy machine cannot delay. It also
+// fails if a goroutine is left.
 func TestTableIsTheSameForAllSeeds(t *testing.T) {
 	const rounds = 1
 	for seed := range uint64(2) {

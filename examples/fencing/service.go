@@ -53,8 +53,8 @@ type holding interface {
 	// token is greater than that of every earlier holding, or 0 if the lock has no such number.
 	token() int64
 
-	// write writes to ZooKeeper, which checks in the same transaction that the client holds the lock.
-	// It reports whether the write was made. It must not be called if the lock has no tokens.
+	// write writes to ZooKeeper, which checks in the same transaction that the client holds the
+	// lock. It reports whether the write was made. It must not be called if the lock has no tokens.
 	write(ctx context.Context) (bool, error)
 
 	// unlock gives the lock back if the client still has it.

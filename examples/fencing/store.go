@@ -10,8 +10,8 @@ type store struct {
 // taken says which ways of keeping a store take a write.
 type taken struct{ nothing, values, tokens, check bool }
 
-// claim announces the writes of a client, so that writes of those that claimed it before are refused.
-// This is what a store can do with a value that differs from all others, but has no order.
+// claim announces the writes of a client, so that writes of those that claimed it before are
+// refused. This is what a store can do with a value that differs from all others, but has no order.
 func (s *store) claim(value string) { s.claimed = value }
 
 func (s *store) write(value string, token int64) taken {

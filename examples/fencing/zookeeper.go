@@ -36,8 +36,8 @@ func startZooKeeper(lease time.Duration) (service, error) {
 
 func (z *zookeeper) close() { z.server.Close() }
 
-// leap ends all sessions, as the server would if the clock by which it counts timeouts leapt by more
-// than a timeout.
+// leap ends all sessions, as the server would if the clock by which it counts timeouts leapt by
+// more than a timeout.
 func (z *zookeeper) leap(int, time.Duration, *rand.Rand) {
 	for _, id := range z.sessions {
 		z.server.ExpireSession(id)
