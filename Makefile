@@ -53,6 +53,10 @@ sim: RUN = Sim
 sim: ## Simulate with seeds that were never played before (PKG, RUN=SimQueue FOR=1h)
 	go test -timeout 0 -run '$(RUN)' $(PKG) -sim.for=$(FOR)
 
+.PHONY: fuzz
+fuzz: ## Fuzz one target (PKG=./recipestest/embedded RUN=FuzzTree FOR=10m)
+	go test -run '^$$' -fuzz '^$(RUN)$$' -fuzztime $(FOR) $(PKG)
+
 .PHONY: bench
 bench: ## Measure the recipes beside other libraries, in minutes (RUN=lock/ TIME=50ms)
 	go run -C bench . -run '$(RUN)' -time $(TIME)
