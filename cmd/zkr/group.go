@@ -40,7 +40,7 @@ when by the server's clock, and data. With --watch it prints all of them again a
 an empty line. A change of a member's data alone is none.
 
 With --json each list is one line, an array of objects with "name", "session", "since", and "data", or
-"data_base64" for data that are not text.`,
+"data_base64" for data that are not text. "session" and "since" are missing if the server hides them.`,
 		Args: operands("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.connect(cmd.Context())
@@ -85,14 +85,14 @@ With --json each list is one line, an array of objects with "name", "session", "
 func (a *app) printMembers(peers []group.Peer) error {
 	if a.json {
 		type member struct {
-			Name    string    `json:"name"`
-			Session string    `json:"session"`
-			Since   time.Time `json:"since"`
+			Name    string     `json:"name"`
+			Session string     `json:"session,omitempty"`
+			Since   *time.Time `json:"since,omitempty"`
 			content
 		}
 		members := []member{}
 		for _, p := range peers {
-			members = append(members, member{p.Name, sessionID(p.Session), p.Since.UTC(), contentOf(p.Data)})
+			members = append(members, member{p.Name, sessionID(p.Session), timeJSON(p.Since), contentOf(p.Data)})
 		}
 		return a.printJSON(members)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,6 +38,20 @@ func TestGroupMembersAreShown(t *testing.T) {
 		watch.output.await(t, `\n\[{"name":"a"[^\n]*\n\z`)
 		assert.Zero(t, watch.stop())
 	})
+}
+
+func TestWhatTheServerHidesOfAMemberIsLeftOut(t *testing.T) {
+	for _, format := range []struct {
+		json bool
+		want string
+	}{
+		{true, `[{"name":"a","data":""}]` + "\n"},
+		{false, `a    -  ""` + "\n"},
+	} {
+		var out strings.Builder
+		require.NoError(t, (&app{stdout: &out, json: format.json}).printMembers([]group.Peer{{Name: "a"}}))
+		assert.Equal(t, format.want, out.String())
+	}
 }
 
 func TestCommandsWithoutAVerbAreRefused(t *testing.T) {
