@@ -116,14 +116,14 @@ func (i *injection) changeLeaders() error {
 	return err
 }
 
-// deposeLeader splits the cluster as splitBrain does, and restarts the members on the other side.
+// deposeLeader splits the cluster as splitBrain does, and lets the members on the other side know.
 // They elect a leader long before the old one notices that it has no quorum.
 func (i *injection) deposeLeader() error {
-	if _, err := i.claimLeader(); err != nil {
+	leader, err := i.claimLeader()
+	if err != nil {
 		return err
 	}
-	others, err := i.claim(len(i.members) - 1)
-	if err != nil {
+	if _, err := i.claim(len(i.members) - 1); err != nil {
 		return err
 	}
 	split, err := splitBrain(i)
@@ -133,13 +133,7 @@ func (i *injection) deposeLeader() error {
 	remove := i.network.impose(split)
 	defer remove()
 
-	i.say("members %v are restarted", ids(others))
-	if err := each(others, (*member).kill); err != nil {
-		return err
-	}
-	if err := each(others, (*member).start); err != nil {
-		return err
-	}
+	i.network.resetDiallers(leader)
 	i.sleep(i.lasts + expiry)
 	return nil
 }
