@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -93,6 +95,17 @@ func TestSeedFixesTheSchedule(t *testing.T) {
 	assert.NotEmpty(t, on1)
 	other, _ := draw(8, 3, embeddedKinds, time.Second, time.Minute)
 	assert.NotEqual(t, on1, other)
+}
+
+func TestEachKindOfFaultHasItsTurn(t *testing.T) {
+	had := make(map[string]bool)
+	for round := 0; round < len(embeddedKinds)+1; round += 2 {
+		steps, _ := draw(7, round, embeddedKinds, time.Second, time.Hour)
+		for _, s := range steps {
+			had[s.Kind] = true
+		}
+	}
+	assert.ElementsMatch(t, embeddedKinds, slices.Collect(maps.Keys(had)))
 }
 
 func TestProcessThatEndsByItselfIsAFailure(t *testing.T) {

@@ -26,16 +26,15 @@ type step struct {
 }
 
 // draw draws the faults of a round from the seed. Faults of the same list follow one another. Those
-// of different lists overlap.
+// of different lists overlap. Every other round has two kinds of the ensemble's faults alone, which
+// gets further than all of them together. Each kind has its turn before one has another turn.
 func draw(seed uint64, round int, kinds []string, timeout, length time.Duration) (onEnsemble, onProcesses []step) {
 	r := rand.New(rand.NewPCG(seed, uint64(round)))
 	processes := []string{killed, paused}
-	if round%2 == 0 { // few kinds get further than all of them together
-		few := make([]string, 0, 2)
-		for range 1 + r.IntN(2) {
-			few = append(few, kinds[r.IntN(len(kinds))])
-		}
-		kinds = few
+	if round%2 == 0 {
+		turns := rand.New(rand.NewPCG(seed, 0)).Perm(len(kinds))
+		first, second := turns[round%len(turns)], turns[(round+1)%len(turns)]
+		kinds = []string{kinds[first], kinds[second]}
 		if r.IntN(2) == 0 {
 			processes = nil // holders live long enough for what the ensemble does to them
 		}
