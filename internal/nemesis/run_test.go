@@ -122,6 +122,39 @@ func TestProcessThatEndsByItselfIsAFailure(t *testing.T) {
 	assert.Contains(t, died[0], "lock 0 has ended by itself")
 }
 
+func TestHoldersHoldOnUntilTheyHaveToHurry(t *testing.T) {
+	_, p, on := testPlan(t)
+	p.Recipes, p.Timeout = []string{"lock"}, time.Second
+	r, err := begin(t.Context(), on, p)
+	require.NoError(t, err)
+	defer r.end()
+	r.fleet.tell(cmdWork)
+	require.Eventually(t, func() bool { return len(r.fleet.Holders()) > 0 }, time.Minute, time.Millisecond)
+	kept := r.fleet.Holders()[0]
+	r.fleet.Keep(kept)
+	assert.True(t, r.fleet.keeps(r.fleet.all()[kept]))
+
+	// spell is shorter than that.
+	long := func(o *Op) bool { return o.Client == kept && o.Held-o.Begun > Stamp(5*p.Timeout) }
+	some := func(is func(*Op) bool) func() bool {
+		return func() bool {
+			r.fleet.mu.Lock()
+			defer r.fleet.mu.Unlock()
+			for _, o := range r.fleet.ops {
+				if is(o) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	require.Eventually(t, some(long), time.Minute, 10*time.Millisecond)
+	r.fleet.Hurry()
+	over := func(o *Op) bool { return long(o) && o.Over > 0 }
+	require.Eventually(t, some(over), time.Minute, 10*time.Millisecond)
+	assert.False(t, r.fleet.keeps(r.fleet.all()[kept]))
+}
+
 func TestNodeThatIsLeftIsFound(t *testing.T) {
 	_, p, on := testPlan(t)
 	p.Recipes, p.Timeout = []string{"lock"}, time.Second

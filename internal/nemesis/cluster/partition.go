@@ -137,18 +137,24 @@ func (i *injection) someClients() set {
 	return s
 }
 
-// clientsThatHold returns the clients that hold something.
-func (i *injection) clientsThatHold() set {
-	i.mu.Lock()
-	holders := i.holders
-	i.mu.Unlock()
+// keepHolders returns the clients that hold something, and makes them hold on to it.
+func (i *injection) keepHolders() set {
 	s := make(set)
-	if holders != nil {
-		for _, client := range holders() {
+	if clients := i.aimed(); clients != nil {
+		holders := clients.Holders()
+		for _, client := range holders {
 			s[client] = true
 		}
+		clients.Keep(holders...)
 	}
 	return s
+}
+
+// aimed returns the clients, or nil if they are not known.
+func (i *injection) aimed() Clients {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.aim
 }
 
 func cutLeader(i *injection) (rule, error) {
@@ -217,6 +223,9 @@ func halveMembers(i *injection) (rule, error) {
 func delayMembers(i *injection) (rule, error) {
 	side, delay := i.someMembers(1+i.r.IntN(len(i.members))), i.between(10*time.Millisecond, 300*time.Millisecond)
 	i.say("what members %v send to others takes %v to %v", side.list(), delay, 2*delay)
+	if clients := i.aimed(); clients != nil && i.r.IntN(2) == 0 {
+		clients.Hurry()
+	}
 	return func(from, to end) launch.Traffic {
 		if from.client || to.client || !side[from.n] {
 			return launch.Traffic{}
@@ -260,7 +269,7 @@ func splitBrain(i *injection) (rule, error) {
 	if leader == nil {
 		return nil, errors.New("no member leads")
 	}
-	with := i.clientsThatHold()
+	with := i.keepHolders()
 	if len(with) == 0 {
 		with = i.someClients()
 	}
