@@ -262,13 +262,18 @@ func cutClientsFromSome(i *injection) (rule, error) {
 	return stalled(i.silent(), betweenClients(func(client, member int) bool { return cut[client][member] })), nil
 }
 
-// splitBrain cuts the leader off from all other members. Clients that hold something, or some if
-// none does, reach only the leader. All others reach only the other members.
+// splitBrain cuts the leader off, as cutOffWithHolders does.
 func splitBrain(i *injection) (rule, error) {
 	leader := i.leader()
 	if leader == nil {
 		return nil, errors.New("no member leads")
 	}
+	return i.cutOffWithHolders(leader), nil
+}
+
+// cutOffWithHolders cuts the leader off from all other members. Clients that hold something, or
+// some if none does, reach only the leader. All others reach only the other members.
+func (i *injection) cutOffWithHolders(leader *member) rule {
 	with := i.keepHolders()
 	if len(with) == 0 {
 		with = i.someClients()
@@ -277,7 +282,7 @@ func splitBrain(i *injection) (rule, error) {
 	return stalled(i.silent(), func(from, to end) bool {
 		side := func(e end) bool { return e.client && with[e.n] || !e.client && e.n == leader.id }
 		return side(from) != side(to)
-	}), nil
+	})
 }
 
 func halveClients(i *injection) (rule, error) {

@@ -117,7 +117,9 @@ func (i *injection) changeLeaders() error {
 }
 
 // deposeLeader splits the cluster as splitBrain does, and lets the members on the other side know.
-// They elect a leader long before the old one notices that it has no quorum.
+// They elect a leader long before the old one notices that it has no quorum. The split does not end
+// before. In one run, where it did, the others joined the old leader again, which had proposals
+// without a quorum. That leader (ZooKeeper 3.8.0) never committed anything after that.
 func (i *injection) deposeLeader() error {
 	leader, err := i.claimLeader()
 	if err != nil {
@@ -126,14 +128,15 @@ func (i *injection) deposeLeader() error {
 	if _, err := i.claim(len(i.members) - 1); err != nil {
 		return err
 	}
-	split, err := splitBrain(i)
-	if err != nil {
+	remove := i.network.impose(i.cutOffWithHolders(leader))
+	defer remove()
+	i.network.resetDiallers(leader)
+
+	ctx, cancel := i.limited()
+	defer cancel()
+	if _, err := i.awaitLeader(ctx, leader); err != nil {
 		return err
 	}
-	remove := i.network.impose(split)
-	defer remove()
-
-	i.network.resetDiallers(leader)
 	i.sleep(i.lasts + expiry)
 	return nil
 }
