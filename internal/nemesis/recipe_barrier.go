@@ -39,8 +39,8 @@ func barrierWork(w *worker) workload {
 func checkBarrier(r *Round, name string) error {
 	var ops []porcupine.Operation
 	for _, o := range r.ops(name) {
-		if o.Kind == "wait" && o.Outcome != OK {
-			continue // it has no effect
+		if o.Kind == "wait" && (o.Outcome != OK || r.stale(o)) {
+			continue // it has no effect, or says nothing
 		}
 		ops = append(ops, porcupine.Operation{
 			ClientId: len(ops), Input: o.Kind, Call: int64(o.Call), Return: int64(o.returned()),

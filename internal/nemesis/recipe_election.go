@@ -70,7 +70,7 @@ func checkElection(r *Round, name string) error {
 	for _, told := range r.ops(name, "leader") {
 		for _, t := range terms {
 			switch {
-			case told.Outcome != OK || !t.certain():
+			case told.Outcome != OK || !t.certain() || r.stale(told):
 			case told.Token != 0 && t.Begun < told.Call && t.Token > told.Token:
 				return fmt.Errorf("an earlier leader is named:\n  %v\n  %v", told, t)
 			case told.Token == 0 && t.Begun <= told.Call && told.Return <= t.Held:
