@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,7 +19,7 @@ type Link struct {
 	traffic   [2]Traffic    // by direction
 	changed   chan struct{} // closed and replaced at each change of traffic
 	listeners []net.Listener
-	open      map[*net.TCPConn]struct{}
+	open      map[*net.TCPConn]side
 	closed    chan struct{} // closed by Close
 }
 
@@ -46,11 +47,19 @@ const (
 	back
 )
 
+// A side is where an end of the link's own leads.
+type side int
+
+const (
+	dialling side = iota // to the place that dialled
+	dialled              // to the place that it has dialled
+)
+
 // NewLink returns a link that passes everything.
 func NewLink() *Link {
 	return &Link{
 		changed: make(chan struct{}),
-		open:    make(map[*net.TCPConn]struct{}),
+		open:    make(map[*net.TCPConn]side),
 		closed:  make(chan struct{}),
 	}
 }
@@ -90,12 +99,20 @@ func (l *Link) Set(sent, returned Traffic) {
 
 // Reset resets all connections. Bytes on their way are lost. Here and below, errors of ending a
 // connection do not matter: it may have ended by itself.
-func (l *Link) Reset() {
+func (l *Link) Reset() { l.reset(dialling, dialled) }
+
+// ResetDialling resets all connections for the place that dialled. Those that are stalled stay open
+// for the other place.
+func (l *Link) ResetDialling() { l.reset(dialling) }
+
+func (l *Link) reset(sides ...side) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for c := range l.open {
-		_ = c.SetLinger(0)
-		_ = c.Close()
+	for c, s := range l.open {
+		if slices.Contains(sides, s) {
+			_ = c.SetLinger(0)
+			_ = c.Close()
+		}
 	}
 }
 
@@ -115,7 +132,7 @@ func (l *Link) Close() {
 
 // keep registers c, so that Reset and Close close it. If the link is closed already, keep closes c
 // and reports false.
-func (l *Link) keep(c *net.TCPConn) bool {
+func (l *Link) keep(c *net.TCPConn, s side) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -123,7 +140,7 @@ func (l *Link) keep(c *net.TCPConn) bool {
 		_ = c.Close()
 		return false
 	default:
-		l.open[c] = struct{}{}
+		l.open[c] = s
 		return true
 	}
 }
@@ -136,26 +153,26 @@ func (l *Link) drop(c *net.TCPConn) {
 }
 
 // forward joins a dialled connection with target until both directions have ended.
-func (l *Link) forward(dialled *net.TCPConn, target string) {
-	defer l.drop(dialled)
-	if !l.keep(dialled) {
+func (l *Link) forward(from *net.TCPConn, target string) {
+	defer l.drop(from)
+	if !l.keep(from, dialling) {
 		return
 	}
 
-	accepted, err := l.dial(target)
+	to, err := l.dial(target)
 	if err != nil {
-		_ = dialled.SetLinger(0) // a reset is the closest to a refused connection
+		_ = from.SetLinger(0) // a reset is the closest to a refused connection
 		return
 	}
 
-	defer l.drop(accepted)
-	if !l.keep(accepted) {
+	defer l.drop(to)
+	if !l.keep(to, dialled) {
 		return
 	}
 
 	var both sync.WaitGroup
-	both.Go(func() { l.pump(accepted, dialled, there) })
-	both.Go(func() { l.pump(dialled, accepted, back) })
+	both.Go(func() { l.pump(to, from, there) })
+	both.Go(func() { l.pump(from, to, back) })
 	both.Wait()
 }
 

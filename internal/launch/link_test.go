@@ -120,6 +120,18 @@ func TestResetIsAResetOnBothSides(t *testing.T) {
 	}
 }
 
+func TestResetOfTheDiallingSideLeavesTheOtherOpen(t *testing.T) {
+	link, _, dialled, accepted := linked(t)
+	passes(t, dialled, accepted, "before")
+	link.Set(launch.Traffic{Stalled: true}, launch.Traffic{Stalled: true})
+	link.ResetDialling()
+	_, err := dialled.Read(make([]byte, 1))
+	require.ErrorContains(t, err, "reset")
+	_, err = io.WriteString(accepted, "still open")
+	require.NoError(t, err)
+	nothingArrives(t, accepted)
+}
+
 func TestDelayedBytesTakeAsLong(t *testing.T) {
 	link, _, dialled, accepted := linked(t)
 	const delay = 50 * time.Millisecond

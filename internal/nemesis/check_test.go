@@ -136,6 +136,11 @@ func TestChecks(t *testing.T) {
 			m.hold("election", "campaign", 0, 10, 20, 30, 2)
 			with(m.op("election", "leader", 1, 21, 25), func(o *Op) { o.Token = 1 })
 		}, "an earlier leader is named"},
+		"election: a leader that was deposed names an earlier one": {func(m *maker) {
+			m.Faults = []Fault{{Kind: "member deposed", From: 15, To: 23}}
+			m.hold("election", "campaign", 0, 10, 20, 30, 2)
+			with(m.op("election", "leader", 1, 21, 25), func(o *Op) { o.Token = 1 })
+		}, ""},
 		"election: no leader is named": {func(m *maker) {
 			m.hold("election", "campaign", 0, 10, 20, 30, 2)
 			m.op("election", "leader", 1, 21, 25)
@@ -192,6 +197,12 @@ func TestChecks(t *testing.T) {
 			m.op("barrier", "wait", 1, 21, 29)
 			m.op("barrier", "remove", 0, 30, 40)
 		}, "while the barrier was set"},
+		"barrier: a leader that was deposed answers a wait": {func(m *maker) {
+			m.Faults = []Fault{{Kind: "leader-deposed", From: 15, To: 25}}
+			m.op("barrier", "set", 0, 10, 20)
+			m.op("barrier", "wait", 1, 21, 29)
+			m.op("barrier", "remove", 0, 30, 40)
+		}, ""},
 		"barrier: a removal may have been executed": {func(m *maker) {
 			m.op("barrier", "set", 0, 10, 20)
 			with(m.op("barrier", "remove", 0, 21, 22), outcome(Unknown))

@@ -18,10 +18,10 @@ import (
 type embeddedEnsemble struct {
 	server    *embedded.Server
 	followers []*embedded.Follower
+	aim       cluster.Clients
 
 	mu      sync.Mutex // protects what follows
 	proxies map[int][]*proxy
-	holders func() []int // nil if they are not known
 }
 
 func startEmbedded(members int) (*embeddedEnsemble, error) {
@@ -36,31 +36,39 @@ func startEmbedded(members int) (*embeddedEnsemble, error) {
 	return e, nil
 }
 
-func (e *embeddedEnsemble) Aim(holders func() []int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.holders = holders
+func (e *embeddedEnsemble) Aim(at cluster.Clients) { e.aim = at }
+
+// keepHolder makes a client hold on to what it holds, and returns its number. If none holds
+// anything, it returns any client.
+func (e *embeddedEnsemble) keepHolder(r *rand.Rand, clients int) int {
+	holders := e.aim.Holders()
+	if len(holders) == 0 {
+		return r.IntN(clients)
+	}
+	holder := holders[r.IntN(len(holders))]
+	e.aim.Keep(holder)
+	return holder
 }
 
-// memberOfHolder returns the number of a follower with a client that holds something, or any
-// follower if there is none.
-func (e *embeddedEnsemble) memberOfHolder(r *rand.Rand) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var members []int
-	if e.holders != nil {
-		for _, client := range e.holders() {
-			for member, p := range e.proxies[client] {
-				if p.used() {
-					members = append(members, member)
-				}
-			}
-		}
-	}
-	if len(members) == 0 {
+// memberOf returns the number of the follower that a client is connected to, or of any if there is
+// none.
+func (e *embeddedEnsemble) memberOf(client int, r *rand.Rand) int {
+	used := slices.IndexFunc(e.of(client), (*proxy).used)
+	if used < 0 {
 		return r.IntN(len(e.followers))
 	}
-	return members[r.IntN(len(members))]
+	return used
+}
+
+// describe describes a member and its clients.
+func (e *embeddedEnsemble) describe(member, clients int) string {
+	var connected []int
+	for client := range clients {
+		if e.of(client)[member].used() {
+			connected = append(connected, client)
+		}
+	}
+	return fmt.Sprintf("member %d, of clients %v", member, connected)
 }
 
 func (e *embeddedEnsemble) Connect(client int) (string, error) {
@@ -120,11 +128,14 @@ func (e *embeddedEnsemble) Beyond() map[string]string { return nil }
 
 func (e *embeddedEnsemble) Inject(ctx context.Context, kind string, r *rand.Rand, lasts time.Duration, clients int) cluster.Fault {
 	f := cluster.Fault{Kind: kind, At: time.Now()}
-	member := r.IntN(len(e.followers))
+	first := r.IntN(clients)
+	if kind == "member isolated" || kind == "member deposed" {
+		first = e.keepHolder(r, clients)
+	}
+	member := e.memberOf(first, r)
 	follower := e.followers[member]
 	var struck []int
 	var proxies []*proxy
-	first := r.IntN(clients)
 	for client := range clients {
 		if client == first || r.IntN(3) == 0 {
 			struck = append(struck, client)
@@ -149,17 +160,18 @@ func (e *embeddedEnsemble) Inject(ctx context.Context, kind string, r *rand.Rand
 		heal = func() { f.Err = e.server.Resume() }
 	case "lag":
 		behind := time.Duration(r.Int64N(int64(time.Second)))
-		f.Detail = fmt.Sprintf("member %d by %v", member, behind.Round(time.Millisecond))
+		f.Detail = fmt.Sprintf("%s, by %v", e.describe(member, clients), behind.Round(time.Millisecond))
+		if r.IntN(2) == 0 {
+			e.aim.Hurry()
+		}
 		follower.Lag(behind)
 		heal = func() { follower.Lag(0) }
 	case "late reports":
-		f.Detail = fmt.Sprintf("member %d", member)
+		f.Detail = e.describe(member, clients)
 		follower.Report(embeddedTimeout / 4)
 		heal = func() { follower.Report(0) }
 	case "member isolated", "member deposed":
-		member = e.memberOfHolder(r)
-		follower = e.followers[member]
-		f.Detail = fmt.Sprintf("member %d", member)
+		f.Detail = e.describe(member, clients)
 		if kind == "member isolated" {
 			follower.Isolate()
 		} else {

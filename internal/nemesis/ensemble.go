@@ -12,8 +12,8 @@ import (
 // process.
 type ensemble interface {
 	Connect(client int) (connectString string, err error)
-	Reset(client int)         // the process has ended
-	Aim(holders func() []int) // clients that hold something; some faults prefer them
+	Reset(client int) // the process has ended
+	Aim(at cluster.Clients)
 	Kinds() []string
 	Missing() map[string]string // kinds that cannot be had here, and why
 	Beyond() map[string]string  // kinds that are left out, and why

@@ -38,6 +38,7 @@ type fleet struct {
 	command   string     // the last one
 	ops       map[opKey]*Op
 	died      []string // processes that have ended by themselves
+	kept      []int    // processes that have to hold on, by number
 }
 
 // An opKey tells operations apart.
@@ -136,8 +137,8 @@ func (f *fleet) all() []*process {
 	return slices.Clone(f.processes)
 }
 
-// holders returns the numbers of the processes that hold something, as far as they have said.
-func (f *fleet) holders() (numbers []int) {
+// Holders returns the numbers of the processes that hold something, as far as they have said.
+func (f *fleet) Holders() (numbers []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.processes {
@@ -149,6 +150,36 @@ func (f *fleet) holders() (numbers []int) {
 		}
 	}
 	return numbers
+}
+
+// Keep makes processes hold on to what they hold, unless they lose it.
+func (f *fleet) Keep(numbers ...int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.kept = numbers
+	for _, number := range numbers {
+		fmt.Fprintln(f.processes[number].stdin, cmdKeep)
+	}
+}
+
+// keeps reports whether a process has to hold on.
+func (f *fleet) keeps(p *process) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.kept, p.number)
+}
+
+// Hurry makes all processes give back soon what they hold.
+func (f *fleet) Hurry() { f.pace(cmdHurry) }
+
+// pace gives all processes a command that changes for how long they hold something.
+func (f *fleet) pace(command string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.kept = nil
+	for _, p := range f.processes {
+		fmt.Fprintln(p.stdin, command)
+	}
 }
 
 // tell gives all processes a command.

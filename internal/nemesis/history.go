@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -162,6 +163,18 @@ func (r *Round) ops(recipe string, kinds ...string) []*Op {
 		}
 	}
 	return ops
+}
+
+// stale reports whether the answer to a read may be out of date although it began with a Sync. In
+// ZooKeeper, as on the embedded server, a leader that was deposed answers a Sync by itself, until a
+// moment after the fault.
+func (r *Round) stale(o *Op) bool {
+	for _, f := range r.Faults {
+		if strings.HasSuffix(f.Kind, "deposed") && f.From <= o.Return && o.Call <= f.To+Stamp(time.Second) {
+			return true
+		}
+	}
+	return false
 }
 
 // writes returns the writes of a recipe to the fenced store.

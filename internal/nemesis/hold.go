@@ -19,9 +19,10 @@ type grant interface {
 // beat is how often a holder asks whether it holds.
 const beat = 10 * time.Millisecond
 
-// hold notes that the call has returned g, and holds it for d, or until it is lost. With writes the
-// holder writes to the fenced store meanwhile. Each write comes a beat after the question whether
-// it holds, so a pause that is longer than the session timeout makes a stale holder write.
+// hold notes that the call has returned g, and holds it for d, or for as long as w.pace says, or
+// until it is lost. With writes the holder writes to the fenced store meanwhile. Each write comes a
+// beat after the question whether it holds, so a pause that is longer than the session timeout
+// makes a stale holder write.
 func (w *worker) hold(o *Op, g grant, d time.Duration, writes bool) {
 	o.Return, o.Outcome, o.Token = w.now(), OK, g.Token()
 	o.Begun = o.Return
@@ -34,7 +35,14 @@ func (w *worker) hold(o *Op, g grant, d time.Duration, writes bool) {
 			w.holds(o, g) // was it refused although it holds?
 		}
 		w.tell(o)
-		if o.Held >= end || w.life.Err() != nil {
+		over := o.Held >= end
+		switch w.pace.Load() {
+		case cmdKeep:
+			over = false
+		case cmdHurry:
+			over = true
+		}
+		if over || w.life.Err() != nil {
 			return
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/barrier"
 )
 
+// barrierWork sets and removes the barrier, and waits at it. The first process only waits: no write
+// of its own makes it see what a server that lags has missed. The last one never waits, as none
+// would remove the barrier while all wait.
 func barrierWork(w *worker) workload {
 	b := barrier.New(w.client, w.Path)
 	do := func(kind string, verb func(context.Context) error, limit func() (context.Context, context.CancelFunc)) error {
@@ -17,18 +20,18 @@ func barrierWork(w *worker) workload {
 		return w.returns(o, verb(ctx), Unknown)
 	}
 	return workload{step: func() error {
-		switch n := w.rand.IntN(8); {
+		switch {
 		case w.proves:
 			if err := do("remove", b.Remove, w.effect); err != nil {
 				return err
 			}
 			return do("wait", b.Wait, w.wait)
-		case n < 2:
+		case w.rand.IntN(w.Clients-1) >= w.Client:
+			return do("wait", b.Wait, w.wait)
+		case w.chance(2):
 			return do("set", b.Set, w.effect)
-		case n < 4:
-			return do("remove", b.Remove, w.effect)
 		}
-		return do("wait", b.Wait, w.wait)
+		return do("remove", b.Remove, w.effect)
 	}}
 }
 
@@ -36,8 +39,8 @@ func barrierWork(w *worker) workload {
 func checkBarrier(r *Round, name string) error {
 	var ops []porcupine.Operation
 	for _, o := range r.ops(name) {
-		if o.Kind == "wait" && o.Outcome != OK {
-			continue // it has no effect
+		if o.Kind == "wait" && (o.Outcome != OK || r.stale(o)) {
+			continue // it has no effect, or says nothing
 		}
 		ops = append(ops, porcupine.Operation{
 			ClientId: len(ops), Input: o.Kind, Call: int64(o.Call), Return: int64(o.returned()),

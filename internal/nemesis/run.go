@@ -43,7 +43,7 @@ type run struct {
 func begin(ctx context.Context, on ensemble, p plan) (*run, error) {
 	r := &run{plan: p, on: on, base: monotonic()}
 	r.fleet = &fleet{binary: p.Worker, on: on, ops: make(map[opKey]*Op)}
-	on.Aim(r.fleet.holders)
+	on.Aim(r.fleet)
 	var err error
 	if r.dir, err = os.MkdirTemp("", "nemesis"); err != nil {
 		return nil, err

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -95,6 +97,17 @@ func TestSeedFixesTheSchedule(t *testing.T) {
 	assert.NotEqual(t, on1, other)
 }
 
+func TestEachKindOfFaultHasItsTurn(t *testing.T) {
+	had := make(map[string]bool)
+	for round := 0; round < len(embeddedKinds)+1; round += 2 {
+		steps, _ := draw(7, round, embeddedKinds, time.Second, time.Hour)
+		for _, s := range steps {
+			had[s.Kind] = true
+		}
+	}
+	assert.ElementsMatch(t, embeddedKinds, slices.Collect(maps.Keys(had)))
+}
+
 func TestProcessThatEndsByItselfIsAFailure(t *testing.T) {
 	_, p, on := testPlan(t)
 	p.Recipes = []string{"lock"}
@@ -107,6 +120,39 @@ func TestProcessThatEndsByItselfIsAFailure(t *testing.T) {
 	_, died := r.fleet.take()
 	require.Len(t, died, 1)
 	assert.Contains(t, died[0], "lock 0 has ended by itself")
+}
+
+func TestHoldersHoldOnUntilTheyHaveToHurry(t *testing.T) {
+	_, p, on := testPlan(t)
+	p.Recipes, p.Timeout = []string{"lock"}, time.Second
+	r, err := begin(t.Context(), on, p)
+	require.NoError(t, err)
+	defer r.end()
+	r.fleet.tell(cmdWork)
+	require.Eventually(t, func() bool { return len(r.fleet.Holders()) > 0 }, time.Minute, time.Millisecond)
+	kept := r.fleet.Holders()[0]
+	r.fleet.Keep(kept)
+	assert.True(t, r.fleet.keeps(r.fleet.all()[kept]))
+
+	// spell is shorter than that.
+	long := func(o *Op) bool { return o.Client == kept && o.Held-o.Begun > Stamp(5*p.Timeout) }
+	some := func(is func(*Op) bool) func() bool {
+		return func() bool {
+			r.fleet.mu.Lock()
+			defer r.fleet.mu.Unlock()
+			for _, o := range r.fleet.ops {
+				if is(o) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	require.Eventually(t, some(long), time.Minute, 10*time.Millisecond)
+	r.fleet.Hurry()
+	over := func(o *Op) bool { return long(o) && o.Over > 0 }
+	require.Eventually(t, some(over), time.Minute, 10*time.Millisecond)
+	assert.False(t, r.fleet.keeps(r.fleet.all()[kept]))
 }
 
 func TestNodeThatIsLeftIsFound(t *testing.T) {

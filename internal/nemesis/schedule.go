@@ -26,16 +26,15 @@ type step struct {
 }
 
 // draw draws the faults of a round from the seed. Faults of the same list follow one another. Those
-// of different lists overlap.
+// of different lists overlap. Every other round has two kinds of the ensemble's faults alone, which
+// gets further than all of them together. Each kind has its turn before one has another turn.
 func draw(seed uint64, round int, kinds []string, timeout, length time.Duration) (onEnsemble, onProcesses []step) {
 	r := rand.New(rand.NewPCG(seed, uint64(round)))
 	processes := []string{killed, paused}
-	if round%2 == 0 { // few kinds get further than all of them together
-		few := make([]string, 0, 2)
-		for range 1 + r.IntN(2) {
-			few = append(few, kinds[r.IntN(len(kinds))])
-		}
-		kinds = few
+	if round%2 == 0 {
+		turns := rand.New(rand.NewPCG(seed, 0)).Perm(len(kinds))
+		first, second := turns[round%len(turns)], turns[(round+1)%len(turns)]
+		kinds = []string{kinds[first], kinds[second]}
 		if r.IntN(2) == 0 {
 			processes = nil // holders live long enough for what the ensemble does to them
 		}
@@ -89,6 +88,7 @@ func (r *run) strike(ctx context.Context, onEnsemble, onProcesses []step) []Faul
 func (r *run) strikeEnsemble(ctx context.Context, s step) Fault {
 	f := Fault{Kind: s.Kind, From: r.now()}
 	done := r.on.Inject(ctx, s.Kind, rand.New(rand.NewPCG(s.Seed, 0)), s.Lasts, len(r.fleet.all()))
+	r.fleet.pace(cmdFree)
 	f.To, f.Detail = r.now(), done.Detail
 	if done.Err != nil {
 		f.Error = done.Err.Error()
@@ -98,21 +98,21 @@ func (r *run) strikeEnsemble(ctx context.Context, s step) Fault {
 
 // strikeProcess strikes one process, and one in six of the others. Half of the time the first is
 // one that holds something. A pause is then longer than the session timeout: it makes a stale
-// holder.
+// holder. A process that has to hold on during a fault of the ensemble is spared.
 func (r *run) strikeProcess(ctx context.Context, s step) Fault {
 	f := Fault{Kind: s.Kind, From: r.now()}
 	random := rand.New(rand.NewPCG(s.Seed, 0))
 	var victims []*process
 	all := r.fleet.all()
 	first := random.IntN(len(all))
-	if holders := r.fleet.holders(); len(holders) > 0 && random.IntN(2) == 0 {
+	if holders := r.fleet.Holders(); len(holders) > 0 && random.IntN(2) == 0 {
 		first = holders[random.IntN(len(holders))]
 		if s.Kind == paused {
 			s.Lasts += r.Timeout
 		}
 	}
 	for i, p := range all {
-		if i == first || random.IntN(6) == 0 {
+		if (i == first || random.IntN(6) == 0) && !r.fleet.keeps(p) {
 			victims = append(victims, p)
 			f.Detail += fmt.Sprintf("%s %d, ", p.config.Recipe, p.config.Client)
 		}

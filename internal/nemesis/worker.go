@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -35,6 +36,11 @@ const (
 	cmdWork  = "work"  // until the next command
 	cmdProve = "prove" // do one operation, which has to succeed
 	cmdRest  = "rest"  // give back what is held across operations
+
+	// These change for how long it holds what it holds, and nothing else.
+	cmdKeep  = "keep"  // for as long as it can
+	cmdHurry = "hurry" // for a moment
+	cmdFree  = "free"  // for as long as it likes, as at first
 )
 
 // A line is printed: the present state of an operation, or that cmdProve or cmdRest is done.
@@ -52,6 +58,7 @@ type worker struct {
 	fenced *storeClient
 	life   context.Context // ends with the next command
 	proves bool            // nothing is broken: the operation has to succeed
+	pace   atomic.Value    // the last of cmdKeep, cmdHurry and cmdFree; nil if there was none
 
 	mu  sync.Mutex // protects what follows
 	out io.Writer
@@ -71,7 +78,12 @@ func runWorker(config string) error {
 	commands := make(chan string)
 	go func() {
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			commands <- lines.Text()
+			switch command := lines.Text(); command {
+			case cmdKeep, cmdHurry, cmdFree:
+				w.pace.Store(command)
+			default:
+				commands <- command
+			}
 		}
 		close(commands)
 		cancel()

@@ -40,7 +40,7 @@ type Cluster struct {
 	mu      sync.Mutex // guards the fields below
 	clients map[int][]*wire
 	strings map[int]string // the connect strings of clients
-	holders func() []int   // see Aim
+	aim     Clients        // nil if they are not known
 }
 
 // Start starts an ensemble and returns when all of its members serve. Its error says plainly if
@@ -177,12 +177,19 @@ func (c *Cluster) Connect(client int) (string, error) {
 	return c.strings[client], nil
 }
 
-// Aim gives the cluster a function that returns which clients hold something. Some faults prefer
-// them.
-func (c *Cluster) Aim(holders func() []int) {
+// Clients are the processes that use the ensemble. Some faults prefer those that hold something.
+// Others show only when holders change. What Keep and Hurry do lasts until the fault is over.
+type Clients interface {
+	Holders() []int      // the clients that hold something
+	Keep(clients ...int) // makes clients hold on to what they hold
+	Hurry()              // makes all clients hold for a moment only, so that others hold soon
+}
+
+// Aim tells the cluster of the clients that faults may prefer.
+func (c *Cluster) Aim(at Clients) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.holders = holders
+	c.aim = at
 }
 
 // Reset resets the connections that a client has now. It is for a client whose process was killed.

@@ -559,6 +559,11 @@ func checkLeaderChanges(t *testing.T, s *subject) {
 }
 
 func checkLeaderDeposed(t *testing.T, s *subject) {
+	before := s.leader()
+	s.inject(t, 1)() // goes on until another member leads
+	require.NotSame(t, before, s.leader())
+	s.heal(t)
+
 	end := s.inject(t, 1)
 	s.await(t, func() error {
 		leaders := 0

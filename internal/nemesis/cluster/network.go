@@ -76,6 +76,18 @@ func (n *network) reset(r rule) {
 	}
 }
 
+// resetDiallers resets the connections with a member, for those that have dialled it. The member
+// does not notice if they are stalled.
+func (n *network) resetDiallers(target *member) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range n.wires {
+		if w.target == target.end() && !w.dialler.client {
+			w.link.ResetDialling()
+		}
+	}
+}
+
 // settle applies all rules to some wires. n.mu is held.
 func (n *network) settle(wires ...*wire) {
 	for _, w := range wires {

@@ -137,18 +137,24 @@ func (i *injection) someClients() set {
 	return s
 }
 
-// clientsThatHold returns the clients that hold something.
-func (i *injection) clientsThatHold() set {
-	i.mu.Lock()
-	holders := i.holders
-	i.mu.Unlock()
+// keepHolders returns the clients that hold something, and makes them hold on to it.
+func (i *injection) keepHolders() set {
 	s := make(set)
-	if holders != nil {
-		for _, client := range holders() {
+	if clients := i.aimed(); clients != nil {
+		holders := clients.Holders()
+		for _, client := range holders {
 			s[client] = true
 		}
+		clients.Keep(holders...)
 	}
 	return s
+}
+
+// aimed returns the clients, or nil if they are not known.
+func (i *injection) aimed() Clients {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.aim
 }
 
 func cutLeader(i *injection) (rule, error) {
@@ -217,6 +223,9 @@ func halveMembers(i *injection) (rule, error) {
 func delayMembers(i *injection) (rule, error) {
 	side, delay := i.someMembers(1+i.r.IntN(len(i.members))), i.between(10*time.Millisecond, 300*time.Millisecond)
 	i.say("what members %v send to others takes %v to %v", side.list(), delay, 2*delay)
+	if clients := i.aimed(); clients != nil && i.r.IntN(2) == 0 {
+		clients.Hurry()
+	}
 	return func(from, to end) launch.Traffic {
 		if from.client || to.client || !side[from.n] {
 			return launch.Traffic{}
@@ -253,14 +262,19 @@ func cutClientsFromSome(i *injection) (rule, error) {
 	return stalled(i.silent(), betweenClients(func(client, member int) bool { return cut[client][member] })), nil
 }
 
-// splitBrain cuts the leader off from all other members. Clients that hold something, or some if
-// none does, reach only the leader. All others reach only the other members.
+// splitBrain cuts the leader off, as cutOffWithHolders does.
 func splitBrain(i *injection) (rule, error) {
 	leader := i.leader()
 	if leader == nil {
 		return nil, errors.New("no member leads")
 	}
-	with := i.clientsThatHold()
+	return i.cutOffWithHolders(leader), nil
+}
+
+// cutOffWithHolders cuts the leader off from all other members. Clients that hold something, or
+// some if none does, reach only the leader. All others reach only the other members.
+func (i *injection) cutOffWithHolders(leader *member) rule {
+	with := i.keepHolders()
 	if len(with) == 0 {
 		with = i.someClients()
 	}
@@ -268,7 +282,7 @@ func splitBrain(i *injection) (rule, error) {
 	return stalled(i.silent(), func(from, to end) bool {
 		side := func(e end) bool { return e.client && with[e.n] || !e.client && e.n == leader.id }
 		return side(from) != side(to)
-	}), nil
+	})
 }
 
 func halveClients(i *injection) (rule, error) {

@@ -116,28 +116,25 @@ func (i *injection) changeLeaders() error {
 	return err
 }
 
-// deposeLeader splits the cluster as splitBrain does, and restarts the members on the other side.
-// They elect a leader long before the old one notices that it has no quorum.
+// deposeLeader splits the cluster as splitBrain does, and lets the members on the other side know.
+// They elect a leader long before the old one notices that it has no quorum. The split does not end
+// before. In one run, where it did, the others joined the old leader again, which had proposals
+// without a quorum. That leader (ZooKeeper 3.8.0) never committed anything after that.
 func (i *injection) deposeLeader() error {
-	if _, err := i.claimLeader(); err != nil {
-		return err
-	}
-	others, err := i.claim(len(i.members) - 1)
+	leader, err := i.claimLeader()
 	if err != nil {
 		return err
 	}
-	split, err := splitBrain(i)
-	if err != nil {
+	if _, err := i.claim(len(i.members) - 1); err != nil {
 		return err
 	}
-	remove := i.network.impose(split)
+	remove := i.network.impose(i.cutOffWithHolders(leader))
 	defer remove()
+	i.network.resetDiallers(leader)
 
-	i.say("members %v are restarted", ids(others))
-	if err := each(others, (*member).kill); err != nil {
-		return err
-	}
-	if err := each(others, (*member).start); err != nil {
+	ctx, cancel := i.limited()
+	defer cancel()
+	if _, err := i.awaitLeader(ctx, leader); err != nil {
 		return err
 	}
 	i.sleep(i.lasts + expiry)
