@@ -232,7 +232,7 @@ func (c *contender) check(ctx context.Context, names []Name) (valid bool, err er
 // watchNode begins to watch the contender's own node.
 func (c *contender) watchNode() {
 	if c.watch == nil {
-		c.watch = c.session.Watch(c.line.pathOf(c.own.Name()))
+		c.watch = c.own.Watch()
 	}
 }
 
