@@ -330,7 +330,10 @@ func lines(ctx context.Context, e *env, n int) (table [][]any, err error) {
 			conns, err := e.raws(ctx, t, sessions)
 			return floorLine(conns, n, false), err
 		},
-		func(t *traffic) ([]contender, error) { return ourContenders(ctx, e, t, n, sessions) },
+		func(t *traffic) ([]contender, error) {
+			all, err := ourContenders(ctx, e, t, n, sessions)
+			return all, errors.Join(err, e.useOnce(ctx, all[:min(sessions, len(all))]))
+		},
 		func(t *traffic) ([]contender, error) { return zkContenders(ctx, e, t, n, sessions) },
 	}
 
@@ -365,6 +368,25 @@ func lines(ctx context.Context, e *env, n int) (table [][]any, err error) {
 		})
 	}
 	return table, nil
+}
+
+// useOnce lets each contender have a path alone, so that what a session needs for its first lock is
+// not counted as a waiter's.
+func (e *env) useOnce(ctx context.Context, contenders []contender) error {
+	for _, c := range contenders {
+		path, err := e.newPath()
+		if err != nil {
+			return err
+		}
+		release, err := c(ctx, path)
+		if err != nil {
+			return err
+		}
+		if err := release(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A lineUp is a contestant of the study of lines.

@@ -89,7 +89,7 @@ type Own struct {
 	session *Session
 	dir     string // absolute
 	prefix  string
-	name    string
+	node    string // absolute
 	sole    bool
 	czxid   atomic.Int64 // of the latest answer to a create; valid while sole
 }
@@ -170,7 +170,7 @@ func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
 		}, o.settle)
 		switch {
 		case err == nil:
-			o.name = node[strings.LastIndexByte(node, '/')+1:]
+			o.node = node
 			if err := o.checkSequence(ctx); err != nil {
 				return nil, err
 			}
@@ -232,29 +232,32 @@ func (o *Own) Among(children []string) bool {
 			extra, name, lowest = name, child, sequence
 		}
 		if found {
-			other := &Own{session: o.session, dir: o.dir, name: extra}
+			other := &Own{session: o.session, dir: o.dir, node: o.dir + "/" + extra}
 			o.session.client.spawn(func() { other.delete(o.session.life) })
 		}
 		found = true
 	}
 	if found {
-		o.name = name
+		o.node = o.dir + "/" + name
 	}
 	return found
 }
 
 // Name returns the node's name below its Dir.
-func (o *Own) Name() string { return o.name }
+func (o *Own) Name() string { return o.node[strings.LastIndexByte(o.node, '/')+1:] }
 
 // Sequence returns the number at the end of the node's name.
 func (o *Own) Sequence() int32 {
-	n, _ := ParseSequence(strings.TrimPrefix(o.name, o.prefix))
+	n, _ := ParseSequence(strings.TrimPrefix(o.Name(), o.prefix))
 	return n
 }
 
 // Path returns the node's absolute path, for what is given to [DoOnce]. The methods of [Session]
 // and [Recipe.NewGrant] take paths without the chroot: for these, join Dir and [Own.Name].
-func (o *Own) Path() string { return o.dir + "/" + o.name }
+func (o *Own) Path() string { return o.node }
+
+// Watch begins to watch the node. It is [Session.Watch] for a node of one's own.
+func (o *Own) Watch() *Watch { return o.session.watch(o.node) }
 
 // Sole reports whether it is certain that no other node was created for the contender. It is false
 // after an answer was lost: then every listing should go through [Own.Among].
@@ -288,7 +291,7 @@ func (o *Own) delete(ctx context.Context) {
 
 // checkSequence refuses a node whose number is too close to the counter's end.
 func (o *Own) checkSequence(ctx context.Context) error {
-	number := strings.TrimPrefix(o.name, o.prefix)
+	number := strings.TrimPrefix(o.Name(), o.prefix)
 	n, ok := ParseSequence(number)
 	if ok && n >= 0 && n < MaxSequence {
 		return nil

@@ -2,6 +2,7 @@ package line_test
 
 import (
 	"fmt"
+	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,5 +84,45 @@ func TestContenderLooksAgainOnceItsSessionIsConfirmed(t *testing.T) {
 		resign(t, other)
 		resign(t, suite.Wait(t, waiter))
 		require.NoError(t, s.Err())
+	})
+}
+
+// A contender that was alone is told so late that its session has to be confirmed. A listing that
+// another contender of the session makes meanwhile is out of date after that.
+func TestContenderThatWasAloneLooksAgainOnceItsSessionIsConfirmed(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would end the other contender's listing
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, operator := srv.Root(t)+"/line", srv.Link(t), srv.Client(t)
+		gate := &suite.Gate{Op: recipestest.OpDelete} // by which a session is confirmed
+		c := link.Client(t, gate.Option(link))
+		s, l := suite.Session(t, c), lineAt(c, path)
+		release(t, suite.Wait(t, enter(suite.Lasting(t), l, request)))
+
+		// It comes just before a ping: the leader knows of contacts that are long past alone.
+		time.Sleep(s.Timeout())
+		for pings := link.Count(recipestest.OpPing); pings == link.Count(recipestest.OpPing); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(s.Timeout() * 37 / 120)
+		gate.Shut()
+		link.Delay(s.Timeout() * 3 / 120)
+		alone := enter(suite.Lasting(t), l, request)
+		time.Sleep(s.Timeout() * 7 / 120)
+		link.Delay(0)
+		synctest.Wait()
+		require.True(t, gate.Holding())
+
+		second := enter(suite.Lasting(t), l, request)
+		time.Sleep(s.Timeout() * 4 / 120) // packets that are late arrive first
+		contenders, err := lineAt(operator, path).Contenders(suite.Lasting(t))
+		require.NoError(t, err)
+		require.Len(t, contenders, 2)
+		require.NoError(t, lineAt(operator, path).Break(suite.Lasting(t), contenders[0].Node))
+		gate.Open()
+		g := suite.Wait(t, second)
+		synctest.Wait()
+		require.Empty(t, alone, "its node was deleted")
+		release(t, g)
+		release(t, suite.Wait(t, alone))
 	})
 }

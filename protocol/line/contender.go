@@ -129,8 +129,8 @@ func (c *contender) advance(ctx context.Context) (*protocol.Grant, error) {
 		}
 	}
 
-	for {
-		a, err := c.look(ctx)
+	for joined := !asked; ; joined = false {
+		a, err := c.look(ctx, joined)
 		if err != nil {
 			return nil, err
 		}
@@ -171,8 +171,9 @@ type ahead struct {
 	final  bool // no other node takes the blocker's place
 }
 
-// look lists the line.
-func (c *contender) look(ctx context.Context) (ahead, error) {
+// look lists the line. A contender that has just joined needs no listing that is newer than its
+// node.
+func (c *contender) look(ctx context.Context, joined bool) (ahead, error) {
 	l, s := c.line, c.session
 	for {
 		// Our own node is read while the listing is on its way, if what the create's answer has
@@ -183,7 +184,13 @@ func (c *contender) look(ctx context.Context) (ahead, error) {
 			c.watchNode()
 		}
 
-		list, err := l.list(ctx, s, c.listings)
+		var list *listing
+		var err error
+		if joined && !reads {
+			list, err = l.listWith(ctx, s, c.listings, c.own)
+		} else {
+			list, err = l.list(ctx, s, c.listings)
+		}
 		if errors.Is(err, zk.ErrNoNode) {
 			return ahead{}, protocol.Again(errGone)
 		} else if err != nil {
@@ -192,7 +199,7 @@ func (c *contender) look(ctx context.Context) (ahead, error) {
 		if name := c.own.Name(); !c.own.Sole() && c.own.Among(list.children) && c.own.Name() != name {
 			continue
 		}
-		self := find(list.names, c.own.Name(), c.own.Sequence())
+		self := list.find(c.own)
 		if self < 0 {
 			return ahead{}, protocol.Again(errGone)
 		}
@@ -232,7 +239,7 @@ func (c *contender) check(ctx context.Context, names []Name) (valid bool, err er
 // watchNode begins to watch the contender's own node.
 func (c *contender) watchNode() {
 	if c.watch == nil {
-		c.watch = c.session.Watch(c.line.pathOf(c.own.Name()))
+		c.watch = c.own.Watch()
 	}
 }
 

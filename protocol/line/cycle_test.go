@@ -3,6 +3,7 @@ package line_test
 import (
 	"context"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,9 +159,10 @@ func TestYoungCandidateThatIsPassedOverDoesNotLead(t *testing.T) {
 	})
 }
 
-// All contenders of a session that ask while a listing is under way share the next one, also those
-// of lines that were made one by one.
+// All contenders of a session that join before the server lists the line share that listing, also
+// those of lines that were made one by one. One that joins later has a listing of its own.
 func TestContendersOfASessionShareListings(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would end the listing that came first
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/line", srv.Link(t)
 		holder, err := lineAt(srv.Client(t), path).Enter(suite.Lasting(t), request)
@@ -176,7 +178,12 @@ func TestContendersOfASessionShareListings(t *testing.T) {
 		}
 		gate.Open()
 		synctest.Wait()
+		require.Equal(t, 1, link.Count(recipestest.OpGetChildren))
+		creates := link.Count(recipestest.OpCreate)
+		waiting = append(waiting, enter(suite.Lasting(t), lineAt(c, path), request))
+		synctest.Wait()
 		require.Equal(t, 2, link.Count(recipestest.OpGetChildren))
+		require.Equal(t, creates+1, link.Count(recipestest.OpCreate))
 
 		release(t, holder)
 		for _, g := range waiting {

@@ -90,9 +90,10 @@
 //	wait that is given up     nothing, and 1 watch removed if the predecessor goes without its marker later
 //
 // A waiter keeps the watches of its blockers and nothing else of the listing: with its stack, about
-// 9 kB whatever the length of the line. It costs its session's pings. Contenders of one session and
-// path that ask for a listing while another one is under way share the next. So the bytes that it
-// takes to join grow with the number of sessions.
+// 8 kB whatever the length of the line. It costs its session's pings. Contenders of one session and
+// path share listings: one that joins shares the latest that has its node, and one that looks again
+// shares the next with all that ask meanwhile. So the bytes that it takes to join grow with the
+// number of sessions.
 //
 // # Guarantees
 //

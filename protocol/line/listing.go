@@ -4,17 +4,20 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"weak"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 // listings shares listings of a path between the contenders of a session. One that is under way may
 // have missed what a contender has to see. So a contender shares the next one with all that ask
-// meanwhile. It is safe for concurrent use.
+// meanwhile. One that has just joined may also share the latest, if that has its node. It is safe
+// for concurrent use.
 type listings struct {
-	mu      sync.Mutex // protects what follows
-	running bool       // a goroutine makes listings until none is asked for
-	next    *listing   // the one that is asked for and has not begun
+	mu      sync.Mutex            // protects what follows
+	running bool                  // a goroutine makes listings until none is asked for
+	next    *listing              // the one that is asked for and has not begun
+	latest  weak.Pointer[listing] // the last one that has begun; only contenders keep it
 }
 
 // A listing is what there was at a path. All but done is valid once done is closed, and not to be
@@ -33,6 +36,21 @@ func (l *Line) shared(s *protocol.Session) *listings {
 	return protocol.Shared(s, k, func() *listings { return new(listings) })
 }
 
+// find returns the index of a contender's node among the names, or -1.
+func (l *listing) find(own *protocol.Own) int { return find(l.names, own.Name(), own.Sequence()) }
+
+// listWith returns a listing as of a moment after this node was created. Any that has the node is
+// one.
+func (l *Line) listWith(ctx context.Context, s *protocol.Session, ls *listings, own *protocol.Own) (*listing, error) {
+	ls.mu.Lock()
+	latest := ls.latest.Value()
+	ls.mu.Unlock()
+	if latest != nil && l.wait(ctx, s, latest) == nil && latest.find(own) >= 0 {
+		return latest, nil
+	}
+	return l.list(ctx, s, ls)
+}
+
 // list returns a listing of the line as of a moment after the call.
 func (l *Line) list(ctx context.Context, s *protocol.Session, ls *listings) (*listing, error) {
 	ls.mu.Lock()
@@ -46,12 +64,17 @@ func (l *Line) list(ctx context.Context, s *protocol.Session, ls *listings) (*li
 		ls.run(l, s) // which fails, as the client was closed
 	}
 
+	return next, l.wait(ctx, s, next)
+}
+
+// wait blocks until the listing is there, and returns its error. If ctx ends first, it returns why.
+func (l *Line) wait(ctx context.Context, s *protocol.Session, list *listing) error {
 	select {
-	case <-next.done:
-		return next, next.err
+	case <-list.done:
+		return list.err
 	case <-ctx.Done():
 		_, err := l.children(ctx, s) // returns why
-		return next, err
+		return err
 	}
 }
 
@@ -62,6 +85,9 @@ func (ls *listings) run(l *Line, s *protocol.Session) {
 		ls.mu.Lock()
 		list := ls.next
 		ls.next, ls.running = nil, list != nil
+		if list != nil {
+			ls.latest = weak.Make(list)
+		}
 		ls.mu.Unlock()
 		if list == nil {
 			return
