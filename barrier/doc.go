@@ -19,6 +19,8 @@
 //
 //   - [Barrier.Wait] returns nil only if the barrier was not set at some moment of the call. If a
 //     removal is known to any client when the call begins, it counts, whichever server is asked.
+//     The exception to both is a server whose leader was deposed and does not know it yet: it may
+//     answer as of then; see [protocol.Session.Sync].
 //   - After a removal all waiters return. That holds even if the barrier is set again at once, the
 //     connection is cut at that moment, or the session is another one by now.
 //   - A [Barrier.Remove] that has failed never removes a barrier that was set after that, not even

@@ -47,7 +47,7 @@
 // holds up no other process if the term was lost. The same holds for a function given to Listen
 // that blocks.
 //
-// Observers see an election as their server does. That server may lag behind, and without a
-// connection they learn nothing new. Candidates whose session was lost join again at the end of the
+// Observers see an election as their server does. That server may lag behind, or not know that its
+// leader was deposed. Without a connection they learn nothing new. Candidates whose session was lost join again at the end of the
 // line, and so do those that ResignTo passed over.
 package election

@@ -38,8 +38,9 @@ type Candidate struct {
 }
 
 // Leader returns the leader as of a moment after the call began: never an earlier leader than the
-// one elected by then. The leader is the first candidate in line. It may not have noticed yet, or
-// it may have died without having expired yet.
+// one elected by then. The exception is an answer of a server whose leader was deposed; see
+// [protocol.Session.Sync]. The leader is the first candidate in line. It may not have noticed yet,
+// or it may have died without having expired yet.
 //
 // Leader blocks until the server has answered three times, or ctx ends, and waits for the next
 // session if it has to. Its error wraps [ErrNoLeader] if there is no leader, ctx's error,

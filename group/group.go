@@ -46,7 +46,8 @@ func New(c *protocol.Client, path string, opts ...Option) *Group {
 }
 
 // Members returns the members in order of joining, as of a moment after the call began. A member
-// that has died is there until its session ends.
+// that has died is there until its session ends. A server whose leader was deposed may answer as of
+// then; see [protocol.Session.Sync].
 //
 // Members blocks until the server has answered, with two requests and one for each member, or ctx
 // ends. It goes on in the next session if one is lost. Its error wraps ctx's, [protocol.ErrClosed]

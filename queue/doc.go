@@ -108,7 +108,8 @@
 //   - Fairness: consuming sessions with as many goroutines get between half and twice an equal
 //     share, and one with a single goroutine does not starve. Consumers pause for some milliseconds
 //     now and then, which leaves a share to those of other libraries.
-//   - [ErrEmpty] is true: at some moment of the call all entries were reserved, delayed or gone.
+//   - [ErrEmpty] is true: at some moment of the call all entries were reserved, delayed or gone. A
+//     server whose leader was deposed may miss an entry; see [protocol.Session.Sync].
 //   - Waiting is quiet. A session that waits sends pings, and one of them all looks once a minute.
 //     An offer wakes at most two sessions. An entry that comes back is noticed at once.
 //   - Close, the end of a ctx, and the loss of a session leave no receipt, claim or place in line.
