@@ -216,8 +216,7 @@ func (a *arrival) admit(ctx context.Context, g *gate) (*Entry, error) {
 		return e.depart(ctx, node)
 	})
 
-	if err != nil {
-		a.session.Delete(ctx, node, -1) // unless it has gone with the session
+	if err != nil { // the session is over, and so the node goes
 		return nil, fmt.Errorf("%w: %w", protocol.ErrLost, err)
 	}
 	e.grant = grant

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -62,6 +63,37 @@ func TestRefusedRequestEndsEnter(t *testing.T) {
 				_, err := e.wait()
 				require.ErrorIs(t, err, zk.ErrNoAuth)
 				joined(t, onlooker, root+"/b", 0)
+			})
+		})
+	}
+}
+
+// A member that was lost with its session may have been counted. What cannot be found out ends
+// Enter.
+func TestRefusedRequestAfterALostSessionEndsEnter(t *testing.T) {
+	for name, test := range map[string]struct {
+		op   recipestest.Op
+		node string
+	}{
+		"sync":       {recipestest.OpSync, ""},
+		"the line":   {recipestest.OpGetChildren, "/process"},
+		"the record": {recipestest.OpGetData, "/process"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				path, link := srv.Root(t)+"/b", srv.Link(t)
+				onlooker, c := srv.Client(t), link.Client(t)
+				persistent(t, onlooker, path)
+				e := enter(suite.Lasting(t), doublebarrier.New(c, path, 2))
+				joined(t, onlooker, path, 1)
+				synctest.Wait()
+
+				link.Fail(test.op, path+test.node, noAuth, 1)
+				srv.ExpireSession(session(t, c).ID())
+				_, err := e.wait()
+				require.ErrorIs(t, err, zk.ErrNoAuth)
+				require.ErrorIs(t, err, protocol.ErrUncertain)
+				joined(t, onlooker, path, 0)
 			})
 		})
 	}
