@@ -97,7 +97,7 @@ func (a *arrival) attempt(ctx context.Context, s *protocol.Session) (outcome, er
 
 // uncertain adds to an error that the arrival may have been counted all the same.
 func (a *arrival) uncertain(err error) error {
-	if !a.present.Load() && !a.unresolved.Load() || errors.Is(err, protocol.ErrUncertain) {
+	if !a.present.Load() && !a.unresolved.Load() {
 		return err
 	}
 	return fmt.Errorf("%w: %w whether this member was counted", err, protocol.ErrUncertain)
