@@ -69,7 +69,8 @@ func TestSetDataReturnsWhyItsOutcomeIsUnknown(t *testing.T) {
 					return nil
 				})
 				g := hold(t, link.Client(t, acls), path)
-				time.Sleep(time.Second) // until the node is watched
+				require.NoError(t, g.SetData(lasting(t), []byte("old"))) // so that the version is not 0
+				time.Sleep(time.Second)                                  // until the node is watched
 				link.Fail(test.refuse, path+"/"+g.Node(), int32(zkwire.CodeNotEmpty), 1)
 				link.LoseReply(recipestest.OpSetData, 1)
 				require.ErrorIs(t, g.SetData(lasting(t), []byte("new")), test.want)
