@@ -117,3 +117,13 @@ func TestObserverIsToldOfWaits(t *testing.T) {
 	}
 	require.ErrorIs(t, e.Err, context.DeadlineExceeded)
 }
+
+// What is refused does not wait, so the observer hears nothing of it.
+func TestObserverIsNotToldOfAWaitThatIsRefused(t *testing.T) {
+	srv := recipestest.Start(t)
+	told := make(events, 10)
+	c, path := srv.Client(t, protocol.WithObserver(told)), srv.Root(t)+"/barrier"
+	require.ErrorIs(t, barrier.New(c, "relative").Wait(t.Context()), zk.ErrInvalidPath)
+	require.NoError(t, barrier.New(c, path).Wait(t.Context()))
+	require.Equal(t, path, suite.Wait(t, told).Path)
+}

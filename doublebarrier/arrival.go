@@ -97,7 +97,7 @@ func (a *arrival) attempt(ctx context.Context, s *protocol.Session) (outcome, er
 
 // uncertain adds to an error that the arrival may have been counted all the same.
 func (a *arrival) uncertain(err error) error {
-	if !a.present.Load() && !a.unresolved.Load() || errors.Is(err, protocol.ErrUncertain) {
+	if !a.present.Load() && !a.unresolved.Load() {
 		return err
 	}
 	return fmt.Errorf("%w: %w whether this member was counted", err, protocol.ErrUncertain)
@@ -216,8 +216,7 @@ func (a *arrival) admit(ctx context.Context, g *gate) (*Entry, error) {
 		return e.depart(ctx, node)
 	})
 
-	if err != nil {
-		a.session.Delete(ctx, node, -1) // unless it has gone with the session
+	if err != nil { // the session is over, and so the node goes
 		return nil, fmt.Errorf("%w: %w", protocol.ErrLost, err)
 	}
 	e.grant = grant

@@ -570,6 +570,73 @@ func TestEnterReturnsTheErrorThatEndsItsBackOff(t *testing.T) {
 	})
 }
 
+// A member is counted although its back-off has ended before the answer to its request came. The
+// others do not wait for it to leave.
+func TestMemberThatIsCountedAfterItsBackOffHasEndedLeaves(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/b", srv.Link(t)
+		impatient := link.Client(t, protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+		watcher := srv.Client(t)
+		persistent(t, watcher, path)
+		session(t, impatient)
+		synctest.Wait()
+
+		link.LoseReply(recipestest.OpCreate, 1)
+		link.LoseReply(recipestest.OpSync, 1) // before it looks for its node
+		_, err := doublebarrier.New(impatient, path, 2).Enter(t.Context())
+		link.Cut()
+		require.ErrorContains(t, err, "given up")
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+		other := enter(suite.Lasting(t), doublebarrier.New(watcher, path, 2)).must(t)
+		require.Len(t, other.Members(), 2)
+		link.Heal()
+		require.NoError(t, other.Leave(suite.Lasting(t)))
+		vanishes(t, watcher, path)
+	})
+}
+
+// A member was counted, and its session has to be confirmed before it enters. Enter does not wait
+// for that when its ctx ends.
+func TestEnterThatIsGivenUpAsItIsCountedIsUncertain(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/b", srv.Link(t)
+		gate := &suite.Gate{Op: recipestest.OpDelete} // by which a session is confirmed
+		c, watcher := link.Client(t, gate.Option(link)), srv.Client(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		e := enter(ctx, doublebarrier.New(c, path, 2))
+		joined(t, watcher, path, 1)
+		time.Sleep(10 * session(t, c).Timeout())
+
+		gate.Shut()
+		other := enter(suite.Lasting(t), doublebarrier.New(watcher, path, 2)).must(t)
+		synctest.Wait()
+		require.True(t, gate.Holding())
+		cancel()
+		_, err := e.wait()
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+		gate.Open()
+		require.NoError(t, other.Leave(suite.Lasting(t)))
+	})
+}
+
+// The member that a session has taken along may have been counted by a round that is over.
+func TestEnterThatHasLostASessionIsUncertain(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c, watcher := srv.Root(t)+"/b", srv.Client(t), srv.Client(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		e := enter(ctx, doublebarrier.New(c, path, 2))
+		joined(t, watcher, path, 1)
+		srv.ExpireSession(session(t, c).ID())
+		joined(t, watcher, path, 1)
+		synctest.Wait()
+		cancel()
+		_, err := e.wait()
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+	})
+}
+
 // A member dies while the last one arrives. If there is no gate by then, it is not counted.
 func TestMemberThatDiesBeforeTheGateOpensIsNotCounted(t *testing.T) {
 	suite.Sweep(t, func(step int) (met bool) {

@@ -595,6 +595,34 @@ func TestResignToOverAServerThatLags(t *testing.T) {
 	})
 }
 
+// The server loses its leader before it passes the transaction on, and goes on answering pings. It
+// is left soon enough to resign over another one with the same session.
+func TestResignToLeavesAServerThatDoesNotAnswer(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, follower := srv.Root(t)+"/e", srv.Link(t), srv.Embedded().Follower()
+		gate := &suite.Gate{Op: recipestest.OpMulti}
+		link.Move(follower)
+		onlooker, c := srv.Client(t), link.Client(t, gate.Option(link))
+		link.Move(nil)
+		session, leader := suite.Session(t, c), campaign(t, c, path, "leader")
+		var wait suite.Group
+		won := stand(t, onlooker, srv.Client(t), path, "next", 1, &wait)
+		line := suite.Await(t, 2, election.New(onlooker, path).Candidates)
+
+		gate.Shut()
+		ctx := suite.Within(t, session.Timeout()/2)
+		resigned := suite.Later(func() error { return leader.ResignTo(ctx, line[1].Node) })
+		synctest.Wait()
+		require.True(t, gate.Holding())
+		follower.Isolate()
+		gate.Open()
+		require.NoError(t, suite.Wait(t, resigned))
+		require.NoError(t, session.Err())
+		resign(t, next(t, won))
+		require.NoError(t, wait.Wait())
+	})
+}
+
 func TestResignBeatsResignTo(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/both"

@@ -180,11 +180,24 @@ func TestLockAllRefusesBadInputBeforeAnyIO(t *testing.T) {
 		"nil client":                {lock.New(nil, "/a")},
 		"twice":                     {lock.New(c, "/a"), lock.New(c, "/b"), lock.New(c, "/a")},
 		"twice, of another session": {lock.New(c, "/a"), lock.New(other, "/a")},
-		"too much data":             {lock.New(c, "/a", tooMuch)},
+		"too much data":             {lock.New(c, "/a"), lock.New(c, "/b", tooMuch)},
 	} {
 		_, err := lock.LockAll(t.Context(), locks...)
 		require.Error(t, err, name)
 	}
+	require.Equal(t, before, link.Packets())
+}
+
+func TestLockAllOfAClosedClientTakesNone(t *testing.T) {
+	t.Parallel()
+	srv := recipestest.Start(t)
+	link := srv.Link(t)
+	c, closed := link.Client(t), srv.Client(t)
+	suite.Session(t, c)
+	suite.Close(t, closed)
+	before := link.Packets()
+	_, err := lock.LockAll(t.Context(), lock.New(c, "/a"), lock.New(closed, "/b"))
+	require.ErrorIs(t, err, protocol.ErrClosed)
 	require.Equal(t, before, link.Packets())
 }
 

@@ -139,7 +139,7 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 // isDone reports whether a key is done, as far as the session's server knows.
 func (o *Once) isDone(ctx context.Context, s *protocol.Session, name string) (bool, error) {
 	stat, err := s.Exists(ctx, o.donePath(name))
-	return stat != nil, err
+	return err == nil && stat != nil, err
 }
 
 // Below the path are

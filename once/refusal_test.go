@@ -3,6 +3,8 @@ package once_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -103,6 +105,17 @@ func TestKeyThatCannotBeLookedAtIsForgottenLater(t *testing.T) {
 	requireRan(t, do(t, o, "a", then(func() { link.Fail(recipestest.OpExists, path+"/done/first", noAuth, 1) })))
 	requireRan(t, do(t, o, "b", nothing))
 	require.Equal(t, []string{"b"}, remembered(t, c, path))
+}
+
+// The call has succeeded, so its caller is not told. The log is.
+func TestKeysThatCannotBeForgottenAreLogged(t *testing.T) {
+	_, link, c, path := prepared(t)
+	var log strings.Builder
+	view := c.With(protocol.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	o := once.New(view, path, once.WithKeep(1))
+	requireRan(t, do(t, o, "a", then(func() { link.Fail(recipestest.OpGetChildren, path+"/order", noAuth, 1) })))
+	require.Contains(t, log.String(), "old keys are not forgotten")
+	require.Contains(t, log.String(), path)
 }
 
 func TestNumbersOfKeysToKeep(t *testing.T) {

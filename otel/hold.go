@@ -44,7 +44,8 @@ type holds struct {
 	mu      sync.Mutex // protects what follows; nothing blocks while it is held
 	count   int
 	held    map[int64]map[holdKey][]*hold // by session
-	counted map[holdKey]int               // ends of holds that were counted before their other event came
+	early   map[holdKey]int               // ends that were counted before their beginnings came
+	counted map[holdKey]int               // ends that were counted with their session's, and are still to come
 	latest  map[string]holder             // by path: the hold with the largest token
 }
 
@@ -57,6 +58,7 @@ type holder struct {
 func newHolds() *holds {
 	return &holds{
 		held:    make(map[int64]map[holdKey][]*hold),
+		early:   make(map[holdKey]int),
 		counted: make(map[holdKey]int),
 		latest:  make(map[string]holder),
 	}
@@ -64,7 +66,7 @@ func newHolds() *holds {
 
 // begin follows a hold that begins with e, after the wait with that span.
 func (o *Observer) begin(ctx context.Context, e protocol.Event, labels metric.MeasurementOption, waited trace.SpanContext) {
-	if o.holds.forget(keyOf(e)) || o.holds.full() {
+	if o.holds.forget(o.holds.early, keyOf(e)) || o.holds.full() {
 		return
 	}
 
@@ -101,7 +103,7 @@ func (o *Observer) newHold(ctx context.Context, e protocol.Event, since time.Tim
 
 // release ends the hold that e says is over.
 func (o *Observer) release(ctx context.Context, e protocol.Event) {
-	if o.holds.forget(keyOf(e)) {
+	if o.holds.forget(o.holds.counted, keyOf(e)) {
 		return
 	}
 
@@ -112,7 +114,7 @@ func (o *Observer) release(ctx context.Context, e protocol.Event) {
 	} else {
 		h = o.newHold(ctx, e, since, o.labels(e), trace.SpanContext{})
 		if e.Err != nil { // the end of its wait may still be reported
-			o.holds.remember(keyOf(e))
+			o.holds.remember(o.holds.early, keyOf(e))
 		}
 	}
 	o.end(ctx, h, e)
@@ -127,7 +129,7 @@ func (o *Observer) lose(ctx context.Context, e protocol.Event) {
 	}
 	for key, holds := range o.holds.removeSession(e.Session) {
 		for _, h := range holds {
-			o.holds.remember(key)
+			o.holds.remember(o.holds.counted, key)
 			o.holding.Add(ctx, -1, h.labels)
 			o.end(ctx, h, e)
 		}
@@ -205,25 +207,25 @@ func (s *holds) removeSession(session int64) map[holdKey][]*hold {
 	return removed
 }
 
-// remember notes that the end of a hold was counted, though another event about it may come.
-func (s *holds) remember(key holdKey) {
+// remember notes that the end of a hold was counted, in early or counted.
+func (s *holds) remember(ends map[holdKey]int, key holdKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	makeRoom(s.counted, maxCounted)
-	s.counted[key]++
+	makeRoom(ends, maxCounted)
+	ends[key]++
 }
 
 // forget reports whether the end of the hold was counted, once for each call of remember.
-func (s *holds) forget(key holdKey) bool {
+func (s *holds) forget(ends map[holdKey]int, key holdKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch s.counted[key] {
+	switch ends[key] {
 	case 0:
 		return false
 	case 1:
-		delete(s.counted, key)
+		delete(ends, key)
 	default:
-		s.counted[key]--
+		ends[key]--
 	}
 	return true
 }

@@ -435,6 +435,35 @@ func TestLossBeforeItsBeginningCountsOnce(t *testing.T) {
 	require.EqualValues(t, 1, p.held())
 }
 
+// Readers of one process share a node, and may all be reported lost before their waits end.
+func TestLossesOfOneNodeBeforeTheirBeginningsCountOnceEach(t *testing.T) {
+	p := newProbe(t)
+	f := newFeed(p)
+	f.lost(1, errDeleted)
+	f.lost(1, errDeleted)
+	f.acquired(1)
+	f.acquired(1)
+	require.Zero(t, p.held())
+	require.EqualValues(t, 2, p.value("zkrecipes.hold.losses", at("lock", f.path, "error.type", "node_deleted")...).value)
+	f.acquired(1) // the next holder of the same node
+	require.EqualValues(t, 1, p.held())
+}
+
+// The wait of one reader is reported to have ended when the session of all is over already.
+func TestLossesOfOneNodeAroundABeginningCountOnceEach(t *testing.T) {
+	p := newProbe(t)
+	f := newFeed(p)
+	f.acquired(1)
+	f.acquired(1)
+	f.lost(1, errExpired) // and the other with it
+	f.acquired(1)
+	require.EqualValues(t, 1, p.held())
+	f.lost(1, errExpired)
+	f.lost(1, errExpired)
+	require.Zero(t, p.held())
+	require.EqualValues(t, 3, p.value("zkrecipes.hold.losses", at("lock", f.path, "error.type", "session_lost")...).value)
+}
+
 func TestEndOfAnUnknownHoldIsMeasured(t *testing.T) {
 	p := newProbe(t)
 	f := newFeed(p)

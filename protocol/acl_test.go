@@ -54,3 +54,11 @@ func TestTransactionOfASessionChecksVersions(t *testing.T) {
 	require.NoError(t, check(0))
 	require.ErrorIs(t, check(1), zk.ErrBadVersion)
 }
+
+func TestErrorNamesTheRootIfItsACLForbidsANode(t *testing.T) {
+	s := suite.Session(t, recipestest.Start(t).Client(t))
+	_, err := s.Conn().SetACL("/", zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
+	require.NoError(t, err)
+	_, err = s.EnsurePath(t.Context(), "/a")
+	require.ErrorContains(t, err, "no permission to create /a: the ACL of / does not allow it")
+}

@@ -257,6 +257,7 @@ func (w *connection) note(p []byte, done func(code zkwire.Code)) (instead [][]by
 	case zkwire.OpSetWatches:
 		if n := len(w.rewatch); n == 0 || !ownRewatch(w.rewatch[n-1]) { // another request waits for its answer
 			w.rewatch = append(w.rewatch, emptyRewatch())
+			w.rewatching++
 		}
 		zkwire.SetXid(w.rewatch[len(w.rewatch)-1], r.xid) // its answer is zk.Conn's
 		return w.takeRewatch(rewatchWindow), true
@@ -404,7 +405,7 @@ func (w *connection) answer(frame []byte) (done func(code zkwire.Code), code zkw
 	switch {
 	case r.op == zkwire.OpSetWatches && head.Code != zkwire.CodeOK: // zk.Conn would only log that
 		return nil, 0, fmt.Errorf("watches not set again: error %d", head.Code)
-	case r.op == zkwire.OpSetWatches && w.rewatching > 0:
+	case r.op == zkwire.OpSetWatches:
 		w.rewatching--
 		if len(w.rewatch) > 0 {
 			w.session.client.spawn(w.sendRewatch)

@@ -218,6 +218,35 @@ func manyWatches(t *testing.T, srv *recipestest.Server) {
 	require.NoError(t, s.Err())
 }
 
+// After watches were set again in several requests, the server reports nothing once more that
+// happened since.
+func TestEventsAreNotRepeatedThoughWatchesAreMany(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link := srv.Root(t), srv.Link(t)
+		c, other := link.Client(t), session(t, srv.Client(t))
+		conn := session(t, c).Conn()
+		_, err := conn.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		for i := range 350 { // with long names: zk.Conn needs two requests
+			_, _, _, err := conn.ExistsW(fmt.Sprintf("%s/%s%d", root, strings.Repeat("x", 400), i))
+			require.NoError(t, err)
+		}
+		resume(t, link, c)
+		synctest.Wait()
+
+		_, _, changed, err := conn.GetW(root)
+		require.NoError(t, err)
+		_, err = other.Conn().Set(root, []byte("new"), -1)
+		require.NoError(t, err)
+		wait(t, changed)
+		_, _, changed, err = conn.GetW(root)
+		require.NoError(t, err)
+		resume(t, link, c)
+		synctest.Wait()
+		require.Empty(t, changed)
+	})
+}
+
 // TestConnectionOverWhichWatchesAreNotSetAgainIsCut uses a server that refuses to set them. zk.Conn
 // would only log that.
 func TestConnectionOverWhichWatchesAreNotSetAgainIsCut(t *testing.T) {

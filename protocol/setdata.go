@@ -22,7 +22,6 @@ func (g *Grant) SetData(ctx context.Context, data []byte) error {
 	if err := g.recipe.ValidateCall(ctx, data); err != nil {
 		return err
 	}
-	defer g.session.KeepAlive()()
 
 	err := g.setData(ctx, data)
 	for errors.Is(err, zk.ErrNoNode) {
@@ -31,9 +30,6 @@ func (g *Grant) SetData(ctx context.Context, data []byte) error {
 		} else if err = failed; err == nil {
 			err = g.setData(ctx, data)
 		}
-	}
-	if over := g.Err(); err != nil && over != nil && ctx.Err() == nil {
-		return over
 	}
 	return g.recipe.Wrap(err)
 }
@@ -81,6 +77,7 @@ func (g *Grant) wasSet(ctx context.Context, data []byte, version int32) (bool, e
 		r.data, r.stat, err = c.Get(g.node)
 		return r, err
 	})
+
 	if err == nil && !g.owns(now.stat) {
 		err = zk.ErrNoNode
 	}

@@ -50,6 +50,20 @@ func inMemory(t *testing.T, test func(t *testing.T, srv *recipestest.Server, pat
 	})
 }
 
+// The answer is lost, and the next server does not know yet that the entry was appended.
+func TestOfferOverAServerThatLagsIsNotRepeated(t *testing.T) {
+	inMemory(t, func(t *testing.T, srv *recipestest.Server, path string) {
+		link, follower := srv.Link(t), srv.Embedded().Follower()
+		q := queue.New(link.Client(t), path)
+		offer(t, q, "a")
+		follower.Lag(time.Second)
+		link.Move(follower)
+		link.LoseReply(recipestest.OpMulti, 1)
+		offer(t, q, "b")
+		require.Len(t, entries(t, srv.Client(t), path), 2)
+	})
+}
+
 // Once there is a receipt, an offer is one request.
 func TestOfferIsOneRequest(t *testing.T) {
 	for name, opts := range map[string][]queue.Option{

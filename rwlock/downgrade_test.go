@@ -468,6 +468,23 @@ func TestDowngradeThatIsGivenUpGivesTheLockBack(t *testing.T) {
 	})
 }
 
+// The answer is lost, and a server that may lag is not believed without a Sync.
+func TestDowngradeWhoseOutcomeCannotBeFoundOutGivesTheLockBack(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		path, watcher := srv.Root(t)+"/unknown", rwlock.New(srv.Client(t), srv.Root(t)+"/unknown")
+		writing := must(t, write, rwlock.New(link.Client(t), path))
+		time.Sleep(time.Second) // until its node is watched
+		link.LoseReply(recipestest.OpMulti, 1)
+		link.Fail(recipestest.OpSync, "", -102, 1)
+		_, err := writing.Downgrade(t.Context())
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+		require.ErrorIs(t, writing.Err(), protocol.ErrReleased)
+		awaitContenders(t, watcher, 0)
+	})
+}
+
 // A client that lists the line meanwhile sees the holder, in its old place or in the new one.
 func TestContendersShowTheHolderThroughADowngrade(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
@@ -629,8 +646,8 @@ func TestDowngradeOfUnknownOutcomeSaysSo(t *testing.T) {
 	m := rwlock.New(link.Client(t), srv.Root(t)+"/down")
 	writing := must(t, write, m)
 	link.Fail(recipestest.OpMulti, "", connectionLoss, 1)
-	link.Fail(recipestest.OpExists, "", noAuth, 1)
-	link.Fail(recipestest.OpSync, "", noAuth, 1)
+	link.Fail(recipestest.OpExists, "", -102, 1)
+	link.Fail(recipestest.OpSync, "", -102, 1)
 	_, err := writing.Downgrade(t.Context())
 	require.ErrorIs(t, err, protocol.ErrUncertain)
 }

@@ -344,6 +344,38 @@ func TestExpiredRequestIsNotCollected(t *testing.T) {
 	})
 }
 
+// The function that serves neither sees such a request, nor is asked for another round by it.
+func TestExpiredRequestIsNotPending(t *testing.T) {
+	t.Parallel()
+	for name, look := range map[string]bool{"in a round": true, "in the next round": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var over bool
+				var seen []*job
+				rounds := 0
+				p := &printer{}
+				p.jobs = batch.New[*job](&p.host, wide, func(context.Context) {
+					for pending := range p.jobs.Rounds() {
+						rounds++
+						over = true
+						if look {
+							seen = p.jobs.Pending()
+						}
+						if rounds > 1 {
+							p.jobs.Answer(nil, pending...)
+						}
+					}
+				}, nil)
+				require.Equal(t, context.DeadlineExceeded, <-p.start(expired{t.Context(), &over}, &job{})[0])
+				require.Zero(t, p.host.goroutines())
+				require.Equal(t, 1, rounds)
+				require.Empty(t, seen)
+			})
+		})
+	}
+}
+
 func TestGraceForARequestThatWasSent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -403,7 +435,7 @@ func TestReturnedRequestHasNoUnknownOutcome(t *testing.T) {
 				jobs := p.jobs.Collect(func(*job, *batch.Room) bool { return true })
 				time.Sleep(time.Second)
 				p.jobs.Return(jobs)
-				time.Sleep(2 * batch.Grace)
+				<-p.jobs.Woken() // when the request has gone
 			}
 		}, func(*job, error) error { return errUnknown })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second-batch.Grace/2)

@@ -39,3 +39,29 @@ func TestForeignDataOnAPathThatWasCreatedAgainStays(t *testing.T) {
 		require.Equal(t, "foreign", string(data))
 	})
 }
+
+// The release of the second holder would set the data of the path to none, as they were when the
+// line was listed.
+func TestForeignDataThatIsSetDuringAHoldStays(t *testing.T) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
+		root, c := srv.Root(t), srv.Client(t)
+		path, operator := root+"/line", suite.Session(t, srv.Client(t))
+		for _, node := range []string{root, path} {
+			_, err := operator.Conn().Create(node, nil, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+		}
+		l := lineAt(c, path)
+		g, err := l.Enter(suite.Lasting(t), request)
+		require.NoError(t, err)
+		release(t, g)
+
+		g, err = l.Enter(suite.Lasting(t), request)
+		require.NoError(t, err)
+		_, err = operator.Set(suite.Lasting(t), path, []byte("foreign"), 0)
+		require.NoError(t, err)
+		release(t, g)
+		data, _, err := operator.Get(suite.Lasting(t), path)
+		require.NoError(t, err)
+		require.Equal(t, "foreign", string(data))
+	})
+}

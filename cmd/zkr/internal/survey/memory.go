@@ -182,7 +182,7 @@ func (s *seen) stale() bool {
 // resting reports whether s is a listing that is too long to be read again now.
 func (s *seen) resting() bool {
 	pause := time.Duration(len(s.names)) * time.Second / namesPerSecond
-	return s.err == nil && time.Since(s.read) < pause && !s.watch.Deleted()
+	return s.err == nil && time.Since(s.read) < pause
 }
 
 // get reads a node, unless it is remembered. One that may not be read has a Stat and no data.

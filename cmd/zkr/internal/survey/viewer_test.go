@@ -3,6 +3,7 @@ package survey_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -113,6 +114,50 @@ func TestViewerTellsReleasesFromLosses(t *testing.T) {
 			suite.Soon(t, func() bool { return len(view(t, v).Contenders) == 0 }, "gone")
 			require.Equal(t, end, v.Ended(path+"/"+lease.Node()))
 		}
+	})
+}
+
+// A listing is not read again at once. A holder that is gone meanwhile is shown no more, and how it
+// has ended is told by the same look.
+func TestViewerDoesNotWaitForAListingToTellAnEnd(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/lock", srv.Client(t)
+		suite.Keep(t, c, path)
+		m := lock.New(c, path)
+		first, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		join := func() <-chan *lock.Lease {
+			joined := suite.Later(func() *lock.Lease { l, _ := lock.New(c, path).Lock(t.Context()); return l })
+			synctest.Wait()
+			return joined
+		}
+		second := join()
+		v := survey.NewViewer(client(t, srv), path, survey.Limits{})
+		require.Len(t, view(t, v).Contenders, 2)
+		require.NoError(t, first.Unlock(t.Context()))
+		holder := suite.Wait(t, second)
+		time.Sleep(time.Second)
+		require.Len(t, view(t, v).Contenders, 1)
+		time.Sleep(2 * time.Second)
+		require.NoError(t, v.Confirm(t.Context())) // its end could not be missed
+
+		third := join()
+		time.Sleep(time.Second)
+		require.True(t, v.Changed())
+		require.Len(t, view(t, v).Contenders, 2)
+		fourth := join()
+		require.False(t, v.Changed(), "the listing was read just now")
+		require.NoError(t, holder.Unlock(t.Context()))
+		synctest.Wait()
+		require.True(t, v.Changed(), "a node is read at once")
+		require.Len(t, view(t, v).Contenders, 1)
+		require.Equal(t, survey.Released, v.Ended(path+"/"+holder.Node()))
+
+		time.Sleep(time.Second)
+		require.True(t, v.Changed())
+		require.Len(t, view(t, v).Contenders, 2)
+		require.NoError(t, suite.Wait(t, third).Unlock(t.Context()))
+		require.NoError(t, suite.Wait(t, fourth).Unlock(t.Context()))
 	})
 }
 
