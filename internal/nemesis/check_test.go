@@ -198,7 +198,7 @@ func TestChecks(t *testing.T) {
 			m.op("barrier", "remove", 0, 30, 40)
 		}, "while the barrier was set"},
 		"barrier: a leader that was deposed answers a wait": {func(m *maker) {
-			m.Faults = []Fault{{Kind: "leader-deposed", From: 15, To: 25}}
+			m.Faults = []Fault{{Kind: "partition-one-way", From: 15, To: 25}}
 			m.op("barrier", "set", 0, 10, 20)
 			m.op("barrier", "wait", 1, 21, 29)
 			m.op("barrier", "remove", 0, 30, 40)

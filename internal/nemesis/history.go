@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"strings"
+	"regexp"
 	"time"
 )
 
@@ -165,12 +165,16 @@ func (r *Round) ops(recipe string, kinds ...string) []*Op {
 	return ops
 }
 
+// deposing matches the faults by which members may get another leader while the old one still
+// answers.
+var deposing = regexp.MustCompile(`deposed$|^partition-|^pause-|^clients-split$|^members-half-frame$`)
+
 // stale reports whether the answer to a read may be out of date although it began with a Sync. In
-// ZooKeeper, as on the embedded server, a leader that was deposed answers a Sync by itself, until a
-// moment after the fault.
+// ZooKeeper, as on the embedded server, a leader that was deposed answers a Sync by itself, until
+// syncLimit ticks after the fault at most.
 func (r *Round) stale(o *Op) bool {
 	for _, f := range r.Faults {
-		if strings.HasSuffix(f.Kind, "deposed") && f.From <= o.Return && o.Call <= f.To+Stamp(time.Second) {
+		if deposing.MatchString(f.Kind) && f.From <= o.Return && o.Call <= f.To+Stamp(5*time.Second) {
 			return true
 		}
 	}
