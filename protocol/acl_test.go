@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -53,6 +54,17 @@ func TestTransactionOfASessionChecksVersions(t *testing.T) {
 	}
 	require.NoError(t, check(0))
 	require.ErrorIs(t, check(1), zk.ErrBadVersion)
+}
+
+func TestExistsReturnsNoStatBesideAnError(t *testing.T) {
+	srv := recipestest.Start(t)
+	link, path := srv.Link(t), srv.Root(t)+"/hidden"
+	s := suite.Session(t, link.Client(t))
+	link.Fail(recipestest.OpExists, path, int32(zkwire.CodeNoAuth), 1)
+	stat, err := s.Exists(t.Context(), path)
+	require.ErrorIs(t, err, zk.ErrNoAuth)
+	require.ErrorContains(t, err, "no permission to read "+path)
+	require.Nil(t, stat)
 }
 
 func TestErrorNamesTheRootIfItsACLForbidsANode(t *testing.T) {

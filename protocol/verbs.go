@@ -39,10 +39,10 @@ func (s *Session) Exists(ctx context.Context, path string) (*zk.Stat, error) {
 func (s *Session) exists(ctx context.Context, node string) (*zk.Stat, error) {
 	return Do(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
 		there, stat, err := c.Exists(node)
-		if !there {
+		if err != nil || !there { // zk.Conn returns an empty Stat with most errors
 			return nil, denied(err, "read", node)
 		}
-		return stat, err
+		return stat, nil
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -315,6 +316,27 @@ func TestKeyThatIsOfferedAgainDuringASweepIsKept(t *testing.T) {
 			}
 		})
 		return met
+	})
+}
+
+func TestKeyWhoseTimeIsHiddenIsKept(t *testing.T) {
+	inMemory(t, func(t *testing.T, srv *recipestest.Server, path string) {
+		link := srv.Link(t)
+		q := queue.New(link.Client(t), path, queue.WithKeyRetention(time.Minute))
+		_, err := q.OfferKey(t.Context(), "swept", nil)
+		require.NoError(t, err)
+		time.Sleep(45 * time.Second)
+		_, err = q.OfferKey(t.Context(), "hidden", nil)
+		require.NoError(t, err)
+
+		node := path + "/zkrecipes/keys/hidden"
+		time.Sleep(30 * time.Second)
+		link.Fail(recipestest.OpExists, node, int32(zkwire.CodeNoAuth), 1)
+		id, err := q.OfferKey(t.Context(), "another", nil)
+		require.NoError(t, err)
+		require.NotEmpty(t, id)
+		synctest.Wait()
+		require.Equal(t, []string{"another", "hidden"}, suite.Children(t, srv.Client(t), path+"/zkrecipes/keys"))
 	})
 }
 
