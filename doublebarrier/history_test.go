@@ -106,6 +106,21 @@ func TestHundredsOfRoundsWithKillsAndReplacements(t *testing.T) {
 				require.True(t, v.withdrew() || v.vague(), v.err)
 			}
 		}
-		vanishes(t, srv.Client(t), path)
+
+		// If the last member of the last round was killed, the gate waits for others to come.
+		operator := srv.Client(t)
+		require.Eventually(t, func() bool { return len(suite.Children(t, operator, path+"/process")) == 0 },
+			2*suite.Limit, 2*time.Millisecond)
+		for _, c := range clients(t, srv, n) {
+			all.Go(func() error {
+				e, err := doublebarrier.New(c, path, n, doublebarrier.WithWaiting()).Enter(patient(t))
+				if err != nil {
+					return err
+				}
+				return e.Leave(patient(t))
+			})
+		}
+		require.NoError(t, all.Wait())
+		vanishes(t, operator, path)
 	})
 }
