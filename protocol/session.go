@@ -250,13 +250,6 @@ func (s *session) seen(zxid int64, settles bool) {
 	}
 }
 
-// latest returns a zxid: all events that are still to come belong to later transactions.
-func (s *session) latest() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.settled
-}
-
 // connected takes a connection into use whose handshake was answered with h, or returns an error,
 // with which the connection ends. It returns the packets that set the session's watches again over
 // it.

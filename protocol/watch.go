@@ -20,7 +20,6 @@ type Watch struct {
 	key     string // in the session's table
 	node    string // absolute
 	shared  *sharedWatch
-	first   int64 // the czxid of the node that was read first, or 0
 
 	reconnected <-chan struct{} // closed once there was a reconnect since the server was asked last
 }
@@ -50,9 +49,6 @@ func (w *Watch) Ready(ctx context.Context) (*zk.Stat, error) {
 	case <-w.shared.read:
 		if w.reconnected == nil { // or else Recheck has asked since
 			w.reconnected = w.shared.reconnected
-		}
-		if w.first == 0 && w.shared.stat != nil {
-			w.first = w.shared.stat.Czxid
 		}
 		return w.shared.stat, w.shared.err
 	case <-ctx.Done():
@@ -155,40 +151,6 @@ func (w *Watch) Wait(ctx context.Context) error {
 		}
 	}
 }
-
-// Same reports whether the node is the one that was read first, and was so without a break up to
-// the latest answer that the session has got before the call. Its data may have changed. Same asks
-// the server only if it has told of a change, or after a reconnect. Call it after Ready.
-func (w *Watch) Same(ctx context.Context) (bool, error) {
-	switch {
-	case !w.found() || w.hasChanged():
-	case isClosed(w.reconnected):
-		w.session.watches.outdated(w.key, w.shared)
-	default:
-		return w.shared.stat.Czxid == w.first, nil
-	}
-
-	w.shared, w.reconnected = w.session.watches.on(w.session, w.node), nil
-	stat, err := w.Ready(ctx)
-	if errors.Is(err, zk.ErrNoNode) {
-		return false, nil
-	}
-	return err == nil && stat.Czxid == w.first, err
-}
-
-// SameAt is [Watch.Same] for a moment that is past: when the transaction with this number was
-// executed, which the session has had an answer to. What happened to the node later does not count:
-// a server tells of events and answers in the order in which things have happened.
-func (w *Watch) SameAt(ctx context.Context, zxid int64) (bool, error) {
-	if w.found() && w.hasChanged() && w.shared.stat.Czxid == w.first && w.shared.after >= zxid {
-		return true, nil
-	}
-	return w.Same(ctx)
-}
-
-// found reports whether there was a node when it was read last. It is false if there is no answer
-// yet: ctx may have ended first.
-func (w *Watch) found() bool { return isClosed(w.shared.read) && w.shared.stat != nil }
 
 // A waiter waits for any of several watches.
 type waiter struct {

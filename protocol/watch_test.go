@@ -15,145 +15,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// SameAt does not count what happens to a node after the transaction, even if its event comes
-// before the call.
-func TestWatchTellsWhatWasThereAtATransaction(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		s, conn, root := session(t, srv.Client(t)), session(t, srv.Client(t)).Conn(), srv.Root(t)
-		_, err := create(s, root, 0)(s.Conn())
-		require.NoError(t, err)
-		write := func() (zxid int64) {
-			stat, err := protocol.Do(t.Context(), s, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(root, nil, -1) })
-			require.NoError(t, err)
-			return stat.Mzxid
-		}
-		for _, becomes := range []string{"nothing", "another"} {
-			path := root + "/" + becomes
-			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
-			require.NoError(t, err)
-			watch := s.Watch(path)
-			_, err = watch.Ready(t.Context())
-			require.NoError(t, err)
-			before := write()
-			require.NoError(t, conn.Delete(path, -1))
-			if becomes == "another" {
-				_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
-				require.NoError(t, err)
-			}
-			wait(t, watch.Changed())
-			after := write()
-
-			same, err := watch.SameAt(t.Context(), before)
-			require.NoError(t, err)
-			require.True(t, same)
-			same, err = watch.SameAt(t.Context(), after)
-			require.NoError(t, err)
-			require.False(t, same)
-		}
-	})
-}
-
-// What was found out about the first node is not forgotten when another one takes its place.
-func TestWatchOfANodeThatWasReplacedIsNeverTheSameAgain(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		s, conn, root := session(t, srv.Client(t)), session(t, srv.Client(t)).Conn(), srv.Root(t)
-		path := root + "/x"
-		_, err := create(s, root, 0)(s.Conn())
-		require.NoError(t, err)
-		make := func() {
-			_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
-			require.NoError(t, err)
-		}
-		make()
-		watch := s.Watch(path)
-		_, err = watch.Ready(t.Context())
-		require.NoError(t, err)
-		different := func() {
-			t.Helper()
-			for range 3 {
-				same, err := watch.Same(t.Context())
-				require.NoError(t, err)
-				require.False(t, same)
-				same, err = watch.SameAt(t.Context(), 1<<62)
-				require.NoError(t, err)
-				require.False(t, same)
-			}
-		}
-
-		require.NoError(t, conn.Delete(path, -1))
-		wait(t, watch.Changed())
-		different()
-
-		make()
-		different()
-		require.NoError(t, conn.Delete(path, -1))
-		wait(t, watch.Changed())
-		same, err := watch.SameAt(t.Context(), 1)
-		require.NoError(t, err)
-		require.False(t, same)
-	})
-}
-
-// A question that ctx has cut short says nothing about the node.
-func TestWatchKnowsNothingAfterAQuestionWithoutAnswer(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		link := srv.Link(t)
-		s, conn, root := session(t, link.Client(t)), session(t, srv.Client(t)).Conn(), srv.Root(t)
-		path := root + "/x"
-		_, err := create(s, root, 0)(s.Conn())
-		require.NoError(t, err)
-		_, err = conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
-		watch := s.Watch(path)
-		_, err = watch.Ready(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, conn.Delete(path, -1))
-		wait(t, watch.Changed())
-
-		link.StallRequests()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err = watch.Same(ctx)
-		require.ErrorIs(t, err, context.Canceled)
-		link.Heal()
-
-		same, err := watch.Same(t.Context())
-		require.NoError(t, err)
-		require.False(t, same)
-	})
-}
-
-// A node that was deleted stays gone for its watch, whatever takes its place, and however often
-// that is asked.
-func TestWatchComparesWithTheNodeThatWasReadFirst(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		s, path := session(t, srv.Client(t)), srv.Root(t)+"/node"
-		_, err := s.EnsurePath(lasting(t), path)
-		require.NoError(t, err)
-		watch := s.Watch(path)
-		_, err = watch.Ready(lasting(t))
-		require.NoError(t, err)
-		requireSame := func(want bool) {
-			t.Helper()
-			for range 2 {
-				same, err := watch.Same(lasting(t))
-				require.NoError(t, err)
-				require.Equal(t, want, same)
-			}
-		}
-		requireSame(true)
-		_, err = s.Set(lasting(t), path, []byte("new"), -1)
-		require.NoError(t, err)
-		wait(t, watch.Changed())
-		requireSame(true)
-		require.NoError(t, s.Delete(lasting(t), path, -1))
-		wait(t, watch.Changed())
-		requireSame(false)
-		require.NoError(t, s.Create(lasting(t), path, nil, 0))
-		requireSame(false)
-	})
-}
-
 // Of several watches one may fire before the wait for them begins.
 func TestWaitAnyReturnsForAWatchThatHasFired(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
@@ -173,6 +34,29 @@ func TestWaitAnyReturnsForAWatchThatHasFired(t *testing.T) {
 
 			require.NoError(t, s.WaitAny(lasting(t), watches...))
 		}
+	})
+}
+
+// A watch on what is missing knows that: it does not take the same answer for a change.
+func TestWatchOnAMissingNodeIsCurrentAfterAReconnect(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, path := srv.Link(t), srv.Root(t)+"/node"
+		c := link.Client(t)
+		s := session(t, c)
+		_, err := s.Watch(path).Ready(lasting(t))
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		watch := s.WatchChildren(path)
+		stat, err := watch.Ready(lasting(t))
+		require.NoError(t, err)
+		require.Nil(t, stat)
+
+		resume(t, link, c)
+		same, err := watch.Current(lasting(t))
+		require.NoError(t, err)
+		require.True(t, same)
+		_, err = s.EnsurePath(lasting(t), path)
+		require.NoError(t, err)
+		wait(t, watch.Changed())
 	})
 }
 
@@ -272,30 +156,22 @@ func TestWatchIsNotTrustedAfterAReconnect(t *testing.T) {
 		link, root, other := srv.Link(t), srv.Root(t), session(t, srv.Client(t))
 		gate := &suite.Gate{Op: recipestest.OpSetWatches}
 		s := session(t, link.Client(t, gate.Option(link)))
-		watches := make(map[string]*protocol.Watch)
-		for _, name := range []string{"current", "same"} {
-			_, err := s.EnsurePath(lasting(t), root+"/"+name)
-			require.NoError(t, err)
-			watches[name] = s.Watch(root + "/" + name)
-			_, err = watches[name].Ready(lasting(t))
-			require.NoError(t, err)
-		}
+		path := root + "/node"
+		_, err := s.EnsurePath(lasting(t), path)
+		require.NoError(t, err)
+		watch := s.Watch(path)
+		_, err = watch.Ready(lasting(t))
+		require.NoError(t, err)
 		gate.Shut()
 		link.Cut()
-		for name := range watches {
-			path := root + "/" + name
-			_, err := other.Multi(lasting(t), &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path})
-			require.NoError(t, err)
-		}
+		_, err = other.Multi(lasting(t), &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path})
+		require.NoError(t, err)
 		link.Heal()
 		require.NoError(t, s.Sync(lasting(t), root))
 
-		current, err := watches["current"].Current(lasting(t))
+		current, err := watch.Current(lasting(t))
 		require.NoError(t, err)
 		require.False(t, current)
-		same, err := watches["same"].Same(lasting(t))
-		require.NoError(t, err)
-		require.False(t, same)
 		gate.Open()
 	})
 }

@@ -40,7 +40,6 @@ type sharedWatch struct {
 	fired    atomic.Bool   // by the event
 	deleted  bool          // valid once fired is set: the node is gone
 	released bool          // likewise: the deletion made the node's marker
-	after    int64         // likewise: what fired it happened after this transaction, which had been answered before
 
 	// The table's mu protects these.
 	changed chan struct{} // closed when it fires; made when it is asked for
@@ -146,14 +145,13 @@ func (t *watchTable) notify(e zk.Event) {
 		return
 	}
 
-	latest := t.session.latest()
 	t.mu.Lock()
 	released := t.noteMarker(e)
 
 	fire := func(path string) {
 		if w := t.watches[path]; w != nil {
 			delete(t.watches, path)
-			w.deleted, w.after = e.Type == zk.EventNodeDeleted, latest
+			w.deleted = e.Type == zk.EventNodeDeleted
 			w.released = w.deleted && path == released
 			w.fire()
 		}

@@ -284,27 +284,11 @@ func init() {
 			Test: "TestWatchAsksOnceAfterAReconnect",
 		},
 		{
-			Name: "watches: a node is compared with the one that was read last",
-			File: "protocol/watch.go",
-			Func: "(*Watch).Same",
-			Old:  "return w.shared.stat.Czxid == w.first, nil",
-			New:  "return true, nil",
-			Test: "TestWatchComparesWithTheNodeThatWasReadFirst/embedded",
-		},
-		{
 			Name: "watches: what was read before a reconnect is current",
 			File: "protocol/watch.go",
 			Func: "(*Watch).Current",
 			Old:  "if isClosed(w.reconnected) {",
 			New:  "if false {",
-			Test: "TestWatchIsNotTrustedAfterAReconnect",
-		},
-		{
-			Name: "watches: a node is the same after a reconnect",
-			File: "protocol/watch.go",
-			Func: "(*Watch).Same",
-			Old:  "case isClosed(w.reconnected):",
-			New:  "case false:",
 			Test: "TestWatchIsNotTrustedAfterAReconnect",
 		},
 		{

@@ -83,20 +83,6 @@ func init() {
 			Test:    "TestCancelledRequestsOnASlowNetwork|TestCancelledAtEachStep/embedded",
 		},
 		{
-			Name: "queue: what happens to the queue after a removal makes that uncertain",
-			File: "protocol/watch.go",
-			Old:  "w.shared.after >= zxid {",
-			New:  "w.shared.after > zxid+1<<20 {",
-			Test: "TestWatchTellsWhatWasThereAtATransaction/embedded",
-		},
-		{
-			Name: "queue: what has happened to the queue before a removal is overlooked",
-			File: "protocol/watch.go",
-			Old:  "w.shared.after >= zxid {",
-			New:  "zxid != 0 {",
-			Test: "TestWatchTellsWhatWasThereAtATransaction/embedded",
-		},
-		{
 			Name: "queue: a batch of offers that is too large fails all of them",
 			File: "queue/offer.go",
 			Old:  "errors.Is(err, protocol.ErrTooLarge) && len(sent) > 1:",
