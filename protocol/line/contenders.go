@@ -22,8 +22,8 @@ type Contender struct {
 	Since   time.Time // its creation, by the server's clock
 }
 
-// ContenderOf returns the contender whose node has this name, data and Stat.
-func ContenderOf(node string, data []byte, stat *zk.Stat) Contender {
+// contenderOf returns the contender whose node has this name, data and Stat.
+func contenderOf(node string, data []byte, stat *zk.Stat) Contender {
 	return Contender{node, stat.EphemeralOwner, stat.Czxid, data, time.UnixMilli(stat.Ctime)}
 }
 
@@ -95,7 +95,7 @@ func (l *Line) read(ctx context.Context, s *protocol.Session, line []Name, known
 				errs[i] = err
 				return
 			}
-			all[i] = ContenderOf(n.Node, data, stat)
+			all[i] = contenderOf(n.Node, data, stat)
 		})
 	}
 	wg.Wait()
