@@ -48,6 +48,6 @@
 // that blocks.
 //
 // Observers see an election as their server does. That server may lag behind, or not know that its
-// leader was deposed. Without a connection they learn nothing new. Candidates whose session was lost join again at the end of the
-// line, and so do those that ResignTo passed over.
+// leader was deposed. Without a connection they learn nothing new. Candidates whose session was
+// lost join again at the end of the line, and so do those that ResignTo passed over.
 package election

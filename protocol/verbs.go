@@ -140,7 +140,8 @@ func (s *Session) absolute(op any) any {
 // Sync makes the server that s is connected to catch up with the leader. Reads after it see all
 // that had happened before it began. The exception is a leader that was deposed and does not know
 // it yet: it answers without asking a quorum, and what its successor has done is not seen. That
-// lasts a few seconds, syncLimit ticks at most. Only a write finds out: no quorum agrees to it there.
+// lasts a few seconds, syncLimit ticks at most. Only a write finds out: no quorum agrees to it
+// there.
 func (s *Session) Sync(ctx context.Context, path string) error { return s.sync(ctx, s.Path(path)) }
 
 // sync relies on its engagement: should the server not answer, then neither does it answer the
