@@ -69,9 +69,11 @@ func TestSetDataReturnsWhyItsOutcomeIsUnknown(t *testing.T) {
 					return nil
 				})
 				g := hold(t, link.Client(t, acls), path)
-				require.NoError(t, g.SetData(lasting(t), []byte("old")))                 // so that the version is not 0
-				time.Sleep(time.Second)                                                  // until the node is watched
-				link.Fail(test.refuse, path+"/"+g.Node(), int32(zkwire.CodeNotEmpty), 2) // the grant may read first
+				require.NoError(t, g.SetData(lasting(t), []byte("old"))) // so that the version is not 0
+				time.Sleep(time.Second)                                  // until the node is watched
+
+				// The grant may read first, as its watch tells it of the change.
+				link.Fail(test.refuse, path+"/"+g.Node(), int32(zkwire.CodeNotEmpty), 2)
 				link.LoseReply(recipestest.OpSetData, 1)
 				require.ErrorIs(t, g.SetData(lasting(t), []byte("new")), test.want)
 				require.NoError(t, g.Err())

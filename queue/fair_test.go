@@ -77,7 +77,7 @@ func TestOneGoroutineBesideAHundred(t *testing.T) {
 			require.GreaterOrEqual(t, r.shares[0], n*few/(few+many)/2)
 			require.GreaterOrEqual(t, r.shares[1], n/2/2)
 			for _, pause := range r.pauses {
-				require.Less(t, pause, 100*roundTrip)
+				require.Less(t, pause, 50*roundTrip)
 			}
 		})
 	}
