@@ -83,6 +83,36 @@ func TestOneGoroutineBesideAHundred(t *testing.T) {
 	}
 }
 
+// A session far from the servers, with many goroutines, is not shut out by a near one that is always
+// faster with the first entry.
+func TestFarSessionBesideANearOne(t *testing.T) {
+	const near, far = 1, 100
+	for _, c := range takers {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const n = 30 // too few for tickets
+				srv := recipestest.Start(t, recipestest.WithInMemory())
+				path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+				fill(t, queue.New(srv.Client(t), path), n)
+				pools := newPools(t, srv, path, near, far)
+				pools[0].link.Delay(roundTrip)
+				pools[1].link.Delay(2 * roundTrip)
+				var wait suite.Group
+				for _, p := range pools {
+					for _, q := range p.queues {
+						wait.Go(func() error { return p.consume(t.Context(), q, c.take) })
+					}
+				}
+				require.NoError(t, wait.Wait())
+				t.Log(len(pools[0].takes), len(pools[1].takes))
+				require.Equal(t, n, len(pools[0].takes)+len(pools[1].takes))
+				require.GreaterOrEqual(t, len(pools[1].takes), n/5)
+			})
+		})
+	}
+}
+
 // Where entries are fewer than workers, they go to all sessions alike.
 func TestScarceEntriesGoToAllSessions(t *testing.T) {
 	const (

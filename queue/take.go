@@ -206,6 +206,7 @@ func (c *consumer) send(life context.Context, entries []*entry, wanted int) erro
 	failed := done.failed(err)
 	switch {
 	case err == nil:
+		c.window.beaten = false
 		c.deliver(sent, touched, done)
 		c.place.leave()
 		c.foreign.makeWay(life, time.Since(began))
@@ -344,6 +345,7 @@ func (c *consumer) outcomeUnknown(sent []*removal, err error) {
 
 // collided notes why the transaction failed at an entry. The others are tried again.
 func (c *consumer) collided(e *entry, sent []*removal, err error) error {
+	c.window.beaten = true
 	c.report(protocol.EventCollided, 1, err)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):

@@ -49,6 +49,7 @@ type window struct {
 	listed  time.Time // when the queue was listed
 	reviews int       // so many were made
 	stale   bool      // since then, others may have taken what this consumer is about to take
+	beaten  bool      // another consumer was faster in the last transaction
 
 	outdated bool // since then, entries of another priority may have been offered
 }
