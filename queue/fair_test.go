@@ -113,6 +113,29 @@ func TestFarSessionBesideANearOne(t *testing.T) {
 	}
 }
 
+// Consumers do not draw one ticket after the other from a node whose tickets are for entries that
+// have gone long ago, as one of two that were created at the same time may be.
+func TestTicketsForEntriesThatHaveGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const gone, n = 3000, 200
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		operator := srv.Client(t)
+		path := lasting(t, operator, srv.Root(t)+"/q")
+		former := queue.New(operator, path)
+		fill(t, former, gone)
+		require.Len(t, drain(t, t.Context(), former), gone)
+		fill(t, former, n)
+		conn := suite.Session(t, operator).Conn()
+		_, err := conn.Create(path+"/zkrecipes/tickets--1", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+
+		r := consumeAll(t, newPools(t, srv, path, 1, 1), pollOne)
+		require.Equal(t, n, r.total())
+		require.Less(t, r.multis, 2*n)
+	})
+}
+
 // Where entries are fewer than workers, they go to all sessions alike.
 func TestScarceEntriesGoToAllSessions(t *testing.T) {
 	const (

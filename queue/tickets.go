@@ -179,12 +179,14 @@ func (c *consumer) draw(life context.Context, n int) error {
 	if c.ticketsGone(err) {
 		return nil
 	}
-	for _, a := range answers {
-		if err == nil {
-			c.tickets.drawn(a.Stat)
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	for _, a := range answers {
+		c.tickets.drawn(a.Stat)
+	}
+	c.endTicketsIfUsedUp(n)
+	return nil
 }
 
 func (t *tickets) drawing(c *consumer, n int) (ops []any) {
@@ -249,6 +251,18 @@ func (c *consumer) checkTickets() {
 		}
 	}
 	if behind > farBehind*c.crowd.size*max(len(t.numbers), 1) {
+		c.endTickets()
+	}
+}
+
+// endTicketsIfUsedUp ends the tickets if the n that were just drawn are far behind the first entry.
+// So many others would have to be drawn before any is of use.
+func (c *consumer) endTicketsIfUsedUp(n int) {
+	rest, numbers := c.window.entries[c.window.first:], c.tickets.numbers
+	if len(rest) == 0 || len(numbers) == 0 {
+		return
+	}
+	if int(rest[0].sequence-numbers[len(numbers)-1]) > farBehind*c.crowd.size*n {
 		c.endTickets()
 	}
 }

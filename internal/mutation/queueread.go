@@ -11,6 +11,21 @@ func init() {
 			Test: "TestBadInput",
 		},
 		{
+			Name: "queue: a consumer that was beaten to an entry tries the first one again",
+			File: "queue/read.go",
+			Old:  "if c.window.beaten {",
+			New:  "if false {",
+			Test: "TestFarSessionBesideANearOne",
+		},
+		{
+			Name: "queue: tickets are drawn until they are for entries that are there",
+			File: "queue/tickets.go",
+			Func: "(*consumer).draw",
+			Old:  "c.endTicketsIfUsedUp(n)",
+			New:  "_ = n",
+			Test: "TestTicketsForEntriesThatHaveGone",
+		},
+		{
 			Name: "queue: queues that offer differently compete for entries",
 			File: "queue/session.go",
 			Old:  "protocol.Shared(s, shared, func",
