@@ -2,6 +2,7 @@ package protocol_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -193,5 +194,39 @@ func TestGrantOfANodeThatMayNotBeRead(t *testing.T) {
 		require.NoError(t, session(t, other).Delete(t.Context(), path+"/"+g.Node(), -1))
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, g.Err(), protocol.ErrLost)
+	})
+}
+
+// The name of a grant's node is taken by a node that may not be read. Servers like 3.9 do not even
+// say that it is another one.
+func TestNamedGrantWhoseNameIsTakenIsLost(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, _ string, srv *recipestest.Server) {
+		root, c, other := srv.Root(t), srv.Client(t), session(t, srv.Client(t))
+		path, s := root+"/name", session(t, c)
+		suite.Keep(t, c, root)
+		require.NoError(t, s.Create(t.Context(), path, nil, zk.FlagEphemeral))
+		stat, err := s.Exists(t.Context(), path)
+		require.NoError(t, err)
+		g, err := protocol.NewRecipe(c, "test", path).NewNamedGrant(t.Context(), s, path, stat.Czxid,
+			func(context.Context) error { return zk.ErrNoNode })
+		require.NoError(t, err)
+		_, err = other.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
+			&zk.CreateRequest{Path: path, Flags: zk.FlagEphemeral, Acl: zk.WorldACL(zk.PermAll &^ zk.PermRead)})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, g.Err(), protocol.ErrLost)
+		require.NoError(t, other.Delete(t.Context(), path, -1))
+	})
+}
+
+// The holder has not heard yet that its node is gone.
+func TestReleaseOfADeletedNodeReportsTheLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/x"
+		s := session(t, c)
+		g, err := protocol.NewRecipe(c, "test", path).NewGrant(t.Context(), s, path, 1,
+			func(context.Context) error { return zk.ErrNoNode })
+		require.NoError(t, err)
+		require.ErrorIs(t, g.Release(t.Context()), protocol.ErrLost)
 	})
 }

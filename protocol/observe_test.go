@@ -1,6 +1,9 @@
 package protocol
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 
@@ -42,4 +45,19 @@ func TestBlockedObserverBoundsTheQueueAndMissesNoLoss(t *testing.T) {
 			require.NotEqual(t, told[i-1], told[i])
 		}
 	})
+}
+
+type busy struct{ error }
+
+func (busy) Busy() bool { return true }
+
+// Of contenders that do not wait and would have to there may be very many.
+func TestLogObserverLogsBusyAtLevelDebug(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	o := LogObserver(slog.New(slog.NewTextHandler(&log, nil)))
+	o.Observe(Event{Kind: EventAcquired, Err: busy{errors.New("busy")}})
+	require.Empty(t, log.String())
+	o.Observe(Event{Kind: EventAcquired, Err: errors.New("failed")})
+	require.Contains(t, log.String(), "not acquired")
 }

@@ -6,7 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -185,5 +187,79 @@ func TestReplacementOfUnknownOutcomeGivesBothNodesBack(t *testing.T) {
 		require.ErrorIs(t, g.Err(), protocol.ErrReleased)
 		requireNoChildren(t, s, path)
 		require.NoError(t, s.Err())
+	})
+}
+
+// A swap that fails changes nothing: the grant is held, may be replaced again, and is given back.
+func TestReplacementThatFailsChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/x"
+		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
+		g, old := granted(t, s, r)
+		_, err := g.Replace(lasting(t), r, path+"/first", func(context.Context) error { return zk.ErrBadVersion })
+		require.ErrorIs(t, err, zk.ErrBadVersion)
+		require.NoError(t, g.Err())
+
+		next, err := g.Replace(within(t, time.Minute), r, path+"/second", func(ctx context.Context) error {
+			return swap(ctx, s, old, path+"/second")
+		})
+		require.NoError(t, err)
+		_, err = next.Replace(lasting(t), r, path+"/third", func(context.Context) error { return zk.ErrBadVersion })
+		require.ErrorIs(t, err, zk.ErrBadVersion)
+		require.NoError(t, next.Release(lasting(t)))
+		requireNoChildren(t, s, path)
+	})
+}
+
+// The grant is lost meanwhile, whatever swap returns.
+func TestReplacementOfAGrantThatIsLostMeanwhile(t *testing.T) {
+	for name, swapped := range map[string]error{
+		"its node is deleted":            zk.ErrNoNode,
+		"its session ends, and it fails": zk.ErrBadVersion,
+		"its session ends":               nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				c, path := srv.Client(t), srv.Root(t)+"/x"
+				s, r := session(t, c), protocol.NewRecipe(c, "test", path)
+				g, node := granted(t, s, r)
+				next, err := g.Replace(lasting(t), r, path+"/next", func(ctx context.Context) error {
+					if swapped == zk.ErrNoNode {
+						require.NoError(t, s.Delete(ctx, node, -1))
+						return swapped
+					}
+					srv.ExpireSession(s.ID())
+					<-g.Done()
+					return swapped
+				})
+				require.Nil(t, next)
+				require.ErrorIs(t, err, protocol.ErrLost)
+				require.ErrorIs(t, g.Err(), protocol.ErrLost)
+			})
+		})
+	}
+}
+
+// A caller whose back-off ends is told, and both nodes go.
+func TestReplacementThatIsGivenUpIsGivenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, other := srv.Root(t)+"/x", session(t, srv.Client(t))
+		c := srv.Client(t, protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
+		g, old := granted(t, s, r)
+		attempts := 0
+		_, err := g.Replace(lasting(t), r, path+"/next", func(ctx context.Context) error {
+			_, err := protocol.Do(ctx, s, func(*zk.Conn) (struct{}, error) {
+				attempts++
+				if attempts == 1 {
+					return struct{}{}, zk.ErrConnectionClosed
+				}
+				return struct{}{}, swap(ctx, s, old, path+"/next")
+			})
+			return err
+		})
+		require.ErrorContains(t, err, "given up")
+		require.ErrorIs(t, g.Err(), protocol.ErrReleased)
+		requireNoChildren(t, other, path)
 	})
 }
