@@ -91,7 +91,11 @@ func TestSessionThatIsOverHoldsNothing(t *testing.T) {
 	s.mu.Lock()
 	s.err = ErrLost
 	s.mu.Unlock()
-	_, err := s.connected(new(connection), zkwire.ConnectResponse{SessionID: 1, Timeout: time.Second})
+	require.ErrorIs(t, s.admit(new(Grant)), ErrLost)
+	here, _ := net.Pipe()
+	_, err := newConnection(s, here, time.Second)
+	require.ErrorIs(t, err, ErrLost)
+	_, err = s.connected(new(connection), zkwire.ConnectResponse{SessionID: 1, Timeout: time.Second})
 	require.ErrorIs(t, err, ErrLost)
 	require.ErrorIs(t, g.Err(), ErrLost)
 	s.finish(ErrClosed)
