@@ -446,7 +446,6 @@ func (c *Client) retire(s *session) bool {
 	mine := !c.stopped
 	if mine {
 		c.current = nil
-		c.announce()
 		c.setState(Lost)
 		c.unclosed[s] = fmt.Errorf("session %v could not be closed in time, its nodes stay until it expires", hexID(s.ID()))
 	}

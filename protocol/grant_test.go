@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -228,5 +229,29 @@ func TestReleaseOfADeletedNodeReportsTheLoss(t *testing.T) {
 			func(context.Context) error { return zk.ErrNoNode })
 		require.NoError(t, err)
 		require.ErrorIs(t, g.Release(t.Context()), protocol.ErrLost)
+	})
+}
+
+// Nothing else would make the session look at its clocks at that moment: it was engaged before, and
+// has no connection.
+func TestGrantWithoutAConnectionEndsWithTrust(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, path := srv.Link(t), srv.Root(t)+"/x"
+		c := link.Client(t)
+		s := session(t, c)
+		defer s.KeepAlive()()
+		link.Cut()
+		time.Sleep(100 * time.Millisecond)
+		g, err := protocol.NewRecipe(c, "test", path).NewGrant(t.Context(), s, path, 1,
+			func(context.Context) error { return zk.ErrNoNode })
+		require.NoError(t, err)
+		time.Sleep(time.Until(s.Deadline()) + time.Millisecond)
+		synctest.Wait()
+		select {
+		case <-g.Done():
+		default:
+			require.Fail(t, "not done")
+		}
+		link.Heal()
 	})
 }

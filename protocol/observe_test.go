@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -38,6 +39,7 @@ func TestBlockedObserverBoundsTheQueueAndMissesNoLoss(t *testing.T) {
 		require.Less(t, len(d.queue), maxCalls+10)
 		close(release)
 		synctest.Wait()
+		require.True(t, isClosed(d.idle))
 		require.Less(t, events, maxCalls)
 		require.Contains(t, told, Lost)
 		require.Equal(t, Suspended, told[len(told)-1])
@@ -60,4 +62,14 @@ func TestLogObserverLogsBusyAtLevelDebug(t *testing.T) {
 	require.Empty(t, log.String())
 	o.Observe(Event{Kind: EventAcquired, Err: errors.New("failed")})
 	require.Contains(t, log.String(), "not acquired")
+}
+
+func TestLogObserverWritesWhatAnEventHas(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	LogObserver(slog.New(slog.NewTextHandler(&log, nil))).Observe(Event{
+		Kind: EventLost, Recipe: "rwlock", Mode: "read", Path: "/a", Session: 0x12, Token: 7, Count: 3,
+		Duration: time.Second, Err: errors.New("gone"),
+	})
+	require.Contains(t, log.String(), "recipe=rwlock path=/a mode=read session=0x12 token=7 count=3 duration=1s error=gone")
 }

@@ -84,6 +84,58 @@ func TestDeniedTransactionNamesTheOperation(t *testing.T) {
 	require.Equal(t, zk.ErrBadVersion, deniedIn(zk.ErrBadVersion, make([]zk.MultiResponse, len(ops)), ops))
 }
 
+// Not all clients begin with the first server.
+func TestServersAreShuffled(t *testing.T) {
+	t.Parallel()
+	first := make(map[string]bool)
+	for range 100 {
+		first[shuffled([]string{"a", "b", "c"})[0]] = true
+	}
+	require.Greater(t, len(first), 1)
+}
+
+// A connection that a dialer makes too late is of no use.
+func TestConnectionThatComesTooLateIsClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		here, there := net.Pipe()
+		gone := make(chan struct{})
+		go func() { synctest.Wait(); cancel() }()
+		_, err := dialWith(ctx, func(string, string, time.Duration) (net.Conn, error) {
+			<-gone
+			return here, nil
+		}, "tcp", "server", time.Second)
+		require.ErrorIs(t, err, context.Canceled)
+		close(gone)
+		_, err = there.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+	})
+}
+
+// In a process that was stopped, nothing has noticed yet that the grant is lost.
+func TestContextOfAGrantThatIsLostHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, g := held(t)
+		time.Sleep(time.Minute)
+		ctx, cancel := g.Context(t.Context())
+		defer cancel()
+		require.True(t, isClosed(ctx.Done()))
+		require.ErrorIs(t, context.Cause(ctx), ErrLost)
+	})
+}
+
+// A client that is being closed starts no goroutine for a deletion.
+func TestReleaseOfAClosingClientEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, g := held(t)
+		g.remove = func(context.Context) error { return ErrClosed }
+		require.ErrorIs(t, g.Release(t.Context()), ErrClosed)
+	})
+}
+
 // A session may be over just before its grants are told, and before its connections are cut.
 func TestSessionThatIsOverHoldsNothing(t *testing.T) {
 	t.Parallel()

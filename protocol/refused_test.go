@@ -1,9 +1,12 @@
 package protocol_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -111,5 +114,34 @@ func TestCloseNeedsNoOtherConnection(t *testing.T) {
 		require.NoError(t, c.Close())
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, link.Count(recipestest.OpConnect))
+	})
+}
+
+// Work goes on after it has let its caller go.
+func TestWorkLetsItsCallerGo(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		s, refusal, goOn, done := session(t, srv.Client(t)), errors.New("refused"), make(chan struct{}), make(chan struct{})
+		_, err := protocol.Detach(lasting(t), s, func(ctx context.Context) (struct{}, error) {
+			protocol.LetGo(ctx, refusal)
+			<-goOn
+			return struct{}{}, nil
+		}, func(struct{}) { close(done) })
+		require.Equal(t, refusal, err)
+		close(goOn)
+		wait(t, done)
+	})
+}
+
+func TestRefusalsAreLogged(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		const throttled = -127
+		var log bytes.Buffer
+		link := srv.Link(t)
+		s := session(t, link.Client(t, protocol.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
+		link.Fail(recipestest.OpExists, "", throttled, 1)
+		_, err := s.Exists(lasting(t), "/")
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Contains(t, log.String(), "server refuses requests, which are tried again")
 	})
 }
