@@ -145,3 +145,37 @@ func TestRefusalsAreLogged(t *testing.T) {
 		require.Contains(t, log.String(), "server refuses requests, which are tried again")
 	})
 }
+
+func TestWaitForChildrenThatMayNotBeListedFails(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root := srv.Link(t), srv.Root(t)
+		s := session(t, link.Client(t))
+		suite.Keep(t, srv.Client(t), root)
+		link.Fail(recipestest.OpGetChildren, root, refused, 1)
+		err := s.WaitChildren(lasting(t), root, func([]string) bool { return true })
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+	})
+}
+
+func TestWatchOfAClosedClientFails(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c := srv.Client(t)
+		s := session(t, c)
+		require.NoError(t, c.Close())
+		_, err := s.Watch("/").Ready(t.Context())
+		require.ErrorIs(t, err, protocol.ErrClosed)
+	})
+}
+
+// The context of a grant may be given up before the grant is.
+func TestContextOfAGrantCanBeCancelled(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		g := hold(t, srv.Client(t), srv.Root(t)+"/line")
+		ctx, cancel := g.Context(t.Context())
+		require.NoError(t, ctx.Err())
+		cancel()
+		require.ErrorIs(t, ctx.Err(), context.Canceled)
+		require.NoError(t, g.Err())
+		release(t, g)
+	})
+}
