@@ -86,7 +86,7 @@ type sessions struct {
 	stopped bool                   // no goroutine may be started any more
 	running sync.WaitGroup
 
-	unclosed error // about orphaned sessions that could not be closed in time
+	unclosed map[*session]error // lost sessions that are not known to be closed, and why
 }
 
 // Connect opens a session with the ensemble that the connect string names, such as
@@ -106,6 +106,8 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 			changed: make(chan struct{}),
 			ended:   make(chan struct{}),
 			granted: make(map[time.Duration]bool),
+
+			unclosed: make(map[*session]error),
 		},
 		ownerData:  thisProcess(),
 		newBackOff: defaultBackOff,
@@ -285,7 +287,9 @@ func (c *Client) Close() error {
 	}
 
 	c.mu.Lock()
-	c.endErr = errors.Join(c.endErr, c.unclosed)
+	for _, err := range c.unclosed {
+		c.endErr = errors.Join(c.endErr, err)
+	}
 	c.setState(Closed)
 	c.mu.Unlock()
 	c.stop()
@@ -442,8 +446,8 @@ func (c *Client) retire(s *session) bool {
 	mine := !c.stopped
 	if mine {
 		c.current = nil
-		c.announce()
 		c.setState(Lost)
+		c.unclosed[s] = fmt.Errorf("session %v could not be closed in time, its nodes stay until it expires", hexID(s.ID()))
 	}
 	c.mu.Unlock()
 	if !mine {
@@ -452,10 +456,13 @@ func (c *Client) retire(s *session) bool {
 
 	c.log.Warn("session lost", "session", hexID(s.ID()), "error", s.Err())
 	dispose := func() {
-		if err := s.dispose(c.work); err != nil {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.unclosed = errors.Join(c.unclosed, err)
+		err := s.dispose(c.work)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err == nil {
+			delete(c.unclosed, s)
+		} else {
+			c.unclosed[s] = err
 		}
 	}
 	if !c.spawn(dispose) {

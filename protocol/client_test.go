@@ -34,6 +34,8 @@ func TestBadArgumentsOfConnectAreErrorsBeforeAnyIO(t *testing.T) {
 		_, err := protocol.Connect(t.Context(), connectString, noNetwork(t))
 		require.Error(t, err, "%q", connectString)
 	}
+	_, err := protocol.Connect(t.Context(), "a:b:c", noNetwork(t))
+	require.ErrorContains(t, err, "too many colons")
 	for name, o := range map[string]protocol.ConnectOption{
 		"nil":               nil,
 		"no timeout":        protocol.WithSessionTimeout(0),

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -352,10 +351,8 @@ func (w *connection) handshake(size int) error {
 		return fmt.Errorf("answer to the connect request has %d bytes", size)
 	}
 	b, err := w.in.Peek(4 + size)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if err != nil {
 		return fmt.Errorf("handshake: %w", err)
-	} else if err != nil {
-		return err
 	}
 
 	granted, err := zkwire.ParseConnectResponse(b[4:])

@@ -19,7 +19,7 @@ func (d *deniedError) Unwrap() error { return zk.ErrNoAuth }
 // denied returns err, of a request to do something to a node. It adds what that was if the server
 // has refused it for lack of a permission.
 func denied(err error, verb, node string) error {
-	if !errors.Is(err, zk.ErrNoAuth) || errors.As(err, new(*deniedError)) {
+	if !errors.Is(err, zk.ErrNoAuth) {
 		return err
 	}
 	guard := node
@@ -31,9 +31,6 @@ func denied(err error, verb, node string) error {
 
 // deniedIn is denied for a transaction with these answers.
 func deniedIn(err error, answers []zk.MultiResponse, ops []any) error {
-	if !errors.Is(err, zk.ErrNoAuth) {
-		return err
-	}
 	for i, a := range answers[:min(len(answers), len(ops))] {
 		if !errors.Is(a.Error, zk.ErrNoAuth) {
 			continue

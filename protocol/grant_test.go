@@ -2,11 +2,13 @@ package protocol_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -193,5 +195,63 @@ func TestGrantOfANodeThatMayNotBeRead(t *testing.T) {
 		require.NoError(t, session(t, other).Delete(t.Context(), path+"/"+g.Node(), -1))
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, g.Err(), protocol.ErrLost)
+	})
+}
+
+// The name of a grant's node is taken by a node that may not be read. Servers like 3.9 do not even
+// say that it is another one.
+func TestNamedGrantWhoseNameIsTakenIsLost(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, _ string, srv *recipestest.Server) {
+		root, c, other := srv.Root(t), srv.Client(t), session(t, srv.Client(t))
+		path, s := root+"/name", session(t, c)
+		suite.Keep(t, c, root)
+		require.NoError(t, s.Create(t.Context(), path, nil, zk.FlagEphemeral))
+		stat, err := s.Exists(t.Context(), path)
+		require.NoError(t, err)
+		g, err := protocol.NewRecipe(c, "test", path).NewNamedGrant(t.Context(), s, path, stat.Czxid,
+			func(context.Context) error { return zk.ErrNoNode })
+		require.NoError(t, err)
+		_, err = other.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
+			&zk.CreateRequest{Path: path, Flags: zk.FlagEphemeral, Acl: zk.WorldACL(zk.PermAll &^ zk.PermRead)})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, g.Err(), protocol.ErrLost)
+		require.NoError(t, other.Delete(t.Context(), path, -1))
+	})
+}
+
+// The holder has not heard yet that its node is gone.
+func TestReleaseOfADeletedNodeReportsTheLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/x"
+		s := session(t, c)
+		g, err := protocol.NewRecipe(c, "test", path).NewGrant(t.Context(), s, path, 1,
+			func(context.Context) error { return zk.ErrNoNode })
+		require.NoError(t, err)
+		require.ErrorIs(t, g.Release(t.Context()), protocol.ErrLost)
+	})
+}
+
+// Nothing else would make the session look at its clocks at that moment: it was engaged before, and
+// has no connection.
+func TestGrantWithoutAConnectionEndsWithTrust(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, path := srv.Link(t), srv.Root(t)+"/x"
+		c := link.Client(t)
+		s := session(t, c)
+		defer s.KeepAlive()()
+		link.Cut()
+		time.Sleep(100 * time.Millisecond)
+		g, err := protocol.NewRecipe(c, "test", path).NewGrant(t.Context(), s, path, 1,
+			func(context.Context) error { return zk.ErrNoNode })
+		require.NoError(t, err)
+		time.Sleep(time.Until(s.Deadline()) + time.Millisecond)
+		synctest.Wait()
+		select {
+		case <-g.Done():
+		default:
+			require.Fail(t, "not done")
+		}
+		link.Heal()
 	})
 }

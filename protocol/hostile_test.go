@@ -1,9 +1,11 @@
 package protocol_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -110,6 +112,159 @@ func TestClientSurvivesMalformedHandshakes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An answer that makes no sense says nothing about the session.
+func TestSessionSurvivesAMalformedHandshake(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		var tampered atomic.Bool
+		c := srv.Client(t, tamperFrom(2, srv, func(frame []byte) []byte {
+			if tampered.Swap(true) {
+				return frame
+			}
+			return append([]byte{0, 0, 0, 19}, frame[4:23]...)
+		}))
+		s, g := session(t, c), hold(t, c, srv.Root(t))
+		srv.Embedded().DropConnections()
+		time.Sleep(time.Minute)
+		require.True(t, tampered.Load())
+		require.NoError(t, s.Err())
+		release(t, g)
+	})
+}
+
+// What a server does to the handshake is in the error of Connect.
+func TestConnectTellsWhatBecameOfTheHandshake(t *testing.T) {
+	for want, answer := range map[string][]byte{
+		"the server hangs up during the handshake": nil,
+		"handshake: EOF": {0, 0, 0, 37, 0},
+	} {
+		t.Run(want, func(t *testing.T) {
+			bubble(t, func(t *testing.T, _ *recipestest.Server) {
+				_, err := protocol.Connect(within(t, 10*time.Second), "server", protocol.WithDialer(
+					func(string, string, time.Duration) (net.Conn, error) {
+						here, there := net.Pipe()
+						go func() {
+							there.Read(make([]byte, 1024))
+							there.Write(answer)
+							there.Close()
+						}()
+						return here, nil
+					}))
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorContains(t, err, want)
+			})
+		})
+	}
+}
+
+// A faulty connection fails once, in one way.
+type faulty struct {
+	net.Conn
+	deadlines int                 // that may be set before one may not
+	fails     func(p []byte) bool // whether this is the write that fails
+	closed    atomic.Bool
+}
+
+var errFaulty = errors.New("faulty")
+
+func (f *faulty) SetDeadline(at time.Time) error {
+	if f.deadlines--; f.deadlines == -1 {
+		return errFaulty
+	}
+	return f.Conn.SetDeadline(at)
+}
+
+func (f *faulty) Write(p []byte) (int, error) {
+	if f.fails != nil && f.fails(p) {
+		return 0, errFaulty
+	}
+	return f.Conn.Write(p)
+}
+
+func (f *faulty) Close() error {
+	f.closed.Store(true)
+	return f.Conn.Close()
+}
+
+// firstIs dials srv. The first connection is f.
+func firstIs(f *faulty, srv *recipestest.Server) protocol.ConnectOption {
+	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+		conn, err := srv.Dial(network, address, timeout)
+		if err != nil || f.Conn != nil {
+			return conn, err
+		}
+		f.Conn = conn
+		return f, nil
+	})
+}
+
+// A connection whose deadline cannot be set would bound neither a handshake nor what comes after
+// it.
+func TestConnectionWhoseDeadlineCannotBeSetIsLeft(t *testing.T) {
+	for deadlines := range 2 {
+		bubbles := func(t *testing.T, srv *recipestest.Server) {
+			f := &faulty{deadlines: deadlines}
+			session(t, srv.Client(t, firstIs(f, srv)))
+			require.True(t, f.closed.Load())
+		}
+		t.Run(fmt.Sprint(deadlines), func(t *testing.T) { bubble(t, bubbles) })
+	}
+}
+
+// Of a request that a connection did not take, or only a piece, there will be no answer.
+func TestConnectionThatDoesNotTakeARequestIsLeft(t *testing.T) {
+	for name, size := range map[string]int{"short": 1, "long": 50_000} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				var armed atomic.Bool
+				f := &faulty{deadlines: 2, fails: func(p []byte) bool { return len(p) > 50 && armed.Swap(false) }}
+				path, s := srv.Root(t), session(t, srv.Client(t, firstIs(f, srv)))
+				armed.Store(true)
+				began, data := time.Now(), bytes.Repeat([]byte("x"), size)
+				require.NoError(t, s.Create(lasting(t), path, data, zk.FlagEphemeral))
+				require.Less(t, time.Since(began), time.Second)
+				require.True(t, f.closed.Load())
+				got, _, err := s.Get(lasting(t), path)
+				require.NoError(t, err)
+				require.Equal(t, data, got)
+				require.NoError(t, s.Delete(lasting(t), path, -1))
+			})
+		})
+	}
+}
+
+// Close waits for no server to take credentials.
+func TestCloseDuringTheAuthenticationEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		answered := link.Answered(recipestest.OpConnect, 1)
+		link.At(3, link.StallReplies) // the request with the credential
+		ctx, cancel := context.WithCancel(t.Context())
+		connected := later(func() error {
+			_, err := protocol.Connect(ctx, srv.ConnectString(), alice, protocol.WithDialer(link.Dial))
+			return err
+		})
+		wait(t, answered)
+		time.Sleep(time.Second)
+		cancel()
+		require.ErrorIs(t, wait(t, connected), context.Canceled)
+		time.Sleep(time.Minute)
+		require.Empty(t, ourGoroutines())
+	})
+}
+
+// A session that is lost while no server answers cannot be closed.
+func TestCloseReportsALostSessionThatStays(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		c := connect(t, srv.ConnectString(), protocol.WithDialer(link.Dial))
+		g := hold(t, c, srv.Root(t))
+		link.Stall()
+		wait(t, g.Done())
+		time.Sleep(time.Second)
+		require.ErrorContains(t, c.Close(), "could not be closed")
+	})
 }
 
 // drawPath makes paths of all kinds of characters, many of them valid.

@@ -282,12 +282,7 @@ func (o *Own) Withdraw(ctx context.Context) error {
 	return err
 }
 
-func (o *Own) delete(ctx context.Context) {
-	err := o.session.remove(ctx, o.Path())
-	if err != nil && !errors.Is(err, zk.ErrNoNode) && o.session.Err() == nil {
-		o.session.client.log.Error("node not deleted", "node", o.Path(), "error", err)
-	}
-}
+func (o *Own) delete(ctx context.Context) { o.session.remove(ctx, o.Path()) }
 
 // checkSequence refuses a node whose number is too close to the counter's end.
 func (o *Own) checkSequence(ctx context.Context) error {

@@ -2,7 +2,9 @@ package protocol
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strconv"
@@ -51,14 +53,105 @@ func TestOutcomeOf(t *testing.T) {
 		{code(-4), unknown}, // connection loss
 		{code(-7), unknown}, // time-out
 		{fmt.Errorf("call: %w", zk.ErrConnectionClosed), unknown},
+		{io.EOF, unknown},
+		{io.ErrUnexpectedEOF, unknown},
+		{&refusal{zkwire.CodeThrottled, ErrThrottled}, notSent},
 		{&net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}, unknown},
 
 		// What a caller says is not taken for an outage: it would be repeated.
 		{context.Canceled, definite},
 		{context.DeadlineExceeded, definite}, // which is a net.Error
+		{fmt.Errorf("%w: %w", context.Canceled, io.EOF), definite},
 	} {
 		require.Equal(t, c.want, outcomeOf(c.err), "%v", c.err)
 	}
+	require.Zero(t, serverCode(errors.New("unknown error: 99999999999")))
+}
+
+func TestDeniedTransactionNamesTheOperation(t *testing.T) {
+	t.Parallel()
+	ops := []any{
+		&zk.CheckVersionRequest{Path: "/a"}, &zk.CreateRequest{Path: "/b/c"},
+		&zk.DeleteRequest{Path: "/d/e"}, &zk.SetDataRequest{Path: "/f"},
+	}
+	for i, want := range []string{"read /a:", "create /b/c:", "delete /d/e:", "write /f:"} {
+		answers := make([]zk.MultiResponse, len(ops))
+		answers[i].Error = zk.ErrNoAuth
+		err := deniedIn(zk.ErrNoAuth, answers, ops)
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.ErrorContains(t, err, "no permission to "+want)
+	}
+	require.Equal(t, zk.ErrBadVersion, deniedIn(zk.ErrBadVersion, make([]zk.MultiResponse, len(ops)), ops))
+}
+
+// Not all clients begin with the first server.
+func TestServersAreShuffled(t *testing.T) {
+	t.Parallel()
+	first := make(map[string]bool)
+	for range 100 {
+		first[shuffled([]string{"a", "b", "c"})[0]] = true
+	}
+	require.Greater(t, len(first), 1)
+}
+
+// A connection that a dialer makes too late is of no use.
+func TestConnectionThatComesTooLateIsClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		here, there := net.Pipe()
+		gone := make(chan struct{})
+		go func() { synctest.Wait(); cancel() }()
+		_, err := dialWith(ctx, func(string, string, time.Duration) (net.Conn, error) {
+			<-gone
+			return here, nil
+		}, "tcp", "server", time.Second)
+		require.ErrorIs(t, err, context.Canceled)
+		close(gone)
+		_, err = there.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+	})
+}
+
+// In a process that was stopped, nothing has noticed yet that the grant is lost.
+func TestContextOfAGrantThatIsLostHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, g := held(t)
+		time.Sleep(time.Minute)
+		ctx, cancel := g.Context(t.Context())
+		defer cancel()
+		require.True(t, isClosed(ctx.Done()))
+		require.ErrorIs(t, context.Cause(ctx), ErrLost)
+	})
+}
+
+// A client that is being closed starts no goroutine for a deletion.
+func TestReleaseOfAClosingClientEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, g := held(t)
+		g.remove = func(context.Context) error { return ErrClosed }
+		require.ErrorIs(t, g.Release(t.Context()), ErrClosed)
+	})
+}
+
+// A session may be over just before its grants are told, and before its connections are cut.
+func TestSessionThatIsOverHoldsNothing(t *testing.T) {
+	t.Parallel()
+	s, g := held(t)
+	s.mu.Lock()
+	s.err = ErrLost
+	s.mu.Unlock()
+	require.ErrorIs(t, s.admit(new(Grant)), ErrLost)
+	here, _ := net.Pipe()
+	_, err := newConnection(s, here, time.Second)
+	require.ErrorIs(t, err, ErrLost)
+	_, err = s.connected(new(connection), zkwire.ConnectResponse{SessionID: 1, Timeout: time.Second})
+	require.ErrorIs(t, err, ErrLost)
+	require.ErrorIs(t, g.Err(), ErrLost)
+	s.finish(ErrClosed)
+	require.NotErrorIs(t, s.Err(), ErrClosed)
 }
 
 func TestContextErrorHasTheTextOfTheCauseOnly(t *testing.T) {

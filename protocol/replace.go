@@ -38,7 +38,7 @@ func (g *Grant) Replace(ctx context.Context, r *Recipe, path string,
 	switch over := g.Err(); {
 	case err == nil:
 		return next, nil
-	case errors.Is(over, ErrLost), errors.Is(err, over):
+	case errors.Is(over, ErrLost):
 		return nil, over
 	}
 	return nil, g.recipe.Wrap(err)

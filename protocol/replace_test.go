@@ -6,7 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -185,5 +187,166 @@ func TestReplacementOfUnknownOutcomeGivesBothNodesBack(t *testing.T) {
 		require.ErrorIs(t, g.Err(), protocol.ErrReleased)
 		requireNoChildren(t, s, path)
 		require.NoError(t, s.Err())
+	})
+}
+
+// A swap that fails changes nothing: the grant is held, may be replaced again, and is given back.
+func TestReplacementThatFailsChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/x"
+		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
+		g, old := granted(t, s, r)
+		_, err := g.Replace(lasting(t), r, path+"/first", func(context.Context) error { return zk.ErrBadVersion })
+		require.ErrorIs(t, err, zk.ErrBadVersion)
+		require.NoError(t, g.Err())
+
+		next, err := g.Replace(within(t, time.Minute), r, path+"/second", func(ctx context.Context) error {
+			return swap(ctx, s, old, path+"/second")
+		})
+		require.NoError(t, err)
+		require.NoError(t, g.Release(lasting(t)), "it was given back")
+		_, err = next.Replace(lasting(t), r, path+"/third", func(context.Context) error { return zk.ErrBadVersion })
+		require.ErrorIs(t, err, zk.ErrBadVersion)
+		require.NoError(t, next.Release(lasting(t)))
+		requireNoChildren(t, s, path)
+	})
+}
+
+// The grant is lost meanwhile, whatever swap returns.
+func TestReplacementOfAGrantThatIsLostMeanwhile(t *testing.T) {
+	for name, swapped := range map[string]error{
+		"its node is deleted":            zk.ErrNoNode,
+		"its session ends, and it fails": zk.ErrBadVersion,
+		"its session ends":               nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				c, path := srv.Client(t), srv.Root(t)+"/x"
+				s, r := session(t, c), protocol.NewRecipe(c, "test", path)
+				g, node := granted(t, s, r)
+				next, err := g.Replace(lasting(t), r, path+"/next", func(ctx context.Context) error {
+					if swapped == zk.ErrNoNode {
+						require.NoError(t, s.Delete(ctx, node, -1))
+						return swapped
+					}
+					srv.ExpireSession(s.ID())
+					<-g.Done()
+					return swapped
+				})
+				require.Nil(t, next)
+				require.ErrorIs(t, err, protocol.ErrLost)
+				require.ErrorIs(t, g.Err(), protocol.ErrLost)
+			})
+		})
+	}
+}
+
+// A caller whose back-off ends is told, and both nodes go.
+func TestReplacementThatIsGivenUpIsGivenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, other := srv.Root(t)+"/x", session(t, srv.Client(t))
+		c := srv.Client(t, protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
+		g, old := granted(t, s, r)
+		attempts := 0
+		_, err := g.Replace(lasting(t), r, path+"/next", func(ctx context.Context) error {
+			_, err := protocol.Do(ctx, s, func(*zk.Conn) (struct{}, error) {
+				attempts++
+				if attempts == 1 {
+					return struct{}{}, zk.ErrConnectionClosed
+				}
+				return struct{}{}, swap(ctx, s, old, path+"/next")
+			})
+			return err
+		})
+		require.ErrorContains(t, err, "given up")
+		require.ErrorIs(t, g.Err(), protocol.ErrReleased)
+		requireNoChildren(t, other, path)
+	})
+}
+
+// Of two replacements the second waits for the first.
+func TestReplacementWaitsForOneThatFails(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/x"
+		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
+		g, old := granted(t, s, r)
+		fail := make(chan struct{})
+		first := later(func() error {
+			_, err := g.Replace(lasting(t), r, path+"/first", func(context.Context) error { <-fail; return zk.ErrBadVersion })
+			return err
+		})
+		synctest.Wait()
+		second := later(func() *protocol.Grant {
+			next, _ := g.Replace(lasting(t), r, path+"/second", func(ctx context.Context) error { return swap(ctx, s, old, path+"/second") })
+			return next
+		})
+		synctest.Wait()
+		require.Empty(t, second)
+		close(fail)
+		require.ErrorIs(t, wait(t, first), zk.ErrBadVersion)
+		release(t, wait(t, second))
+		requireNoChildren(t, s, path)
+	})
+}
+
+// The session of a replacement that was given back holds nothing, and so proves nothing and loses
+// nothing.
+func TestReplacementThatIsGivenBackCostsNothingAfterwards(t *testing.T) {
+	for name, finish := range map[string]bool{"its ctx ends after the swap": true, "its ctx ends during the swap": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				path, link, told := srv.Root(t)+"/line", srv.Link(t), make(observer, 20)
+				c := link.Client(t, protocol.WithObserver(told))
+				g := hold(t, c, path)
+				replace := replacing(g, path, path+"/next")
+				ctx, cancel := context.WithCancel(t.Context())
+				ending, returned := &endingContext{Context: lasting(t)}, make(chan struct{})
+				var caller context.Context = ctx
+				if finish {
+					caller = ending
+				}
+				_, err := g.Replace(caller, protocol.NewRecipe(c, "test", path), path+"/next", func(life context.Context) error {
+					err := replace(life)
+					if ending.ended.Store(true); !finish {
+						cancel()
+						<-returned
+					}
+					return err
+				})
+				close(returned)
+				cancel()
+				require.ErrorIs(t, err, context.Canceled)
+				requireNoChildren(t, g.Session(), path)
+
+				time.Sleep(time.Minute)
+				requests := link.Count(recipestest.OpAny)
+				time.Sleep(10 * time.Minute)
+				require.Equal(t, requests, link.Count(recipestest.OpAny))
+				for len(told) > 0 {
+					require.NotEqual(t, protocol.EventLost, (<-told).Kind)
+				}
+			})
+		})
+	}
+}
+
+func TestReplacementIsReported(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		told := make(observer, 20)
+		c, path := srv.Client(t, protocol.WithObserver(told)), srv.Root(t)+"/line"
+		g := hold(t, c, path)
+		next, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", replacing(g, path, path+"/next"))
+		require.NoError(t, err)
+		synctest.Wait()
+		var kinds []protocol.EventKind
+		for len(told) > 0 {
+			kinds = append(kinds, (<-told).Kind)
+		}
+		require.Equal(t, []protocol.EventKind{
+			protocol.EventWaiting, protocol.EventAcquired, // the first
+			protocol.EventWaiting, protocol.EventReleased, protocol.EventAcquired,
+		}, kinds)
+		release(t, next)
 	})
 }

@@ -219,6 +219,7 @@ func TestTLSThatIsNotSafeIsRefused(t *testing.T) {
 		"/nowhere/key.pem":   protocol.WithTLSFiles(protocol.TLSFiles{Certificate: files.Certificate, Key: "/nowhere/key.pem"}),
 		files.Key:            protocol.WithTLSFiles(protocol.TLSFiles{Certificate: files.Certificate, Key: files.Certificate}),
 		"has no certificate": protocol.WithTLSFiles(protocol.TLSFiles{CA: files.Key}),
+		"is a directory":     protocol.WithTLSFiles(protocol.TLSFiles{CA: t.TempDir()}),
 	} {
 		_, err := protocol.Connect(t.Context(), "127.0.0.1:1", option)
 		if want == files.Key {
@@ -226,6 +227,8 @@ func TestTLSThatIsNotSafeIsRefused(t *testing.T) {
 		}
 		require.ErrorContains(t, err, want)
 	}
+	_, err := protocol.TLSFiles{CA: "/nowhere/ca.pem"}.Dialer()
+	require.ErrorContains(t, err, "/nowhere/ca.pem")
 }
 
 func TestTLSWorksThroughALink(t *testing.T) {

@@ -61,14 +61,11 @@ func (l *Line) contend(ctx context.Context, s *protocol.Session, r *Request, cla
 		c.token = own.Czxid()
 	}
 
-	g, failed := c.advance(ctx)
-	if failed == nil {
-		return g, nil
+	g, err := c.advance(ctx)
+	if err != nil {
+		own.Withdraw(ctx) // which goes on in the background if ctx ends
 	}
-	if err := own.Withdraw(ctx); ctx.Err() != nil && err != nil {
-		return nil, err
-	}
-	return nil, failed
+	return g, err
 }
 
 // create makes one attempt to create the node. Where no other contender is likely to be in line, it

@@ -148,3 +148,84 @@ func TestLineThatWasDeletedIsFastAtOnce(t *testing.T) {
 		require.Equal(t, lists, link.Count(recipestest.OpGetChildren))
 	})
 }
+
+// The version of a line's node that a client has created is forgotten if it then creates nothing
+// there: another client's node may take that one's place.
+func TestDataOfALineWhoseFirstContenderWasRefusedAreKept(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link, op := srv.Root(t), srv.Link(t), suite.Session(t, srv.Client(t))
+		path, ctx := root+"/x", suite.Lasting(t)
+		suite.Keep(t, srv.Client(t), root)
+		l := lineAt(link.Client(t), path)
+		link.Fail(recipestest.OpMulti, "", badArguments, 1)
+		_, err := l.Enter(ctx, request)
+		require.ErrorIs(t, err, zk.ErrBadArguments)
+		require.NoError(t, op.Delete(ctx, path, -1))
+		require.NoError(t, op.Create(ctx, path, []byte("owner: team-a"), 0))
+
+		g, err := l.Enter(ctx, request)
+		require.NoError(t, err)
+		release(t, g)
+		data, _, err := op.Get(ctx, path)
+		require.NoError(t, err)
+		require.Equal(t, "owner: team-a", string(data))
+	})
+}
+
+// What was known of a line's node is forgotten when a listing finds that it is gone. The node that
+// takes its place has data, and was set as often.
+func TestDataOfALineThatWasSeenToBeGoneAreKept(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, op := srv.Root(t), suite.Session(t, srv.Client(t))
+		path, ctx := root+"/x", suite.Lasting(t)
+		suite.Keep(t, srv.Client(t), root)
+		l := lineAt(srv.Client(t), path)
+		for range 3 {
+			g, err := l.Enter(ctx, request)
+			require.NoError(t, err)
+			release(t, g)
+		}
+		_, known, err := op.Get(ctx, path)
+		require.NoError(t, err)
+		require.NoError(t, op.Delete(ctx, path, -1))
+		all, err := l.Contenders(ctx)
+		require.NoError(t, err)
+		require.Empty(t, all)
+		require.NoError(t, op.Create(ctx, path, []byte("owner: team-a"), 0))
+		for version := range known.Version {
+			_, err := op.Set(ctx, path, []byte("owner: team-a"), version)
+			require.NoError(t, err)
+		}
+
+		g, err := l.Enter(ctx, request)
+		require.NoError(t, err)
+		release(t, g)
+		data, _, err := op.Get(ctx, path)
+		require.NoError(t, err)
+		require.Equal(t, "owner: team-a", string(data))
+	})
+}
+
+// A line that is fast, and may not be set any more, goes on without.
+func TestLineThatMayNotBeSetAnyMoreIsEntered(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, op := srv.Root(t)+"/x", srv.Link(t), suite.Session(t, srv.Client(t))
+		l := lineAt(link.Client(t), path)
+		enter := func() {
+			g, err := l.Enter(suite.Lasting(t), request)
+			require.NoError(t, err)
+			release(t, g)
+		}
+		for range 3 {
+			enter()
+		}
+		_, err := op.Conn().SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
+		require.NoError(t, err)
+
+		multis := link.Count(recipestest.OpMulti)
+		for range 3 {
+			enter()
+		}
+		require.Equal(t, multis+1, link.Count(recipestest.OpMulti))
+	})
+}

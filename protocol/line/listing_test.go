@@ -1,0 +1,23 @@
+package line
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// The client may be closed just before a contender lists the line.
+func TestListingOfAClosedClientFails(t *testing.T) {
+	recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c := srv.Client(t)
+		s, err := c.Session(t.Context())
+		require.NoError(t, err)
+		l := New(protocol.NewRecipe(c, "test", srv.Root(t)), Locks...)
+		require.NoError(t, c.Close())
+		_, err = l.list(t.Context(), s, l.shared(s))
+		require.ErrorIs(t, err, protocol.ErrClosed)
+	})
+}
