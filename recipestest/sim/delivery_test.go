@@ -197,11 +197,12 @@ func (d *deliveries) check() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
+	all := d.sorted()
 	for _, empty := range d.empties {
 		if slices.ContainsFunc(d.unknown, empty.overlaps) {
 			continue
 		}
-		for _, e := range d.sorted() {
+		for _, e := range all {
 			if e.there(empty.span) {
 				return fmt.Errorf("%s, from %s, says that there is nothing, and %s was there since %s",
 					empty.what, d.show(empty.span), e.name, d.show(e.offered))
@@ -210,7 +211,7 @@ func (d *deliveries) check() error {
 	}
 
 	for _, l := range d.lists {
-		for _, e := range d.sorted() {
+		for _, e := range all {
 			moved := slices.ContainsFunc(e.touched, func(s span) bool { return s.called.Before(l.returned) })
 			if !moved && len(e.ids) == 1 && e.there(l.span) && !slices.Contains(l.ids, e.ids[0]) {
 				return fmt.Errorf("List, from %s, does not have %s, %s, which was there since %s: %s",
