@@ -92,7 +92,7 @@ func TestSimQueueOrder(t *testing.T) {
 			if s.changed() { // a session that was lost counts as a consumer until the server has ended it
 				return nil
 			}
-			return s.history.inOrder()
+			return errors.Join(s.history.inOrder(), s.history.isQueue())
 		})
 	}, truthfulSyncs, sim.WithoutFaults(sim.Uproot)) // a queue that is made anew numbers its entries anew
 }
