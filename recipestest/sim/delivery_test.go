@@ -282,8 +282,8 @@ func (d *deliveries) inOrder() error {
 	return nil
 }
 
-// isQueue returns an error unless all offers, takes and empty answers have an order, each within its
-// call, which is that of a queue. An entry is reserved before it is taken, and another call may
+// isQueue returns an error unless all offers, takes and empty answers have an order, each within
+// its call, which is that of a queue. An entry is reserved before it is taken, and another call may
 // then find nothing.
 //
 // If nothing has a priority or a delay, inOrder finds any two entries in the wrong order, and check
