@@ -26,7 +26,7 @@ type conn struct {
 	server net.Conn // nil if dialed while the link was silent
 	addr   linkAddr
 	gone   chan struct{} // closed by reset and finish
-	change *sync.Cond    // on link.mu; signals anything that a goroutine may wait for
+	change *sync.Cond    // on link.mu; signals what Read may wait for
 
 	written       []byte // by the client, not yet a whole packet
 	handshakeSent bool   // by the client
@@ -48,18 +48,20 @@ type conn struct {
 	regression     *regression // to be reported with the next request
 
 	readDeadline  deadline
-	writeDeadline deadline
+	writeDeadline time.Time // writes never wait for it
 }
 
 func newConn(l *Link, server net.Conn, network, address string) *conn {
 	return &conn{
-		link:    l,
-		server:  server,
-		addr:    linkAddr{network, address},
-		gone:    make(chan struct{}),
-		change:  sync.NewCond(&l.mu),
-		pending: make(map[int32]pendingRequest),
-		lossy:   server == nil,
+		link:     l,
+		server:   server,
+		addr:     linkAddr{network, address},
+		gone:     make(chan struct{}),
+		change:   sync.NewCond(&l.mu),
+		toServer: fifo{change: sync.NewCond(&l.mu)},
+		toClient: fifo{change: sync.NewCond(&l.mu)},
+		pending:  make(map[int32]pendingRequest),
+		lossy:    server == nil,
 	}
 }
 
@@ -138,7 +140,7 @@ func stoppedTimer() *time.Timer {
 func (c *conn) next(queue *fifo, timer *time.Timer) (packet, bool) {
 	c.link.mu.Lock()
 	for queue.empty() && !c.dead {
-		c.change.Wait()
+		queue.change.Wait()
 	}
 
 	if c.dead {
@@ -177,7 +179,7 @@ func (c *conn) sendLocked(queue *fifo, p packet) {
 	}
 	p.due = time.Now().Add(c.link.delay)
 	queue.push(p)
-	c.change.Broadcast()
+	queue.change.Signal()
 }
 
 // deliver hands data to the client. link.mu is held.
@@ -231,8 +233,10 @@ func (c *conn) reset() {
 	}
 
 	c.dead = true
-	c.inbox, c.written, c.toServer, c.toClient = nil, nil, fifo{}, fifo{}
+	c.inbox, c.written = nil, nil
 	c.read = 0
+	c.toServer.drop()
+	c.toClient.drop()
 	delete(c.link.conns, c)
 	close(c.gone)
 	c.change.Broadcast()
@@ -257,7 +261,7 @@ func (c *conn) Read(b []byte) (int, error) {
 			return 0, c.error("read", net.ErrClosed)
 		case c.dead:
 			return 0, c.error("read", os.NewSyscallError("read", syscall.ECONNRESET))
-		case c.readDeadline.passed():
+		case passed(c.readDeadline.at):
 			return 0, c.error("read", os.ErrDeadlineExceeded)
 		case len(b) == 0:
 			return 0, nil
@@ -293,7 +297,7 @@ func (c *conn) write(b []byte) (int, error) {
 		return 0, c.error("write", net.ErrClosed)
 	case c.dead:
 		return 0, c.error("write", os.NewSyscallError("write", syscall.ECONNRESET))
-	case c.writeDeadline.passed():
+	case passed(c.writeDeadline):
 		return 0, c.error("write", os.ErrDeadlineExceeded)
 	case c.server == nil:
 		return len(b), nil
@@ -328,8 +332,7 @@ func (c *conn) Close() error {
 
 	c.closed = true
 	c.inbox, c.read = nil, 0
-	c.readDeadline.set(c.change, time.Time{})
-	c.writeDeadline.set(c.change, time.Time{})
+	c.readDeadline.stop()
 	if c.server == nil {
 		c.reset()
 		return nil
@@ -344,23 +347,25 @@ func (c *conn) LocalAddr() net.Addr  { return linkAddr{c.addr.network, "link"} }
 func (c *conn) RemoteAddr() net.Addr { return c.addr }
 
 func (c *conn) SetDeadline(t time.Time) error {
-	return c.setDeadline(t, &c.readDeadline, &c.writeDeadline)
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
-func (c *conn) SetReadDeadline(t time.Time) error  { return c.setDeadline(t, &c.readDeadline) }
-func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(t, &c.writeDeadline) }
 
-func (c *conn) setDeadline(t time.Time, deadlines ...*deadline) error {
+func (c *conn) SetReadDeadline(t time.Time) error {
+	return c.set(func() { c.readDeadline.set(c.change, t) })
+}
+
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	return c.set(func() { c.writeDeadline = t })
+}
+
+func (c *conn) set(change func()) error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 
 	if c.closed {
 		return c.error("set", net.ErrClosed)
 	}
-
-	for _, d := range deadlines {
-		d.set(c.change, t)
-	}
-
+	change()
 	return nil
 }
 
@@ -369,32 +374,48 @@ func (c *conn) error(op string, err error) error {
 }
 
 // A deadline wakes all goroutines that wait on a condition when it passes. The condition's lock
-// guards it.
+// guards it. zk.Conn makes it later with each packet, which leaves the timer alone.
 type deadline struct {
 	at    time.Time
-	timer *time.Timer
+	timer *time.Timer // nil if there was none so far
+	fires time.Time   // when the timer does; the zero time if it does not run
 }
 
 func (d *deadline) set(change *sync.Cond, t time.Time) {
 	d.at = t
-	if d.timer != nil {
-		d.timer.Stop()
-	}
-
 	switch {
-	case t.IsZero():
+	case t.IsZero() || !d.fires.IsZero() && !t.Before(d.fires):
+		return // the timer finds out
 	case d.timer == nil:
-		d.timer = time.AfterFunc(time.Until(t), func() {
-			change.L.Lock()
-			defer change.L.Unlock()
-			change.Broadcast()
-		})
+		d.timer = time.AfterFunc(time.Until(t), func() { d.fire(change) })
 	default:
 		d.timer.Reset(time.Until(t))
 	}
+	d.fires = t
 }
 
-func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
+// fire wakes the goroutines if the deadline has passed, and else waits for the deadline.
+func (d *deadline) fire(change *sync.Cond) {
+	change.L.Lock()
+	defer change.L.Unlock()
+	d.fires = time.Time{}
+	if passed(d.at) {
+		change.Broadcast()
+		return
+	}
+	d.set(change, d.at)
+}
+
+func (d *deadline) stop() {
+	d.at = time.Time{}
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+}
+
+func passed(deadline time.Time) bool {
+	return !deadline.IsZero() && !time.Now().Before(deadline)
+}
 
 type linkAddr struct{ network, address string }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -540,6 +541,33 @@ func TestConnHonoursDeadlinesAndClose(t *testing.T) {
 		_, err = c.Write([]byte{0})
 		require.ErrorIs(t, err, net.ErrClosed)
 		require.ErrorIs(t, c.SetDeadline(time.Time{}), net.ErrClosed)
+	})
+}
+
+func TestReadEndsAtTheLatestDeadline(t *testing.T) {
+	recipestest.Bubble(t, func(t *testing.T, s *recipestest.Server) {
+		c, err := s.Link(t).Dial("tcp", s.ConnectString(), time.Second)
+		require.NoError(t, err)
+		defer c.Close()
+		for _, deadlines := range [][]time.Duration{{5, 2}, {1, 5}, {2, 3, 1}, {0, 4}, {3, 0, 5}} {
+			began := time.Now()
+			failed := make(chan error, 1)
+			require.NoError(t, c.SetReadDeadline(time.Time{}))
+			go func() {
+				_, err := c.Read(make([]byte, 1))
+				failed <- err
+			}()
+			for _, d := range deadlines {
+				synctest.Wait()
+				var at time.Time
+				if d > 0 {
+					at = began.Add(d * 100 * time.Millisecond)
+				}
+				require.NoError(t, c.SetReadDeadline(at))
+			}
+			require.ErrorIs(t, <-failed, os.ErrDeadlineExceeded)
+			require.Equal(t, deadlines[len(deadlines)-1]*100*time.Millisecond, time.Since(began), "deadlines %d", deadlines)
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package recipestest
 import (
 	"bytes"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
@@ -36,8 +37,9 @@ type packet struct {
 	due       time.Time
 }
 
-// A fifo is a queue of packets. Its zero value is ready for use.
+// A fifo is a queue of packets.
 type fifo struct {
+	change  *sync.Cond // signals that there is a packet, or will be none any more
 	packets []packet
 	head    int // the index of the first that has not been taken
 }
@@ -59,6 +61,12 @@ func (q *fifo) pop() packet {
 		q.packets, q.head = q.packets[:0], 0
 	}
 	return p
+}
+
+// drop empties the queue, and wakes the goroutine that waits for a packet.
+func (q *fifo) drop() {
+	q.packets, q.head = nil, 0
+	q.change.Broadcast()
 }
 
 // step reports whether [Link.At] counts p.

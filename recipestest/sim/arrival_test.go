@@ -140,7 +140,11 @@ func arrivals(newLock func(*protocol.Client, string) acquire) func(*sim.World) {
 							return err
 						}
 						turn := held.Begin(c, called, l)
-						turn.Keep(v.spell / 4)
+						spell := v.spell
+						if v.verb > 0 { // most holders are quick, so that the line moves
+							spell /= 4
+						}
+						turn.Keep(spell)
 						if err := turn.End(l.Unlock(ctx)); err != nil {
 							return err
 						}

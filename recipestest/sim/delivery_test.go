@@ -1,11 +1,17 @@
 package sim_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"testing"
 	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
@@ -197,11 +203,12 @@ func (d *deliveries) check() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
+	all := d.sorted()
 	for _, empty := range d.empties {
 		if slices.ContainsFunc(d.unknown, empty.overlaps) {
 			continue
 		}
-		for _, e := range d.sorted() {
+		for _, e := range all {
 			if e.there(empty.span) {
 				return fmt.Errorf("%s, from %s, says that there is nothing, and %s was there since %s",
 					empty.what, d.show(empty.span), e.name, d.show(e.offered))
@@ -210,7 +217,7 @@ func (d *deliveries) check() error {
 	}
 
 	for _, l := range d.lists {
-		for _, e := range d.sorted() {
+		for _, e := range all {
 			moved := slices.ContainsFunc(e.touched, func(s span) bool { return s.called.Before(l.returned) })
 			if !moved && len(e.ids) == 1 && e.there(l.span) && !slices.Contains(l.ids, e.ids[0]) {
 				return fmt.Errorf("List, from %s, does not have %s, %s, which was there since %s: %s",
@@ -275,6 +282,95 @@ func (d *deliveries) inOrder() error {
 	return nil
 }
 
+// isQueue returns an error unless all offers, takes and empty answers have an order, each within
+// its call, which is that of a queue. An entry is reserved before it is taken, and another call may
+// then find nothing.
+//
+// If nothing has a priority or a delay, inOrder finds any two entries in the wrong order, and check
+// finds an entry that was there while a call found nothing. Neither finds a call that found nothing
+// while one entry or another was there all the time.
+//
+// It checks nothing if the outcome of a take is unknown. What that may have reserved was skipped.
+func (d *deliveries) isQueue() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := d.sorted()
+	slices.SortFunc(all, func(a, b *delivery) int { return cmp.Compare(a.number(), b.number()) })
+	var ops []porcupine.Operation
+	add := func(verb string, entry, place int, during span) {
+		ops = append(ops, porcupine.Operation{
+			Input: queueStep{verb, rune(entry + 1), place}, ClientId: len(ops),
+			Call: during.called.UnixNano(), Return: during.returned.UnixNano(),
+		})
+	}
+
+	places := 0
+	for i, e := range all {
+		switch {
+		case len(e.touched) > len(e.taken):
+			return nil
+		case len(e.taken) == 0: // it was not offered, or it would have been taken in the end
+			continue
+		}
+		place, offered := 0, e.offered
+		if offered.returned.IsZero() {
+			offered = span{time.Unix(0, 0), forever}
+		}
+		if e.number() != "" {
+			places++
+			place = places
+		}
+		add("offer", i, place, offered)
+		add("reserve", i, 0, e.taken[0])
+	}
+	for _, empty := range d.empties {
+		add("is empty", 0, 0, empty.span)
+	}
+
+	if sim.Search(oneQueue, ops) {
+		return nil
+	}
+	var b strings.Builder
+	for _, o := range ops {
+		fmt.Fprintf(&b, "\n%s: %v", d.show(span{time.Unix(0, o.Call), time.Unix(0, o.Return)}), o.Input)
+	}
+	return fmt.Errorf("offers, takes and empty answers are not those of a queue:%s", b.String())
+}
+
+// A queueStep is an operation on an entry of a queue. The entries whose numbers are known have
+// places, from 1 on, in which they must be offered.
+type queueStep struct {
+	verb  string
+	entry rune
+	place int
+}
+
+func (s queueStep) String() string {
+	return fmt.Sprintf("%s %d in place %d", s.verb, s.entry, s.place)
+}
+
+// A queueState has the entries that are free, each a rune, and the last place that was offered.
+type queueState struct {
+	free string
+	last int
+}
+
+var oneQueue = porcupine.Model{
+	Init: func() any { return queueState{} },
+	Step: func(state, input, _ any) (bool, any) {
+		q, s := state.(queueState), input.(queueStep)
+		switch s.verb {
+		case "offer":
+			inPlace := s.place == 0 || s.place == q.last+1
+			return inPlace, queueState{q.free + string(s.entry), max(q.last, s.place)}
+		case "reserve":
+			rest, first := strings.CutPrefix(q.free, string(s.entry))
+			return first, queueState{rest, q.last}
+		}
+		return q.free == "", q
+	},
+}
+
 // first reports whether a certainly comes before b.
 func (a *delivery) first(b *delivery) bool {
 	switch {
@@ -286,6 +382,14 @@ func (a *delivery) first(b *delivery) bool {
 		return sequence(a.ids[0]) < sequence(b.ids[0])
 	}
 	return !b.offered.called.IsZero() && a.offered.returned.Before(b.offered.called)
+}
+
+// number returns the number of an entry that has one ID, or an empty string.
+func (a *delivery) number() string {
+	if len(a.ids) != 1 {
+		return ""
+	}
+	return sequence(a.ids[0])
 }
 
 func sequence(id string) string { return id[len(id)-10:] }
@@ -322,4 +426,36 @@ func (d *deliveries) overtaken() (longest time.Duration, what string) {
 		}
 	}
 	return longest, what
+}
+
+// One of two entries is always there while a call finds nothing, and neither is there for all of
+// that call.
+func TestEmptinessBetweenEntriesIsChecked(t *testing.T) {
+	for name, offered := range map[string]int{"empty in between": 5, "never empty": 3} {
+		t.Run(name, func(t *testing.T) {
+			f := sim.Find(t, func(w *sim.World) {
+				d := newDeliveries(w)
+				during := func(from, to int) span {
+					began := time.Now()
+					return span{began.Add(time.Duration(from)), began.Add(time.Duration(to))}
+				}
+				add := func(name, id string, offered, taken span) {
+					d.entries[name] = &delivery{
+						ids: []string{id}, offered: offered,
+						taken: []span{taken}, touched: []span{{taken.called, forever}},
+					}
+				}
+				add("a", "0000000001", during(0, 1), during(4, 7))
+				add("b", "0000000002", during(2, offered), during(8, 9))
+				d.empties = []seenEmpty{{during(2, 6), "Poll"}}
+				w.Check(d.isQueue)
+			}, sim.WithFaults(), sim.WithSeeds(1))
+			if offered == 5 {
+				require.Nil(t, f)
+				return
+			}
+			require.NotNil(t, f)
+			require.ErrorContains(t, f.Err, "are not those of a queue")
+		})
+	}
 }

@@ -146,8 +146,9 @@
 //
 // A schedule takes some milliseconds, most of which the scheduler needs. The clients of a world
 // have small buffers, as clearing those of zk.Conn would take twice as long as all the rest:
-// requests and answers have at most 128 KiB. While simulations run, the garbage collector starts
-// only when the heap has grown elevenfold. With GOMAXPROCS=1 a schedule costs a quarter less than
-// with 2, so a long search is best run as one such process for each core. Simulations run in
+// requests and answers have at most 128 KiB. A tenth of the time still goes into 1.5 MB that
+// zk.Connect allocates before it reads its options. While simulations run, the garbage collector
+// starts only when the heap has grown elevenfold. With GOMAXPROCS=1 a schedule costs a quarter less
+// than with 2, so a long search is best run as one such process for each core. Simulations run in
 // parallel with each other, so a test must not call t.Parallel itself.
 package sim

@@ -62,7 +62,10 @@ func TestSimQueueBounded(t *testing.T) {
 		s.most = 1 + w.Rand.IntN(5)
 		s.opts = append(s.opts, queue.WithMaxLength(s.most))
 		s.work(2+w.Rand.IntN(3), func(u *queueUser) []verb {
-			return []verb{u.offer, u.offer, u.offerAll, u.offerWait, u.offerWait, u.offerKey, u.offerAfter, u.poll, u.take, u.pollN, u.reserve}
+			return []verb{
+				u.offer, u.offer, u.offerAll, u.offerWait, u.offerWait, u.offerKey, u.offerAfter,
+				u.poll, u.take, u.pollN, u.reserve, u.reserve,
+			}
 		})
 		s.measure()
 	}, truthfulSyncs)
@@ -92,7 +95,7 @@ func TestSimQueueOrder(t *testing.T) {
 			if s.changed() { // a session that was lost counts as a consumer until the server has ended it
 				return nil
 			}
-			return s.history.inOrder()
+			return errors.Join(s.history.inOrder(), s.history.isQueue())
 		})
 	}, truthfulSyncs, sim.WithoutFaults(sim.Uproot)) // a queue that is made anew numbers its entries anew
 }
@@ -441,11 +444,8 @@ func (u *queueUser) hold(ctx context.Context, called time.Time, it *queue.Item) 
 	name := string(it.Data())
 	turn := u.holder(name).Begin(u.Client, called, it)
 	over := u.history.reserved(called, name, it.Token(), it.Attempt())
-	if u.rand.IntN(2) == 0 {
-		turn.Keep(u.upto(u.Timeout))
-	} else {
-		turn.Keep(u.upto(u.Timeout / 20))
-	}
+	most := []time.Duration{u.Timeout / 20, u.Timeout / 20, u.Timeout, 3 * u.Timeout}
+	turn.Keep(u.upto(most[u.rand.IntN(len(most))])) // some outlast a session
 
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*u.Timeout)
 	defer cancel()
