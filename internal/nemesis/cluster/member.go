@@ -195,21 +195,36 @@ type silence struct{}
 
 func (silence) Printf(string, ...any) {}
 
-// Heal undoes all faults and waits until all members serve and vote, with one leader that all others
-// are synced with. It must not be called while Inject runs.
+// commits returns why m, the leader, commits nothing, or nil if it does. A new session is a
+// transaction.
+func (m *member) commits() error {
+	return m.inSession(func(conn *zk.Conn) error {
+		_, _, err := conn.Exists("/")
+		return err
+	})
+}
+
+// Heal undoes all faults and waits until all members serve and vote, and one of them leads. All
+// others must be synced with the leader, and it must commit. Heal must not be called while Inject
+// runs.
 func (c *Cluster) Heal(ctx context.Context) error {
 	c.network.clear()
 	if err := each(c.members, c.repair); err != nil {
 		return fmt.Errorf("cluster: heal: %w", err)
 	}
 
-	// A member may have ended by itself, or be in a state that only a restart ends.
+	// A member may have ended by itself, or be in a state that only a restart ends. A leader of
+	// ZooKeeper 3.8.0 whose followers have left it and come back may never commit anything again.
 	for {
 		waiting, cancel := context.WithTimeout(ctx, c.grace)
 		err := launch.Poll(waiting, c.reunite)
 		cancel()
-		if err == nil {
-			return nil
+		var stuck *member
+		if leader := c.leader(); err == nil && leader != nil {
+			if err = leader.commits(); err == nil {
+				return nil
+			}
+			stuck = leader
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("cluster: heal: %w", err)
@@ -217,10 +232,10 @@ func (c *Cluster) Heal(ctx context.Context) error {
 
 		reports := c.reports()
 		for _, m := range c.members {
-			if _, serves := reports[m]; serves {
+			if _, serves := reports[m]; serves && m != stuck {
 				continue
 			}
-			c.config.Log("%v still does not serve, and is restarted: %v", m, err)
+			c.config.Log("%v still does not serve or commit, and is restarted: %v", m, err)
 			if err := m.restart(); err != nil {
 				return fmt.Errorf("cluster: heal: %v: %w", m, err)
 			}
