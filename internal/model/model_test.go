@@ -72,6 +72,10 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{"a report is taken for earlier than it is", "trust.pml", nil, "-DREPORT=3", outlived},
 		{"any answer of the leader renews trust", "trust.pml", nil, "-DNO_CARRIED", outlived},
 		{"any answer renews trust", "trust.pml", nil, "-DANY_ANSWER", outlived},
+		{"a leader need not prove a quorum", "trust.pml", nil, "-DNO_QUORUM", outlived},
+		{"a sync proves a quorum", "trust.pml", nil, "-DSYNC_AGREES", outlived},
+		{"a resumption proves a quorum", "trust.pml", nil, "-DRESUMPTION_AGREES", outlived},
+		{"a session forgets the new leader", "trust.pml", nil, "-DFORGETS", outlived},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := search(t, c.file, append(c.limits, strings.Fields(c.macros)...)...)

@@ -27,10 +27,12 @@
  */
 #define NONE     0
 #define LEADER   1
-#define FOLLOWER 2
-#define DIALLING 3 /* the follower, which has asked the leader to validate the session */
+#define OLD      2 /* a deposed leader */
+#define FOLLOWER 3
+#define DIALLING 4 /* the follower, which has asked the leader to validate the session */
 byte server = LEADER;
 byte carried;         /* an age, as in the code */
+byte agreed;          /* the same, and 0 until the leader is deposed, which allows more */
 byte sent = T;        /* the age of a request that the follower has answered at once */
 byte dialled = T;
 
@@ -38,11 +40,14 @@ byte dialled = T;
 #define NO     0
 #define SENT   1
 #define DONE   2
+#define AGREED 3 /* it was a write, and a quorum of the new leader has agreed */
 byte sync, syncAge = T;
 
-/* The leader. */
+/* The latest leader. */
 byte heard;    /* the age of the latest contact that it knows of */
 bool expired;
+
+bool deposed;  /* a leader was, and does not know. If it was several, they are one here */
 
 /* The follower, and what is on its way from there to its leader, in order. */
 mtype = { report, syncing, validate };
@@ -50,11 +55,16 @@ chan up = [4] of { mtype };
 bool noted;     /* it has seen a contact that it has not reported */
 byte pinged;    /* the age of the leader's latest ping */
 bool isolated;  /* it has lost its leader, and does not know */
+bool follows;   /* a deposed leader */
 bool validated; /* the leader's validation is on its way back */
 mtype item;
 bool tail;      /* the last item on its way is a report: another one would say the same */
 
+#ifdef NO_QUORUM
 #define trusted (carried < SHARE)
+#else
+#define trusted (carried < SHARE && agreed < SHARE)
+#endif
 #define two assert(!(expired && trusted)) /* the next contender holds, too */
 #define older(age) age = (age < T -> age + 1 : T)
 
@@ -66,9 +76,23 @@ inline younger(age, other) {
 inline contact() {
 	if
 	:: server == LEADER && !expired -> heard = 0
-	:: server == FOLLOWER -> noted = true
+	:: server == FOLLOWER && !isolated -> noted = true
 	:: else -> skip
 	fi
+}
+
+/* The leader has executed the request that is under way, or the new leader has. */
+inline executes() {
+	if :: sync = DONE :: deposed -> sync = AGREED fi
+}
+
+/* The session goes on at a server. Its leader has taken part, and a quorum has not. */
+inline resumed(age) {
+	younger(carried, age);
+#ifdef RESUMPTION_AGREES
+	younger(agreed, age);
+#endif
+	dialled = T; sent = T
 }
 
 /* The leader has answered a request that was sent some time ago. */
@@ -95,6 +119,17 @@ inline hangUp() {
 	item = 0
 }
 
+inline forward(request) {
+	if :: isolated -> skip :: else -> up!request; tail = false fi
+}
+
+/* The follower loses its leader. What it reports or forwards before it finds out is lost. */
+inline isolate() {
+	isolated = true; follows = false; noted = false; pinged = 0;
+	do :: nempty(up) -> up?item :: else -> break od;
+	item = 0; tail = false
+}
+
 /* The follower answers a ping of the leader, and reports the contacts that it has seen. */
 inline tells() {
 	pinged = 0;
@@ -102,10 +137,19 @@ inline tells() {
 	noted = false
 }
 
+/*
+ * The client has seen a transaction of the new leader. A server refuses a client that has seen more
+ * than it has. So the deposed leader no longer matters.
+ */
+inline outlives() {
+	deposed = false; agreed = 0;
+	if :: follows -> isolate() :: else -> skip fi
+}
+
 active proctype Client() {
 	do
 	/* go: protocol.trust.answered */
-	:: atomic { server == LEADER || server == FOLLOWER ->
+	:: atomic { server == LEADER || server == OLD || server == FOLLOWER ->
 		contact();
 #ifdef ANY_ANSWER
 		carried = 0;
@@ -115,19 +159,34 @@ active proctype Client() {
 	}
 
 	/* go: protocol.session.prove */
-	:: atomic { (server == LEADER || server == FOLLOWER) && sync == NO ->
+	:: atomic { (server == LEADER && !expired || server == FOLLOWER || server == OLD) && sync == NO ->
 		contact();
 		syncAge = 0;
 		if
-		:: server == LEADER -> sync = (expired -> NO : DONE)
-		:: else -> sync = SENT; up!syncing; tail = false
-		fi;
-		if :: sync == NO -> syncAge = T :: else -> skip fi
+		:: server == LEADER -> executes()
+		:: server == OLD -> sync = DONE
+		:: else -> sync = SENT; forward(syncing)
+		fi
 	}
 
 	/* go: protocol.session.answered */
 	:: atomic { sync == DONE ->
-		counts(syncAge); sync = NO; syncAge = T;
+		counts(syncAge);
+#ifdef SYNC_AGREES
+		younger(agreed, syncAge);
+#endif
+		sync = NO; syncAge = T;
+		two
+	}
+	/* go: protocol.trust.answered */
+	:: atomic { sync == AGREED ->
+		counts(syncAge);
+#ifdef FORGETS
+		younger(agreed, syncAge);
+#else
+		outlives();
+#endif
+		sync = NO; syncAge = T;
 		two
 	}
 
@@ -136,19 +195,23 @@ active proctype Client() {
 
 	/* go: protocol.newConnection */
 	:: atomic { server == NONE ->
-		server = DIALLING; dialled = 0; up!validate; tail = false
+		server = DIALLING; dialled = 0; forward(validate)
 	}
 	/* go: protocol.newConnection */
 	:: atomic { server == NONE && !expired ->
-		server = LEADER; heard = 0; carried = 0; sent = T
+		server = LEADER; heard = 0; resumed(0)
+	}
+	/* go: protocol.newConnection */
+	:: atomic { server == NONE && deposed ->
+		server = OLD; resumed(0);
+		two
 	}
 
 	/* go: protocol.trust.began */
 	:: atomic { server == DIALLING && validated ->
 		validated = false;
 		server = FOLLOWER;
-		younger(carried, dialled);
-		dialled = T; sent = T;
+		resumed(dialled);
 		two
 	}
 	od
@@ -164,9 +227,11 @@ active proctype Ensemble() {
 	:: atomic { !isolated && nempty(up) ->
 		up?item;
 		if
-		:: item == report && !expired -> heard = 0
-		:: item == syncing && sync == SENT && !expired -> sync = DONE
-		:: item == validate && !expired && server == DIALLING -> validated = true; heard = 0
+		:: item == syncing && sync == SENT && follows -> sync = DONE
+		:: item == validate && server == DIALLING && follows -> validated = true
+		:: item == report && !follows && !expired -> heard = 0
+		:: item == syncing && sync == SENT && !follows && !expired -> executes()
+		:: item == validate && server == DIALLING && !follows && !expired -> validated = true; heard = 0
 		:: else -> skip
 		fi;
 		item = 0;
@@ -175,21 +240,34 @@ active proctype Ensemble() {
 
 	/* The follower loses its leader, and leaves its clients when it finds out. */
 	/* not ours */
-	:: atomic { !isolated -> isolated = true }
+	:: atomic { !isolated -> isolate() }
 	/* not ours */
 	:: atomic { isolated ->
 		if :: server >= FOLLOWER -> hangUp() :: else -> skip fi;
-		do :: nempty(up) -> up?item :: else -> break od;
-		item = 0; tail = false; noted = false; validated = false; pinged = 0; isolated = false
+		validated = false; isolated = false;
+		if :: follows = false :: deposed -> follows = true fi
+	}
+
+	/*
+	 * A quorum elects a new leader, which gives the session a whole new timeout. The deposed one
+	 * does not know, and answers as before. Without a quorum it expires nothing.
+	 */
+	/* go: embedded.Follower.Depose */
+	:: atomic { !expired ->
+		deposed = true; heard = 0; follows = !isolated;
+		if :: sync == AGREED -> younger(agreed, syncAge); sync = DONE :: else -> skip fi;
+		if :: server == LEADER -> server = OLD :: else -> skip fi
 	}
 
 	/* go: embedded.Server.expire */
-	:: atomic { !expired && heard >= T - DRIFT -> expired = true; two }
+	:: atomic { !expired && heard >= T - DRIFT -> expired = true; heard = T; two }
 
 	/* Time passes. The leader's next ping comes in time, at the last moment before all else. */
 	/* not ours */
 	:: atomic { true ->
-		older(carried); older(sent);
+		if :: sent < carried -> sent++ :: else -> sent = T fi; /* an older one renews nothing */
+		if :: carried < SHARE -> carried++ :: else -> skip fi;
+		if :: deposed && agreed < SHARE -> agreed++ :: else -> skip fi;
 		if :: server == DIALLING -> older(dialled) :: else -> skip fi;
 		if :: sync != NO -> older(syncAge) :: else -> skip fi;
 		older(heard);

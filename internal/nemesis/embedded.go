@@ -120,7 +120,7 @@ func (e *embeddedEnsemble) Kinds() []string { return slices.Clone(embeddedKinds)
 
 func (e *embeddedEnsemble) Missing() map[string]string {
 	return map[string]string{
-		"members that crash, pause, lag behind a quorum, or have full disks or wrong clocks": "the embedded server is one process",
+		"members that crash, pause, lag behind a quorum, are removed, or have full disks or wrong clocks": "the embedded server is one process",
 	}
 }
 

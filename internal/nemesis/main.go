@@ -171,7 +171,7 @@ func (o options) ensemble(ctx context.Context, p *plan) (ensemble, error) {
 	if err != nil {
 		return nil, err
 	}
-	on, err := cluster.Start(ctx, cluster.Config{Members: o.members, Seed: o.seed, Dir: dir, Log: o.log})
+	on, err := cluster.Start(ctx, cluster.Config{Members: o.members, Dir: dir, Log: o.log})
 	if err != nil {
 		return nil, fmt.Errorf("%w (-embedded needs no ensemble)", err)
 	}

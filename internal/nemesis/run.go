@@ -112,6 +112,10 @@ func (r *run) log(format string, args ...any) {
 // long, as the machine may be busy. What hangs hangs longer.
 const convergeLimit = time.Minute
 
+// healLimit is how long the ensemble may take to recover, which may take a restart of members that
+// do not recover by themselves.
+const healLimit = 3 * time.Minute
+
 // round plays one round. An error says that the nemesis itself has failed.
 func (r *run) round(ctx context.Context) (*Round, error) {
 	round := &Round{Number: r.rounds, Clients: r.Clients, From: r.now()}
@@ -127,7 +131,7 @@ func (r *run) round(ctx context.Context) (*Round, error) {
 		return nil, ctx.Err()
 	}
 
-	healing, cancel := context.WithTimeout(ctx, convergeLimit)
+	healing, cancel := context.WithTimeout(ctx, healLimit)
 	defer cancel()
 	if err := r.on.Heal(healing); err != nil {
 		return nil, fmt.Errorf("the ensemble does not heal: %w", err)

@@ -22,7 +22,6 @@ import (
 // A Config says what [Start] starts.
 type Config struct {
 	Members int
-	Seed    uint64                           // of the password of the ensemble's administrator
 	Dir     string                           // gets the log of each member
 	Log     func(format string, args ...any) // may be nil
 }
@@ -89,6 +88,9 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 		return nil, err
 	}
 	c.missing = c.lookForTools()
+	if err := c.refusal(); err != nil {
+		c.missing["reconfig"] = "the ensemble does not let its list of members change: " + err.Error()
+	}
 	return c, nil
 }
 
@@ -129,12 +131,13 @@ func (c *Cluster) spec(m *member) launch.Spec {
 		"snapCount=20000",
 		"autopurge.purgeInterval=1", // in hours, and at each start
 		"standaloneEnabled=false",
+		"reconfigEnabled=true",
 		// By default, members that have lost each other retry once a minute only.
 		"fastleader.maxNotificationInterval=1000",
 	}
 	hosts := []string{"127.0.0.1 localhost"}
 	for _, peer := range c.members {
-		config = append(config, peer.line())
+		config = append(config, peer.line("participant"))
 		hosts = append(hosts, m.hostOf(peer)+" "+peer.name())
 	}
 
@@ -144,6 +147,7 @@ func (c *Cluster) spec(m *member) launch.Spec {
 		JVMFlags: []string{
 			"-Djdk.net.hosts.file={dir}/hosts",
 			"-Dznode.container.checkIntervalMs=1000",
+			"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + superDigest,
 		},
 		Files:    map[string][]byte{"hosts": []byte(strings.Join(hosts, "\n") + "\n")},
 		Ports:    []int{m.at.Client, m.at.Quorum, m.at.Election},

@@ -24,7 +24,7 @@ type Fault struct {
 var kinds = func() map[string]func(*injection) error {
 	all := make(map[string]func(*injection) error)
 	for _, family := range []map[string]func(*injection) error{
-		networkFaults, processFaults, diskFaults, dataFaults, clockFaults,
+		networkFaults, processFaults, diskFaults, dataFaults, clockFaults, reconfigFaults,
 	} {
 		maps.Copy(all, family)
 	}

@@ -60,6 +60,8 @@ var checks = map[string]check{
 	"leader-deposed":  checkLeaderDeposed,
 	"restart-rolling": checkRolling,
 
+	"reconfig": checkReconfig,
+
 	"disk-full":  checkDiskFull,
 	"disk-slow":  checkDiskSlow,
 	"data-lost":  checkDataLost,
@@ -152,7 +154,7 @@ func start(t *testing.T) *subject {
 
 	ctx, cancel := context.WithTimeout(t.Context(), launch.Timeout)
 	defer cancel()
-	c, err := Start(ctx, Config{Members: 3, Seed: 1, Dir: cmp.Or(os.Getenv("NEMC_DIR"), t.TempDir()), Log: t.Logf})
+	c, err := Start(ctx, Config{Members: 3, Dir: cmp.Or(os.Getenv("NEMC_DIR"), t.TempDir()), Log: t.Logf})
 	if errors.Is(err, launch.ErrUnavailable) {
 		unavailable(t, err)
 	}
@@ -163,7 +165,7 @@ func start(t *testing.T) *subject {
 	for _, m := range c.members {
 		addrs = append(addrs, m.addr())
 	}
-	conn, _, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(quiet{}))
+	conn, _, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(silence{}))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	return &subject{Cluster: c, conn: conn}
@@ -587,6 +589,61 @@ func checkRolling(t *testing.T, s *subject) {
 	require.Zero(t, s.count(`[ "$(cat before)" = $server ]`))
 }
 
+// checkReconfig removes members that follow and lead, and that are shut down and go on. Each is a
+// member again as soon as the fault is over.
+func checkReconfig(t *testing.T, s *subject) {
+	for n := range 4 {
+		leads, shutDown := n < 2, n%2 == 0
+		leader := s.leader()
+		end := s.inject(t, s.seed(func(i *injection) bool {
+			all, err := i.claim(len(i.members))
+			i.r.IntN(i.minority())
+			return err == nil && (all[0] == leader) == leads && (i.r.IntN(2) == 0) == shutDown
+		}))
+		s.awaitVoters(t, 2)
+		if shutDown {
+			s.await(t, func() error {
+				if serving := len(s.reports()); serving != 2 {
+					return fmt.Errorf("%d members serve", serving)
+				}
+				return nil
+			})
+		}
+		s.write(t)
+		end()
+		for _, m := range s.members {
+			voters, err := m.voters()
+			require.NoError(t, err)
+			require.Equal(t, ids(s.members), voters, m)
+		}
+		s.heal(t)
+	}
+
+	// Heal adds a member that a fault could not add again.
+	removed := s.others(s.leader())[0]
+	require.NoError(t, s.configure(s.others(removed)))
+	require.NoError(t, removed.leave(s.others(removed)))
+	s.awaitVoters(t, 2)
+	s.heal(t)
+	s.awaitVoters(t, 3)
+}
+
+// awaitVoters waits until the leader has as many members that vote.
+func (s *subject) awaitVoters(t *testing.T, n int) {
+	t.Helper()
+	s.await(t, func() error {
+		leader := s.leader()
+		if leader == nil {
+			return errors.New("no member leads")
+		}
+		voters, err := leader.voters()
+		if err == nil && len(voters) != n {
+			err = fmt.Errorf("members %v vote", voters)
+		}
+		return err
+	})
+}
+
 func (s *subject) logs(t *testing.T) string {
 	t.Helper()
 	var all bytes.Buffer
@@ -800,7 +857,3 @@ func checkClockFast(t *testing.T, s *subject) {
 	})
 	end()
 }
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}

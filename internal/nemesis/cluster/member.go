@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/launch"
 )
@@ -25,9 +28,10 @@ func (m *member) name() string   { return fmt.Sprintf("member%d", m.id) }
 func (m *member) end() end       { return end{n: m.id} }
 func (m *member) addr() string   { return launch.Local(m.at.Client) }
 
-// line is how the configuration of the ensemble describes the member.
-func (m *member) line() string {
-	return fmt.Sprintf("server.%d=%s:%d:%d:participant;%s", m.id, m.name(), m.at.Quorum, m.at.Election, m.addr())
+// line is how the configuration of the ensemble describes the member. Its role is participant or
+// observer.
+func (m *member) line(role string) string {
+	return fmt.Sprintf("server.%d=%s:%d:%d:%s;%s", m.id, m.name(), m.at.Quorum, m.at.Election, role, m.addr())
 }
 
 // hostOf returns the address under which m knows a peer. It is that of a link, or m's own.
@@ -175,21 +179,52 @@ func (c *Cluster) unsynced(members []*member) error {
 	return nil
 }
 
-// Heal undoes all faults and waits until all members serve, with one leader that all others are
-// synced with. It must not be called while Inject runs.
+// inSession does something in a new session at m. It fails if that takes too long.
+func (m *member) inSession(do func(*zk.Conn) error) error {
+	const limit = 20 * time.Second
+	conn, _, err := zk.Connect([]string{m.addr()}, limit, zk.WithLogger(silence{}))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer time.AfterFunc(limit, conn.Close).Stop()
+	return do(conn)
+}
+
+type silence struct{}
+
+func (silence) Printf(string, ...any) {}
+
+// commits returns why m, the leader, commits nothing, or nil if it does. A new session is a
+// transaction.
+func (m *member) commits() error {
+	return m.inSession(func(conn *zk.Conn) error {
+		_, _, err := conn.Exists("/")
+		return err
+	})
+}
+
+// Heal undoes all faults and waits until all members serve and vote, and one of them leads. All
+// others must be synced with the leader, and it must commit. Heal must not be called while Inject
+// runs.
 func (c *Cluster) Heal(ctx context.Context) error {
 	c.network.clear()
 	if err := each(c.members, c.repair); err != nil {
 		return fmt.Errorf("cluster: heal: %w", err)
 	}
 
-	// A member may have ended by itself, or be in a state that only a restart ends.
+	// A member may have ended by itself, or be in a state that only a restart ends. A leader of
+	// ZooKeeper 3.8.0 whose followers have left it and come back may never commit anything again.
 	for {
 		waiting, cancel := context.WithTimeout(ctx, c.grace)
-		err := launch.Poll(waiting, c.unhealthy)
+		err := launch.Poll(waiting, c.reunite)
 		cancel()
-		if err == nil {
-			return nil
+		var stuck *member
+		if leader := c.leader(); err == nil && leader != nil {
+			if err = leader.commits(); err == nil {
+				return nil
+			}
+			stuck = leader
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("cluster: heal: %w", err)
@@ -197,10 +232,10 @@ func (c *Cluster) Heal(ctx context.Context) error {
 
 		reports := c.reports()
 		for _, m := range c.members {
-			if _, serves := reports[m]; serves {
+			if _, serves := reports[m]; serves && m != stuck {
 				continue
 			}
-			c.config.Log("%v still does not serve, and is restarted: %v", m, err)
+			c.config.Log("%v still does not serve or commit, and is restarted: %v", m, err)
 			if err := m.restart(); err != nil {
 				return fmt.Errorf("cluster: heal: %v: %w", m, err)
 			}
@@ -217,9 +252,4 @@ func (c *Cluster) repair(m *member) error {
 		return m.restart()
 	}
 	return m.resume()
-}
-
-// unhealthy returns why the ensemble is not healthy, or nil if it is.
-func (c *Cluster) unhealthy() error {
-	return c.unsynced(c.members)
 }
