@@ -66,6 +66,32 @@ func TestLongRequestsAndRepliesOverASlowLinkLoseNothing(t *testing.T) {
 	})
 }
 
+// TestReplyThatTakesLongerThanTrustLosesNothing reads what takes 7.5 of 10 s, after a quorum has
+// agreed to a write. The connection is left before trust runs out, as the next one renews trust
+// before it reads.
+func TestReplyThatTakesLongerThanTrustLosesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link := srv.Root(t), srv.Link(t)
+		_, err := session(t, srv.Client(t)).Conn().Create(root, make([]byte, 900_000), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		c := link.Client(t, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			conn, err := link.Dial(network, address, timeout)
+			return &thin{conn, 120_000}, err
+		}))
+		s := session(t, c)
+		g := hold(t, c, root+"/held")
+		time.Sleep(time.Minute)
+		wait(t, link.Answered(recipestest.OpDelete, link.Count(recipestest.OpDelete)+1)) // a quorum has agreed
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = protocol.Do(ctx, s, func(c *zk.Conn) ([]byte, error) { data, _, err := c.Get(root); return data, err })
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, g.Err())
+		release(t, g)
+	})
+}
+
 // TestSlowQuorumLosesNothing delays every write by a fifth of the timeout, and then by a quarter.
 func TestSlowQuorumLosesNothing(t *testing.T) {
 	for _, timeout := range []time.Duration{2 * time.Second, 10 * time.Second} {
