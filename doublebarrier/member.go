@@ -176,10 +176,7 @@ func (a *arrival) withdraw(ctx context.Context) (*gate, error) {
 	}
 
 	// The answer to a first attempt was lost, or another client has deleted the member. It may have
-	// been counted before that.
-	if err := s.Sync(ctx, b.recipe.Path()); err != nil {
-		return nil, err
-	}
+	// been counted before that. A server that has answered a write lags behind nothing before it.
 	if g == nil {
 		r, err := b.read(ctx, s)
 		if err != nil {
@@ -217,9 +214,6 @@ func (a *arrival) remove(ctx context.Context, name string, seen *record) (*gate,
 
 		err := a.removeAt(ctx, name, seen.version)
 		if !errors.Is(err, zk.ErrBadVersion) {
-			return nil, err
-		}
-		if err := s.Sync(ctx, b.recipe.Path()); err != nil {
 			return nil, err
 		}
 		seen = nil
