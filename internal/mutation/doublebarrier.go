@@ -61,6 +61,15 @@ func init() {
 			Test: "TestCountedMemberThatIsDeleted",
 		},
 		{
+			Name:    "double barrier: Enter leaves a function with its context",
+			File:    "doublebarrier/doublebarrier.go",
+			Func:    "(*Barrier).Enter",
+			Old:     "	defer stop()\n",
+			New:     "	_ = stop\n",
+			Package: "./internal/suite",
+			Test:    "TestNoVerbLeavesAnythingWithItsContext",
+		},
+		{
 			Name: "double barrier: a gate opens for fewer",
 			File: "doublebarrier/gate.go",
 			Old:  "	if len(g.members) < b.n {",

@@ -32,11 +32,14 @@ import (
 
 const owner = "0000000000000001-00000001-"
 
-// subjects are the values that recipes' New functions return, and a string that their verbs accept.
-var subjects = []struct {
+// A subject makes a value that a recipe's New function returns. It has a string that the verbs of
+// that accept.
+type subject struct {
 	make func(c *protocol.Client, path string) any
 	text string
-}{
+}
+
+var subjects = []subject{
 	{func(c *protocol.Client, path string) any { return lock.New(c, path) }, owner + "lock-0000000000"},
 	{func(c *protocol.Client, path string) any { return lock.NewSimple(c, path) }, owner + "lock-0000000000"},
 	{func(c *protocol.Client, path string) any { return rwlock.New(c, path) }, owner + "write-0000000000"},
@@ -114,8 +117,25 @@ func (v verb) takesFunc() bool {
 	return false
 }
 
-// try calls the verb with arguments that are fine, but for the context and the function.
-func (v verb) try(t *testing.T, ctx context.Context, withFunc bool) (err error) {
+// A function makes the function of a type that a verb gets.
+type function func(typ reflect.Type) func([]reflect.Value) []reflect.Value
+
+func neverCalled(reflect.Type) func([]reflect.Value) []reflect.Value {
+	return func([]reflect.Value) []reflect.Value { panic("the function was called") }
+}
+
+func returnsZero(typ reflect.Type) func([]reflect.Value) []reflect.Value {
+	return func([]reflect.Value) (results []reflect.Value) {
+		for i := range typ.NumOut() {
+			results = append(results, reflect.Zero(typ.Out(i)))
+		}
+		return results
+	}
+}
+
+// try calls the verb with arguments that are fine, but for the context and the function, which may
+// be nil.
+func (v verb) try(t *testing.T, ctx context.Context, f function) (err error) {
 	t.Helper()
 	defer func() {
 		if r := recover(); r != nil {
@@ -140,10 +160,8 @@ func (v verb) try(t *testing.T, ctx context.Context, withFunc bool) (err error) 
 			arg.SetInt(2)
 		case in == reflect.TypeFor[[][]byte]():
 			arg.Set(reflect.ValueOf([][]byte{nil}))
-		case in.Kind() == reflect.Func && withFunc:
-			arg.Set(reflect.MakeFunc(in, func([]reflect.Value) []reflect.Value {
-				panic("the function was called")
-			}))
+		case in.Kind() == reflect.Func && f != nil:
+			arg.Set(reflect.MakeFunc(in, f(in)))
 		}
 		args = append(args, arg)
 	}
@@ -170,9 +188,9 @@ func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
 	before := link.Count(recipestest.OpAny)
 	for _, s := range subjects {
 		for _, v := range verbsOf(s.make(c, root+"/x"), s.text) {
-			assert.ErrorContains(t, v.try(t, nil, true), "nil context", v.name)
+			assert.ErrorContains(t, v.try(t, nil, neverCalled), "nil context", v.name)
 			if v.takesFunc() {
-				assert.ErrorContains(t, v.try(t, t.Context(), false), "nil function", v.name)
+				assert.ErrorContains(t, v.try(t, t.Context(), nil), "nil function", v.name)
 			}
 		}
 		for path, why := range map[string]string{
@@ -187,20 +205,20 @@ func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
 			"/zookeeper/quota": "is reserved for ZooKeeper itself",
 		} {
 			for _, v := range verbsOf(s.make(c, path), s.text) {
-				err := v.try(t, t.Context(), true)
+				err := v.try(t, t.Context(), neverCalled)
 				assert.ErrorIs(t, err, zk.ErrInvalidPath, "%s at %q", v.name, path)
 				assert.ErrorContains(t, err, why, v.name)
 			}
 		}
 		for _, v := range verbsOf(s.make(nil, "/x"), s.text) {
-			assert.ErrorContains(t, v.try(t, t.Context(), true), "nil client", v.name)
+			assert.ErrorContains(t, v.try(t, t.Context(), neverCalled), "nil client", v.name)
 		}
 		for _, v := range verbsOf(s.make(new(protocol.Client), "/x"), s.text) {
-			assert.ErrorContains(t, v.try(t, t.Context(), true), "nil client", v.name)
+			assert.ErrorContains(t, v.try(t, t.Context(), neverCalled), "nil client", v.name)
 		}
 		zero := reflect.New(reflect.TypeOf(s.make(c, "/x")).Elem()).Interface()
 		for _, v := range verbsOf(zero, s.text) {
-			err := v.try(t, t.Context(), true)
+			err := v.try(t, t.Context(), neverCalled)
 			assert.Error(t, err, v.name)
 			assert.NotContains(t, fmt.Sprint(err), "panics")
 		}
@@ -215,7 +233,7 @@ func TestNilContextIsRefusedByWhatIsHeld(t *testing.T) {
 	c := srv.Client(t)
 	for _, v := range held(t, c, srv.Root(t)) {
 		for _, v := range verbsOf(v, owner+"lock-0000000000") {
-			assert.ErrorContains(t, v.try(t, nil, true), "nil context", v.name)
+			assert.ErrorContains(t, v.try(t, nil, neverCalled), "nil context", v.name)
 		}
 		if g, ok := v.(interface{ Err() error }); ok {
 			require.NoError(t, g.Err(), "%T", v)
