@@ -83,8 +83,8 @@ func TestOneGoroutineBesideAHundred(t *testing.T) {
 	}
 }
 
-// A session far from the servers, with many goroutines, is not shut out by a near one that is always
-// faster with the first entry.
+// A session far from the servers, with many goroutines, is not shut out by a near one that is
+// always faster with the first entry.
 func TestFarSessionBesideANearOne(t *testing.T) {
 	const near, far = 1, 100
 	for _, c := range takers {

@@ -85,10 +85,10 @@ func (c *consumer) choose(life context.Context, n int, claims bool) (chosen []*e
 	return chosen, len(ahead), nil
 }
 
-// beginAt returns where this consumer begins among the entries ahead. That is at its rank, and further
-// behind after another consumer was faster, so that a slow one with many requests does not lose the
-// first entry again and again. It is not behind an entry that was passed over for long, as the
-// consumer for it asks no more.
+// beginAt returns where this consumer begins among the entries ahead. That is at its rank, and
+// further behind after another consumer was faster, so that a slow one with many requests does not
+// lose the first entry again and again. It is not behind an entry that was passed over for long, as
+// the consumer for it asks no more.
 func (c *consumer) beginAt(ahead []*entry, n int) int {
 	first := c.crowd.rank * n % max(1, len(ahead)-n+1)
 	if c.window.beaten {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -163,13 +164,19 @@ func TestDataOfALineWhoseFirstContenderWasRefusedAreKept(t *testing.T) {
 		require.NoError(t, op.Delete(ctx, path, -1))
 		require.NoError(t, op.Create(ctx, path, []byte("owner: team-a"), 0))
 
-		g, err := l.Enter(ctx, request)
-		require.NoError(t, err)
-		release(t, g)
-		data, _, err := op.Get(ctx, path)
-		require.NoError(t, err)
-		require.Equal(t, "owner: team-a", string(data))
+		enterAndKeep(t, l, op, path)
 	})
+}
+
+// enterAndKeep enters a line and leaves it, which keeps the data of its node.
+func enterAndKeep(t *testing.T, l *line.Line, op *protocol.Session, path string) {
+	t.Helper()
+	g, err := l.Enter(suite.Lasting(t), request)
+	require.NoError(t, err)
+	release(t, g)
+	data, _, err := op.Get(suite.Lasting(t), path)
+	require.NoError(t, err)
+	require.Equal(t, "owner: team-a", string(data))
 }
 
 // What was known of a line's node is forgotten when a listing finds that it is gone. The node that
@@ -197,12 +204,7 @@ func TestDataOfALineThatWasSeenToBeGoneAreKept(t *testing.T) {
 			require.NoError(t, err)
 		}
 
-		g, err := l.Enter(ctx, request)
-		require.NoError(t, err)
-		release(t, g)
-		data, _, err := op.Get(ctx, path)
-		require.NoError(t, err)
-		require.Equal(t, "owner: team-a", string(data))
+		enterAndKeep(t, l, op, path)
 	})
 }
 
