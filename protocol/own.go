@@ -282,6 +282,7 @@ func (o *Own) Withdraw(ctx context.Context) error {
 	return err
 }
 
+// delete is for work of [Detach], whose caller gets the error: see insist.
 func (o *Own) delete(ctx context.Context) { o.session.remove(ctx, o.Path()) }
 
 // checkSequence refuses a node whose number is too close to the counter's end.
