@@ -116,24 +116,47 @@ func TestFarSessionBesideANearOne(t *testing.T) {
 // Consumers do not draw one ticket after the other from a node whose tickets are for entries that
 // have gone long ago, as one of two that were created at the same time may be.
 func TestTicketsForEntriesThatHaveGone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const gone, n = 3000, 200
-		srv := recipestest.Start(t, recipestest.WithInMemory())
-		operator := srv.Client(t)
-		path := lasting(t, operator, srv.Root(t)+"/q")
-		former := queue.New(operator, path)
-		fill(t, former, gone)
-		require.Len(t, drain(t, t.Context(), former), gone)
-		fill(t, former, n)
-		conn := suite.Session(t, operator).Conn()
-		_, err := conn.Create(path+"/zkrecipes/tickets--1", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
+	const gone, n = 3000, 200
+	for name, prepare := range map[string]func(t *testing.T, q *queue.Queue) (taken int){
+		"all": func(*testing.T, *queue.Queue) int { return 0 },
+		"but for one that is reserved": func(t *testing.T, q *queue.Queue) int {
+			it, err := q.Reserve(t.Context())
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, it.Ack(context.Background())) })
+			return 1
+		},
+		"but for one that was passed over": func(t *testing.T, q *queue.Queue) int {
+			it, err := q.Reserve(t.Context())
+			require.NoError(t, err)
+			require.Len(t, drain(t, t.Context(), q), gone-1)
+			require.NoError(t, it.Nack(t.Context()))
+			return gone - 1
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				srv := recipestest.Start(t, recipestest.WithInMemory())
+				operator := srv.Client(t)
+				path := lasting(t, operator, srv.Root(t)+"/q")
+				former := queue.New(operator, path)
+				fill(t, former, gone)
+				left := gone - prepare(t, former)
+				if left > 1 {
+					require.Len(t, drain(t, t.Context(), former), left)
+					left = 0
+				}
+				fill(t, former, n)
+				conn := suite.Session(t, operator).Conn()
+				_, err := conn.Create(path+"/zkrecipes/tickets-10", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+				require.NoError(t, err)
 
-		r := consumeAll(t, newPools(t, srv, path, 1, 1), pollOne)
-		require.Equal(t, n, r.total())
-		require.Less(t, r.multis, 2*n)
-	})
+				r := consumeAll(t, newPools(t, srv, path, 1, 1), pollOne)
+				require.Equal(t, left+n, r.total())
+				require.Less(t, r.multis, 2*n)
+			})
+		})
+	}
 }
 
 // Where entries are fewer than workers, they go to all sessions alike.

@@ -38,7 +38,7 @@ const (
 	mostTickets = 64 // are drawn at once
 	mostTries   = 3  // to find a node
 	enoughEach  = 2  // entries for each ticket make a queue long enough for tickets
-	farBehind   = 8  // times as many entries behind a ticket show that it is of no use
+	farBehind   = 8  // times as many entries between tickets and what is there: they are of no use
 )
 
 // byTicket returns entries to be read, of which the available ones are to be taken. It returns none
@@ -255,14 +255,18 @@ func (c *consumer) checkTickets() {
 	}
 }
 
-// endTicketsIfUsedUp ends the tickets if the n that were just drawn are far behind the first entry.
-// So many others would have to be drawn before any is of use.
+// endTicketsIfUsedUp ends the tickets if the n that were just drawn are far before any entry that
+// is available. So many others would have to be drawn before one is of use.
 func (c *consumer) endTicketsIfUsedUp(n int) {
-	rest, numbers := c.window.entries[c.window.first:], c.tickets.numbers
-	if len(rest) == 0 || len(numbers) == 0 {
+	numbers := c.tickets.numbers
+	if len(numbers) == 0 {
 		return
 	}
-	if int(rest[0].sequence-numbers[len(numbers)-1]) > farBehind*c.crowd.size*n {
+	latest := numbers[len(numbers)-1]
+	next, _ := c.window.index(latest)
+	rest := c.window.entries[next:]
+	i := slices.IndexFunc(rest, (*entry).available)
+	if i >= 0 && int(rest[i].sequence-latest) > farBehind*c.crowd.size*n {
 		c.endTickets()
 	}
 }
