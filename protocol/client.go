@@ -447,7 +447,7 @@ func (c *Client) retire(s *session) bool {
 	if mine {
 		c.current = nil
 		c.setState(Lost)
-		c.unclosed[s] = fmt.Errorf("session %v could not be closed in time, its nodes stay until it expires", hexID(s.ID()))
+		c.unclosed[s] = unclosed(s.ID())
 	}
 	c.mu.Unlock()
 	if !mine {

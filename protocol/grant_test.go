@@ -214,7 +214,7 @@ func TestNamedGrantWhoseNameIsTakenIsLost(t *testing.T) {
 		_, err = other.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
 			&zk.CreateRequest{Path: path, Flags: zk.FlagEphemeral, Acl: zk.WorldACL(zk.PermAll &^ zk.PermRead)})
 		require.NoError(t, err)
-		time.Sleep(time.Minute)
+		wait(t, g.Done())
 		require.ErrorIs(t, g.Err(), protocol.ErrLost)
 		require.NoError(t, other.Delete(t.Context(), path, -1))
 	})
@@ -241,17 +241,13 @@ func TestGrantWithoutAConnectionEndsWithTrust(t *testing.T) {
 		s := session(t, c)
 		defer s.KeepAlive()()
 		link.Cut()
-		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
 		g, err := protocol.NewRecipe(c, "test", path).NewGrant(t.Context(), s, path, 1,
 			func(context.Context) error { return zk.ErrNoNode })
 		require.NoError(t, err)
-		time.Sleep(time.Until(s.Deadline()) + time.Millisecond)
-		synctest.Wait()
-		select {
-		case <-g.Done():
-		default:
-			require.Fail(t, "not done")
-		}
+		end := s.Deadline()
+		wait(t, g.Done())
+		require.WithinDuration(t, end, time.Now(), 10*time.Millisecond)
 		link.Heal()
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -126,7 +127,7 @@ func TestSessionSurvivesAMalformedHandshake(t *testing.T) {
 		}))
 		s, g := session(t, c), hold(t, c, srv.Root(t))
 		srv.Embedded().DropConnections()
-		time.Sleep(time.Minute)
+		require.NoError(t, g.Verify(lasting(t)))
 		require.True(t, tampered.Load())
 		require.NoError(t, s.Err())
 		release(t, g)
@@ -246,7 +247,7 @@ func TestCloseDuringTheAuthenticationEnds(t *testing.T) {
 			return err
 		})
 		wait(t, answered)
-		time.Sleep(time.Second)
+		synctest.Wait()
 		cancel()
 		require.ErrorIs(t, wait(t, connected), context.Canceled)
 		time.Sleep(time.Minute)
@@ -262,7 +263,7 @@ func TestCloseReportsALostSessionThatStays(t *testing.T) {
 		g := hold(t, c, srv.Root(t))
 		link.Stall()
 		wait(t, g.Done())
-		time.Sleep(time.Second)
+		synctest.Wait()
 		require.ErrorContains(t, c.Close(), "could not be closed")
 	})
 }

@@ -41,10 +41,13 @@ func (c *Client) closeOrphan(ctx context.Context, session int64, password []byte
 		case <-time.After(pause):
 		case <-closing:
 		case <-ctx.Done():
-			return fmt.Errorf("session %v could not be closed, its nodes stay until it expires: %w: %w",
-				hexID(session), context.Cause(ctx), err)
+			return fmt.Errorf("%w: %w: %w", unclosed(session), context.Cause(ctx), err)
 		}
 	}
+}
+
+func unclosed(session int64) error {
+	return fmt.Errorf("session %v could not be closed in time, its nodes stay until it expires", hexID(session))
 }
 
 // closeOrphanAt closes a session at one server. If that fails, prolonged reports whether the server

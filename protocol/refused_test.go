@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
@@ -36,7 +35,6 @@ func TestVerifyThatIsRefusedFails(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, path := srv.Link(t), srv.Root(t)+"/line"
 		g := hold(t, link.Client(t), path)
-		time.Sleep(time.Second)
 		link.Fail(recipestest.OpSync, path+"/"+g.Node(), refused, 1)
 		require.ErrorIs(t, g.Verify(lasting(t)), zk.ErrNoAuth)
 		require.NoError(t, g.Verify(lasting(t)))
@@ -112,7 +110,7 @@ func TestCloseNeedsNoOtherConnection(t *testing.T) {
 		c := link.Client(t)
 		session(t, c)
 		require.NoError(t, c.Close())
-		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, 1, link.Count(recipestest.OpConnect))
 	})
 }

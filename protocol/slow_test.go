@@ -80,7 +80,6 @@ func TestReplyThatTakesLongerThanTrustLosesNothing(t *testing.T) {
 		}))
 		s := session(t, c)
 		g := hold(t, c, root+"/held")
-		time.Sleep(time.Minute)
 		wait(t, link.Answered(recipestest.OpDelete, link.Count(recipestest.OpDelete)+1)) // a quorum has agreed
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

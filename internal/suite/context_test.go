@@ -178,7 +178,7 @@ func TestNoVerbThatHasWaitedLeavesAnythingWithItsContext(t *testing.T) {
 				watched(t, name, func(ctx context.Context) error {
 					var waiting suite.Group
 					waiting.Go(func() error { return wait(ctx) })
-					time.Sleep(time.Second) // it waits
+					synctest.Wait() // it waits
 					require.NoError(t, end(t.Context()))
 					err := waiting.Wait()
 					require.NoError(t, err)

@@ -30,7 +30,7 @@ func TestWaiterWhoseNodeIsDeletedAtOnceGoesToTheEnd(t *testing.T) {
 		require.Len(t, before, 3)
 		require.NoError(t, l.Break(ctx, before[2].Node))
 
-		time.Sleep(time.Second)
+		require.NoError(t, suite.Session(t, op).WaitChildren(ctx, path, func(names []string) bool { return len(names) == 3 }))
 		after, err := l.Contenders(ctx)
 		require.NoError(t, err)
 		require.Len(t, after, 3)
@@ -67,7 +67,7 @@ func TestContenderThatIsDeletedWithTheHolderIsNotGranted(t *testing.T) {
 				require.NoError(t, err)
 			})
 			next := enter(ctx, lineAt(c, path), request)
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // in virtual time: it watches its own node by then
 			pending(t, next)
 			over = !met()
 			release(t, held)
