@@ -203,7 +203,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 			if stat.Czxid != first { // another barrier: the first one was removed
 				return nil
 			}
-			if err := s.WaitAny(ctx, w); err != nil {
+			if err := s.WaitAny(ctx, w); err != nil || w.Deleted() {
 				return err
 			}
 		}

@@ -303,6 +303,23 @@ func TestWaitIsCheap(t *testing.T) {
 		require.NoError(t, b.Wait(t.Context()))
 		require.Zero(t, link.Events(), "a watch was left")
 
+		suite.Measure(t, func() error {
+			require.NoError(t, setter.Set(t.Context()))
+			before, events := link.Count(recipestest.OpAny), link.Events()
+			watched := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+1)
+			var wait group
+			wait.Go(func() error { return b.Wait(t.Context()) })
+			<-watched
+			require.NoError(t, setter.Remove(t.Context()))
+			require.NoError(t, wait.Wait())
+
+			requests, events := link.Count(recipestest.OpAny)-before, link.Events()-events
+			if requests != 2 || events != 1 {
+				return fmt.Errorf("a wait and a removal took %d requests and %d events instead of 2 and 1", requests, events)
+			}
+			return nil
+		})
+
 		const waiters = 50
 		suite.Measure(t, func() error {
 			require.NoError(t, setter.Set(t.Context()))
