@@ -140,13 +140,13 @@ func TestWaitingLeavesOutWhatIsNoMember(t *testing.T) {
 		defer cancel()
 		goes := enter(ctx, doublebarrier.New(stage.Clients[1], path, 3))
 		joined(t, stage.Clients[1], path, 3)
-		listed := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
-		go func() {
-			<-listed
+		const listed = 6 // packets of the Sync, of a read and of the listing
+		stop := link.At(listed, func() {
 			link.Delay(time.Second)
 			cancel()
-		}()
+		})
 		require.Len(t, waiters(t, operator), 1)
+		require.False(t, stop())
 		link.Delay(0)
 		_, err = goes.wait()
 		require.ErrorIs(t, err, context.Canceled)

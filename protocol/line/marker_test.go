@@ -46,8 +46,13 @@ type waiter struct {
 // newQueue returns a line with a holder and n waiters behind it, each with a link of its own.
 func newQueue(t *testing.T, srv *recipestest.Server, n int) *queue {
 	t.Helper()
-	q := &queue{srv: srv, path: srv.Root(t) + "/line", operator: srv.Client(t)}
-	q.conn = suite.Session(t, q.operator).Conn()
+	root, operator := srv.Root(t), srv.Client(t)
+	q := &queue{srv: srv, path: root + "/line", operator: operator}
+	session := suite.Session(t, operator)
+	q.conn = session.Conn()
+	_, err := session.EnsurePath(t.Context(), root) // for which 3.4 ends the connection, once
+	require.NoError(t, err)
+	require.NoError(t, session.Sync(t.Context(), root))
 	q.grant = hold(t, srv.Client(t), q.path)
 	for range n {
 		q.enter(t, srv.Link(t))
