@@ -302,12 +302,13 @@ func TestMemberThatLingersIsCountedByTheNextGate(t *testing.T) {
 		stage.Links[1].StallReplies() // it does not learn of its place, and does not open the gate
 		second := begin(1)
 		joined(t, stage.Clients[3], path, 2)
-		lingers := stage.Links[2].Sent(recipestest.OpMulti, stage.Links[2].Count(recipestest.OpMulti)+1)
-		go func() {
-			<-lingers
-			stage.Links[2].StallReplies()
-		}()
+		opening := &suite.Gate{Op: recipestest.OpMulti}
+		stage.Clients[2] = stage.Links[2].Client(t, opening.Option(stage.Links[2]))
+		opening.Shut()
 		third := begin(2)
+		require.True(t, opening.Holding())
+		stage.Links[2].StallReplies()
+		opening.Open()
 		first.must(t)
 		stage.Links[1].Cut()
 		stage.Links[1].Heal()
