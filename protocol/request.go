@@ -178,10 +178,7 @@ func (s *session) tooLarge(err error) error {
 // byOtherSide reports whether an error says that the other side has ended the connection.
 func byOtherSide(err error) bool {
 	var broken *net.OpError
-	switch {
-	case errors.Is(err, net.ErrClosed):
-		return false
-	case errors.As(err, &broken):
+	if errors.As(err, &broken) {
 		return !broken.Timeout()
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe)

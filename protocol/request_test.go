@@ -169,6 +169,43 @@ func TestOneCutBehindALargeRequestIsNoRefusal(t *testing.T) {
 	})
 }
 
+// The end of a connection is a reset where a server ends it before it has read the whole request.
+func TestResetsAtALargeRequestAreARefusal(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/line", srv.Link(t)
+		var left atomic.Int32
+		c := link.Client(t, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			conn, err := link.Dial(network, address, timeout)
+			return &resetConn{conn, link, &left}, err
+		}))
+		g := hold(t, c, path)
+		left.Store(2)
+
+		require.ErrorIs(t, g.SetData(lasting(t), make([]byte, 100_000)), protocol.ErrTooLarge)
+
+		require.Zero(t, left.Load())
+		require.NoError(t, g.Release(lasting(t)))
+		require.NoError(t, c.Close())
+	})
+}
+
+// A resetConn is reset at setData, as often as left says.
+type resetConn struct {
+	net.Conn
+	link *recipestest.Link
+	left *atomic.Int32
+}
+
+func (c *resetConn) Write(p []byte) (int, error) {
+	if len(p) >= 12 && recipestest.Op(binary.BigEndian.Uint32(p[8:])) == recipestest.OpSetData && c.left.Load() > 0 {
+		c.left.Add(-1)
+		c.link.Cut()
+		c.link.Heal()
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
 // A request that is no larger than one that the server has accepted was not refused, however often
 // the connection breaks.
 func TestHangingUpAtARequestOfAKnownSizeIsNoRefusal(t *testing.T) {

@@ -575,3 +575,18 @@ func TestNoSizeOfARequestHarmsTheConnection(t *testing.T) {
 		require.Equal(t, connects, link.Count(recipestest.OpConnect), "the connection was not cut")
 	})
 }
+
+// An attempt fails as ctx ends. The error says both.
+func TestErrorOfAnAttemptDoesNotHideTheEndOfItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		s := session(t, srv.Client(t))
+		for range 50 { // whether the end or the error is seen first is chance
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := protocol.DoOnce(ctx, s, func(*zk.Conn) (struct{}, error) {
+				cancel()
+				return struct{}{}, zk.ErrConnectionClosed
+			}, nil)
+			require.ErrorIs(t, err, context.Canceled)
+		}
+	})
+}

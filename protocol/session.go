@@ -332,7 +332,6 @@ func (s *session) disconnected(w *connection, why error) {
 
 	if current {
 		s.client.review(s)
-		s.poke()
 	}
 }
 

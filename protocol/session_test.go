@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
@@ -215,6 +216,34 @@ func TestBlipShorterThanTheWindowLosesNothing(t *testing.T) {
 			}
 		}
 		require.NoError(t, g.Release(lasting(t)))
+	})
+}
+
+// After an outage what is held is confirmed before anything else is asked for. Once nothing is held
+// any more there is nothing to wait for.
+func TestCallsGoOnAtOnceWhenWhatWasHeldIsGivenBackUnconfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/line", srv.Link(t)
+		confirming := &suite.Gate{Op: recipestest.OpDelete}
+		c := link.Client(t, confirming.Option(link))
+		g := hold(t, c, path)
+		s := session(t, c)
+		link.Stall()
+		time.Sleep(s.Timeout()/2 + time.Millisecond)
+		confirming.Shut()
+		called := later(func() error { return s.Sync(lasting(t), "/") })
+		link.Heal()
+		suite.Wait(t, link.Answered(recipestest.OpConnect, 2))
+		synctest.Wait()
+		require.True(t, confirming.Holding())
+		require.Empty(t, called)
+		began := time.Now()
+		released := later(func() error { return g.Release(lasting(t)) })
+		require.NoError(t, wait(t, called))
+		require.Zero(t, time.Since(began))
+
+		confirming.Open()
+		require.NoError(t, wait(t, released))
 	})
 }
 

@@ -73,7 +73,7 @@ func (t *watchTable) below(s *Session, path string) *sharedWatch {
 			if !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
-			if there, _, _, err := c.ExistsW(path); err != nil || !there {
+			if there, _, _, err := c.ExistsW(path); !there {
 				return err
 			}
 		}
