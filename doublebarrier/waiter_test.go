@@ -140,14 +140,15 @@ func TestWaitingLeavesOutWhatIsNoMember(t *testing.T) {
 		defer cancel()
 		goes := enter(ctx, doublebarrier.New(stage.Clients[1], path, 3))
 		joined(t, stage.Clients[1], path, 3)
-		listed := link.Answered(recipestest.OpGetChildren, link.Count(recipestest.OpGetChildren)+1)
-		go func() {
-			<-listed
-			link.Delay(time.Second)
+		synctest.Wait()
+		listings := link.Count(recipestest.OpGetChildren)
+		met := suite.At(link, 7, func() { // the second look at the record
+			require.Equal(t, listings+1, link.Count(recipestest.OpGetChildren))
 			cancel()
-		}()
+			<-goes.done
+		})
 		require.Len(t, waiters(t, operator), 1)
-		link.Delay(0)
+		require.True(t, met())
 		_, err = goes.wait()
 		require.ErrorIs(t, err, context.Canceled)
 
