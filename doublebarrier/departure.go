@@ -14,6 +14,9 @@ import (
 const few = 4
 
 // depart deletes the member, and closes the gate if it was the last.
+//
+// The opener goes on in the background until the round is over: its Leave may end before that, and
+// the nodes of the gate would stay for as long as its session does.
 func (e *Entry) depart(ctx context.Context, node string) error {
 	g, s := e.gate, e.session
 	number, err := g.leave(ctx, s, node)
@@ -23,18 +26,31 @@ func (e *Entry) depart(ctx context.Context, node string) error {
 
 	// The node is gone. What is not known here, Leave finds out.
 	e.orphaned = number == 0
+	e.over = g.closeAfter(ctx, s, number)
+	if !e.over && g.openedBy(s) {
+		s.Go(func(ctx context.Context) { g.awaitEnd(ctx, s, e.orphaned) })
+	}
+	return nil
+}
+
+// openedBy reports whether the nodes of the gate are those of this session.
+func (g *gate) openedBy(s *protocol.Session) bool {
+	opener, _, _ := protocol.ParseOwner(g.id + "-")
+	return opener.Session == s.ID()
+}
+
+// closeAfter closes the gate if no member is left after the departure with this number, as leave
+// returns it. It reports whether it has.
+func (g *gate) closeAfter(ctx context.Context, s *protocol.Session, number int) (closed bool) {
 	rest := len(g.members) - number
 	if number == 0 || rest > 0 && rest < few {
 		left, err := g.membersLeft(ctx, s)
 		if err != nil {
-			return nil
+			return false
 		}
 		rest = len(left)
 	}
-	if rest == 0 {
-		e.over = g.close(ctx, s) == nil
-	}
-	return nil
+	return rest == 0 && g.close(ctx, s) == nil
 }
 
 // leave deletes the member and counts that at the ID node. It returns how many have left so, or 0

@@ -87,7 +87,8 @@
 //
 // While a member waits, in Enter or Leave, it sends its session's pings and nothing else. After a
 // third of a session timeout it sets one watch more, on its own node or on a member that is inside.
-// When its gate opens after a long wait, its session is confirmed first.
+// The opener may set two, as it waits for the end of its round in the background as well. When the
+// gate opens after a long wait, the member's session is confirmed first.
 //
 // # Failure
 //

@@ -478,8 +478,45 @@ func TestRecordIsReadAgainWhenAGateOpensMeanwhile(t *testing.T) {
 	})
 }
 
-// A round has died but for its opener, which has left and lives on with ready. The server removes
-// process, whose numbers begin again. Members that come then do not wait until those are as high as
+// The opener waits for the others no longer when the last of them dies. Its session lasts, and no
+// other member comes.
+func TestGateGoesThoughItsOpenerHasStoppedWaiting(t *testing.T) {
+	for _, how := range []string{"its ctx has ended", "its function has panicked"} {
+		t.Run(how, func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				path, dies, opener := srv.Root(t)+"/b", srv.Client(t), srv.Client(t)
+				other := enter(t.Context(), doublebarrier.New(dies, path, 2))
+				joined(t, opener, path, 1)
+
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				do := func() error {
+					return doublebarrier.New(opener, path, 2).Do(ctx, func(context.Context) error {
+						other.must(t)
+						if how == "its function has panicked" {
+							panic(how)
+						}
+						cancel()
+						return nil
+					})
+				}
+				if how == "its function has panicked" {
+					require.PanicsWithValue(t, how, func() { do() })
+				} else {
+					require.ErrorIs(t, do(), context.Canceled)
+				}
+				synctest.Wait()
+				require.True(t, suite.Exists(t, opener, path+"/ready"))
+
+				suite.Expire(srv, session(t, dies).ID())
+				vanishes(t, opener, path)
+			})
+		})
+	}
+}
+
+// A round has died but for its opener, which has left and is cut off, so ready stays. The server
+// removes process, whose numbers begin again. Members that come then do not wait until those are as high as
 // they were.
 func TestNumbersBeginAgainBesideAReadyThatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -489,18 +526,20 @@ func TestNumbersBeginAgainBesideAReadyThatIsLeft(t *testing.T) {
 			requireRound(t, srv, path, number+1)
 		}
 
-		dies, opener := srv.Client(t), srv.Client(t)
+		dies, watcher, link := srv.Client(t), srv.Client(t), srv.Link(t)
+		opener := link.Client(t)
 		first := enter(t.Context(), doublebarrier.New(dies, path, 2))
-		joined(t, opener, path, 1)
+		joined(t, watcher, path, 1)
 		second := enter(t.Context(), doublebarrier.New(opener, path, 2)).must(t)
 		first.must(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, second.Leave(ctx), context.DeadlineExceeded)
+		link.Cut()
 		require.NoError(t, dies.Close())
 		srv.Embedded().ReapContainers()
-		require.False(t, suite.Exists(t, opener, path+"/process"))
-		require.True(t, suite.Exists(t, opener, path+"/ready"))
+		require.False(t, suite.Exists(t, watcher, path+"/process"))
+		require.True(t, suite.Exists(t, watcher, path+"/ready"))
 
 		next := inside(t, path, clients(t, srv, 2)...)
 		for _, e := range next {

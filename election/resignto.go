@@ -46,6 +46,10 @@ var (
 // Resign.
 func (t *Term) ResignTo(ctx context.Context, node string) error {
 	g, r := t.grant, t.election.recipe
+	if err := r.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
+
 	h := &handover{term: t, session: g.Session(), to: node}
 	if err := h.prepare(ctx); err != nil {
 		if over := g.Err(); over != nil && ctx.Err() == nil {

@@ -36,11 +36,11 @@
 // name that is waited for costs one watch.
 //
 // Members costs two requests, and one for each member. Watch costs the same to begin, and pings at
-// rest: once a minute one read for all loops of a session. A change costs one listing, and one read
-// for each member that is new. Watch does not watch the members' data, so Set costs watchers
-// nothing. A member that leaves and comes back between two listings makes each watcher read all
-// members anew. Each listing has the names of all members: with hundreds of watchers keep groups to
-// some thousand members.
+// rest: each loop makes one read a minute. A change costs one listing, which the loops of a session
+// share, and each loop one read for each member that is new. Watch does not watch the members'
+// data, so Set costs watchers nothing. A member that leaves and comes back between two listings
+// makes each watcher read all members anew. Each listing has the names of all members: with
+// hundreds of watchers keep groups to some thousand members.
 //
 // An item that moves costs [Share] what a lock that is waited for does. Each item that is held is a
 // lock.

@@ -232,8 +232,22 @@ func TestCosts(t *testing.T) {
 			until(t, next, "first=", "more=")
 		}))
 		require.Equal(t, 1, requests(func() { leave(t, more); until(t, next, "first=") }))
+
+		// Another loop of the session shares the listings, and nothing else.
+		also := watch(t, g)
+		until(t, also, "first=9")
+		require.Equal(t, 2, requests(func() { time.Sleep(time.Minute) }))
+		require.Equal(t, 3, requests(func() {
+			more = join(t, group.New(other, path), "more", "")
+			until(t, next, "first=", "more=")
+			until(t, also, "first=9", "more=")
+		}))
+		leave(t, more)
+		until(t, next, "first=")
+		until(t, also, "first=9")
 		leave(t, first)
 		until(t, next)
+		until(t, also)
 	})
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -290,6 +292,27 @@ func TestRevocationDuringABlipIsHeardOf(t *testing.T) {
 		link.Cut()
 		require.NoError(t, lock.NewSimple(other, path).Revoke(ctx, l.Node()))
 		link.Heal()
+		suite.Wait(t, revoked)
+		require.NoError(t, l.Unlock(ctx))
+	})
+}
+
+// The connection breaks again while the holder asks the server what it has missed, and the view's
+// back-off ends. No caller would be told that the holder listens no more.
+func TestRevocationIsHeardOfThoughABackOffHasEnded(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, path, ctx := srv.Link(t), srv.Root(t)+"/revoked", suite.Lasting(t)
+		c := link.Client(t, protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+		l, err := lock.New(c, path).Lock(ctx)
+		require.NoError(t, err)
+		revoked := l.Revoked()
+		synctest.Wait()
+
+		link.LoseReply(recipestest.OpExists, 1)
+		link.Cut()
+		link.Heal()
+		time.Sleep(time.Second)
+		require.NoError(t, lock.New(srv.Client(t), path).Revoke(ctx, l.Node()))
 		suite.Wait(t, revoked)
 		require.NoError(t, l.Unlock(ctx))
 	})

@@ -43,31 +43,31 @@ func (s *Simple) Revoke(ctx context.Context, node string) error { return s.mutex
 // [Mutex.Revoke] or Apache Curator's Revoker, before or after the call. The lease is held on until
 // it is given back. The channel of a lease that has ended first stays as it is.
 //
-// The first call begins to wait in a goroutine of the lease's own, which ends with the lease and
-// shares the watch on its node. Revoked does not block, and is safe for concurrent use.
+// The first call begins to wait in a goroutine of the lease's own, which ends with the lease's node
+// and shares the watch on it. Revoked does not block, and is safe for concurrent use.
 func (l *Lease) Revoked() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.revoked == nil {
 		l.revoked = make(chan struct{})
-		l.grant.Session().Go(func(ctx context.Context) {
-			ctx, cancel := l.Context(ctx)
-			defer cancel()
-			l.awaitRevocation(ctx)
-		})
+		l.grant.Session().Go(l.awaitRevocation)
 	}
 	return l.revoked
 }
 
+// awaitRevocation waits under the life of the session, which outlasts the view's back-off: no caller
+// would hear of its end.
 func (l *Lease) awaitRevocation(ctx context.Context) {
 	for {
 		w := l.grant.Session().Watch(l.dir + "/" + l.Node())
 		same, err := w.Current(ctx)
 		switch {
 		case err != nil:
-			return // the lease has ended, or is about to
+			return // the node is gone, or may not be read
 		case !same:
 			continue
+		case l.Err() != nil:
+			return
 		case bytes.Equal(w.Data(), revocation):
 			close(l.revoked)
 			return

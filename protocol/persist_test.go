@@ -1,11 +1,13 @@
 package protocol_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -48,4 +50,25 @@ func TestBackOffBeginsWithTheFailureNotWithTheWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A context that work has made from its own may end while the caller waits on. So may the session.
+func TestWantedAlsoTellsOfTheEndOfAContextOfTheWork(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		s := session(t, srv.Client(t))
+		_, err := protocol.Detach(t.Context(), s, func(ctx context.Context) (struct{}, error) {
+			shorter, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			assert.NoError(t, protocol.Wanted(shorter))
+			<-shorter.Done()
+			assert.ErrorIs(t, protocol.Wanted(shorter), context.DeadlineExceeded)
+			assert.NoError(t, protocol.Wanted(ctx), "the caller waits on")
+
+			srv.ExpireSession(s.ID())
+			<-s.Done()
+			assert.ErrorIs(t, protocol.Wanted(ctx), protocol.ErrLost)
+			return struct{}{}, nil
+		}, nil)
+		require.NoError(t, err)
+	})
 }

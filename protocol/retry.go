@@ -308,11 +308,17 @@ func Detach[T any](ctx context.Context, s *Session, work func(context.Context) (
 }
 
 // Wanted returns an error once the caller of [Detach], whose work runs under ctx, has stopped
-// waiting. For another ctx it returns ctx's error. It does not block. In the op of a [DoOnce], it
-// keeps an attempt from being sent that the caller does not want any more.
+// waiting. Once ctx has ended it returns ctx's error, or the session's if that has ended the work.
+// It does not block. In the op of a [DoOnce], it keeps an attempt from being sent that the caller
+// does not want any more.
 func Wanted(ctx context.Context) error {
 	if d := detachedFrom(ctx); d != nil {
-		return d.unwanted()
+		if err := d.unwanted(); err != nil {
+			return err
+		}
+		if d.Err() != nil {
+			return context.Cause(d)
+		}
 	}
 	if ctx.Err() != nil {
 		return contextError(ctx)

@@ -62,6 +62,9 @@ func (s *Semaphore) blockers(names []line.Name, self int) []line.Name {
 // Holders keep their permits. So after a reduction there may be more holders than permits until
 // some have released.
 //
+// The number stays at the path, in a persistent node, also when no contender is left. So from then
+// on another number in New is refused until the next Resize, or until that node is deleted by hand.
+//
 // Resize blocks until the server has answered, with two requests for each contender, which looks
 // again. It goes on in the next session if one is lost. If ctx ends, the number may have been
 // changed at the path, or not: call Resize again. Resize needs the permission to write the nodes of

@@ -259,6 +259,13 @@ func init() {
 			Test: "TestOpenerThatHasDiedDoesNotDelay",
 		},
 		{
+			Name: "double barrier: an opener that has stopped waiting leaves its gate behind",
+			File: "doublebarrier/departure.go",
+			Old:  "if !e.over && g.openedBy(s) {",
+			New:  "if e.over && g.openedBy(s) {",
+			Test: "TestGateGoesThoughItsOpenerHasStoppedWaiting",
+		},
+		{
 			Name: "double barrier: a member that is watched for its end is not heard of",
 			File: "doublebarrier/departure.go",
 			Old:  "s.WaitAny(ctx, end, one)",

@@ -46,6 +46,13 @@ func init() {
 			Test: "TestRevokeAsksTheHolder",
 		},
 		{
+			Name: "revoke: a holder listens for as long as its back-off lasts",
+			File: "lock/revoke.go",
+			Old:  "Go(l.awaitRevocation)",
+			New:  "Go(func(ctx context.Context) { ctx, _ = l.Context(ctx); l.awaitRevocation(ctx) })",
+			Test: "TestRevocationIsHeardOfThoughABackOffHasEnded",
+		},
+		{
 			Name:    "lock: a client that holds another lock is said to hold this one",
 			File:    "protocol/recipe.go",
 			Old:     "if g.recipe.path == r.path {",

@@ -231,15 +231,22 @@ func TestNilContextIsRefusedByWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
 	c := srv.Client(t)
-	for _, v := range held(t, c, srv.Root(t)) {
-		for _, v := range verbsOf(v, owner+"lock-0000000000") {
-			assert.ErrorContains(t, v.try(t, nil, neverCalled), "nil context", v.name)
+	all := held(t, c, srv.Root(t))
+	refused := func() {
+		for _, v := range all {
+			for _, v := range verbsOf(v, owner+"lock-0000000000") {
+				assert.ErrorContains(t, v.try(t, nil, neverCalled), "nil context", v.name)
+			}
 		}
+	}
+	refused()
+	for _, v := range all {
 		if g, ok := v.(interface{ Err() error }); ok {
 			require.NoError(t, g.Err(), "%T", v)
 		}
 	}
 	require.NoError(t, c.Close())
+	refused() // of what is lost, too
 }
 
 func TestBadArgumentsAreRefusedByFunctions(t *testing.T) {
