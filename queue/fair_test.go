@@ -359,3 +359,31 @@ func TestOneSessionReservesInOrder(t *testing.T) {
 		}
 	})
 }
+
+// Tickets for entries that are ephemeral, which cannot be reserved, are not kept.
+func TestTicketsForEntriesThatCannotBeReserved(t *testing.T) {
+	for _, foreign := range []int{1, 30} {
+		t.Run(fmt.Sprint(foreign), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const n = 500
+				srv := recipestest.Start(t, recipestest.WithInMemory())
+				operator := srv.Client(t)
+				path := lasting(t, operator, srv.Root(t)+"/q")
+				producer := queue.New(operator, path)
+				fill(t, producer, n)
+				for range foreign {
+					_, err := suite.Session(t, operator).Conn().Create(path+"/qn-", []byte("foreign"),
+						zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+					require.NoError(t, err)
+				}
+				fill(t, producer, n)
+				r := consumeAll(t, newPools(t, srv, path, 1, 1), reserveAndAck)
+				t.Log(r)
+				require.Equal(t, 2*n, r.total())
+				require.Less(t, r.multis, 2*2*n+4*foreign+40)
+				require.Len(t, drain(t, t.Context(), producer), foreign)
+			})
+		})
+	}
+}

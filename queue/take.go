@@ -126,7 +126,8 @@ func (c *consumer) round(life context.Context, pending []*removal) (found bool, 
 		return false, err
 	}
 	c.setAsides()
-	entries, err := c.next(life, min(wanted, maxOps), claims, atOnce)
+	c.window.claims = claims
+	entries, err := c.next(life, min(wanted, maxOps), atOnce)
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}

@@ -52,6 +52,7 @@ type window struct {
 	beaten  bool      // another consumer was faster in the last transaction
 
 	outdated bool // since then, entries of another priority may have been offered
+	claims   bool // all pending requests are to reserve entries
 }
 
 // replace takes over a new listing. What is known of entries that are still there is kept. Those
@@ -83,8 +84,11 @@ func (w *window) replace(names []name, behind func(sequence int32) bool) {
 	w.listed, w.stale, w.outdated = time.Now(), false, false
 }
 
-// pick returns the first n available entries that suit.
-func (w *window) pick(n int, claims bool) (next []*entry) {
+// open reports whether an entry is available, and suits a pending request.
+func (w *window) open(e *entry) bool { return e.available() && e.suits(w.claims) }
+
+// pick returns the first n entries that are open.
+func (w *window) pick(n int) (next []*entry) {
 	for w.first < len(w.entries) && w.entries[w.first].gone {
 		w.entries[w.first] = nil
 		w.first++
@@ -93,7 +97,7 @@ func (w *window) pick(n int, claims bool) (next []*entry) {
 		if len(next) == n {
 			break
 		}
-		if e.available() && e.suits(claims) {
+		if w.open(e) {
 			next = append(next, e)
 		}
 	}
