@@ -360,6 +360,43 @@ func TestOneSessionReservesInOrder(t *testing.T) {
 	})
 }
 
+// when returns how long after a moment an entry was taken.
+func when(t *testing.T, pools []*pool, since time.Time, data string) time.Duration {
+	t.Helper()
+	for _, p := range pools {
+		for i, x := range p.takes {
+			if x.data == data {
+				return p.at[i].Sub(since)
+			}
+		}
+	}
+	t.Fatalf("%s was not taken", data)
+	return 0
+}
+
+// An entry whose delay ends after consumers have come past its number does not wait until the queue
+// is empty.
+func TestDelayEndsBehindTheTickets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const delay, n = time.Second, 4000
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		producer := queue.New(srv.Client(t), path)
+		_, err := producer.OfferAfter(t.Context(), delay, []byte("delayed"))
+		require.NoError(t, err)
+		fill(t, producer, n)
+		pools := newPools(t, srv, path, 1, 1)
+		timeout := suite.Session(t, pools[0].client).Timeout()
+		began := time.Now()
+		r := consumeAll(t, pools, pollOne)
+		after := when(t, pools, began, "delayed")
+		t.Log(r, "delayed:", after, "of", r.elapsed)
+		require.Less(t, after, delay+timeout/3+soon)
+		require.Greater(t, r.elapsed, delay+timeout/3+soon)
+	})
+}
+
 // Tickets for entries that are ephemeral, which cannot be reserved, are not kept.
 func TestTicketsForEntriesThatCannotBeReserved(t *testing.T) {
 	for _, foreign := range []int{1, 30} {

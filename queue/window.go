@@ -70,7 +70,7 @@ func (w *window) replace(names []name, behind func(sequence int32) bool) {
 		e := known[n.node]
 		if e == nil {
 			e = &entry{name: n}
-		} else if !e.held && behind(e.sequence) {
+		} else if e.available() && behind(e.sequence) {
 			e.left = true
 		}
 		w.entries[i] = e
