@@ -157,9 +157,9 @@ func (c *consumer) review(life context.Context) error {
 			return err
 		}
 	case stat.Version != c.crowd.version:
-		i := slices.IndexFunc(c.window.held, func(e *entry) bool { return e.node == released && e.until.IsZero() })
-		if i >= 0 {
-			c.makeAvailable(c.window.held[i])
+		n, _ := c.queue.parse(released)
+		if e := c.window.find(n); e != nil && e.until.IsZero() {
+			c.makeAvailable(e)
 		}
 	}
 	c.window.outdated = c.window.outdated || stat.Version != c.crowd.version

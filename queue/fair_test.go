@@ -397,6 +397,50 @@ func TestDelayEndsBehindTheTickets(t *testing.T) {
 	})
 }
 
+// An entry that is given back after consumers have come past its number is taken at once. They
+// divide such entries among themselves, and those of the one that gives back wait for a listing.
+func TestGivenBackBehindTheTickets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n, items, interval = 4000, 6, 200 * time.Millisecond
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		fill(t, queue.New(srv.Client(t), path), n)
+		holder := queue.New(srv.Client(t), path)
+		var held []*queue.Item
+		for range items {
+			held = append(held, reserve(t, holder))
+		}
+		pools := newPools(t, srv, path, 1, 1)
+		timeout := suite.Session(t, pools[0].client).Timeout()
+		var given [items]time.Time
+		var returns suite.Group
+		returns.Go(func() error {
+			for i, it := range held {
+				time.Sleep(interval)
+				given[i] = time.Now()
+				if err := it.Nack(t.Context()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		r := consumeAll(t, pools, pollOne)
+		require.NoError(t, returns.Wait())
+
+		atOnce := 0
+		for i, it := range held {
+			after := when(t, pools, given[i], string(it.Data()))
+			t.Log(it.ID(), after, "of", r.elapsed)
+			require.Less(t, after, timeout/3+soon)
+			if after < soon {
+				atOnce++
+			}
+		}
+		require.GreaterOrEqual(t, atOnce, items/2)
+	})
+}
+
 // Tickets for entries that are ephemeral, which cannot be reserved, are not kept.
 func TestTicketsForEntriesThatCannotBeReserved(t *testing.T) {
 	for _, foreign := range []int{1, 30} {

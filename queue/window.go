@@ -104,6 +104,16 @@ func (w *window) pick(n int) (next []*entry) {
 	return next
 }
 
+// find returns the entry with that name, or nil.
+func (w *window) find(n name) *entry {
+	rest := w.entries[w.first:]
+	i, found := slices.BinarySearchFunc(rest, n, func(e *entry, n name) int { return compareNames(e.name, n) })
+	if !found || rest[i].node != n.node || rest[i].gone {
+		return nil
+	}
+	return rest[i]
+}
+
 // index returns where the entry with that number is, or would be. It is for windows in the order of
 // the numbers.
 func (w *window) index(sequence int32) (i int, found bool) {
