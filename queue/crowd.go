@@ -64,6 +64,9 @@ func (c *consumer) count(life context.Context) error {
 	}
 	now.left = now.left || before.size > 0 && holderLeft(&before, &now)
 	c.crowd = now
+	if !slices.Contains(now.tickets, path.Base(c.tickets.node)) {
+		c.tickets.node = ""
+	}
 	c.endTicketsIfAlone()
 	return nil
 }

@@ -166,10 +166,10 @@ func (c *consumer) begin(life context.Context, waiting bool) (bool, error) {
 	}
 }
 
-// forget drops all that is known of the queue.
+// forget drops all that is known of the queue, but for what only says which entries are tried first.
 func (c *consumer) forget() {
-	c.window = window{size: c.window.size}
-	c.crowd, c.tickets = crowd{}, tickets{}
+	c.window.forget()
+	c.crowd, c.tickets.forbidden = crowd{}, false
 }
 
 // warn logs, once, what goes wrong without failing a call.

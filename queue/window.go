@@ -55,6 +55,18 @@ type window struct {
 	claims   bool // all pending requests are to reserve entries
 }
 
+// forget drops what was read. What is known of the consumers' turns is kept, so that an entry is not
+// passed over for ever by consumers that forget all the time.
+func (w *window) forget() {
+	entries := w.entries[w.first:]
+	*w = window{size: w.size, claims: w.claims}
+	for _, e := range entries {
+		if !e.gone {
+			w.entries = append(w.entries, &entry{name: e.name, left: e.left, passed: e.passed})
+		}
+	}
+}
+
 // replace takes over a new listing. What is known of entries that are still there is kept. Those
 // that are behind the others' tickets, and were so before, are left.
 func (w *window) replace(names []name, behind func(sequence int32) bool) {
