@@ -198,7 +198,7 @@ func (c *consumer) awaitData(entries []*entry) (available []*entry, err error) {
 				c.window.unhold(e)
 			}
 			if !e.suits(c.window.claims) {
-				c.place.unfit = true
+				c.leaveToOthers(e)
 				continue
 			}
 			c.window.size = len(e.data)

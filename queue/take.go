@@ -367,7 +367,13 @@ func (c *consumer) collided(e *entry, sent []*removal, err error) error {
 func (c *consumer) refuse(e *entry, err error) {
 	c.warn("has an entry that cannot be delivered, and goes on without it: "+e.node, err)
 	c.window.hold(e, time.Now().Add(asideFor), err)
-	c.place.unfit = true
+	c.leaveToOthers(e)
+}
+
+// leaveToOthers makes others look at an entry, once, that this consumer cannot take.
+func (c *consumer) leaveToOthers(e *entry) {
+	c.place.unfit = c.place.unfit || !e.unfit
+	e.unfit = true
 }
 
 // asideFor is how long an entry is left alone that could not be delivered.

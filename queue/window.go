@@ -12,6 +12,7 @@ type entry struct {
 	gone bool // it was removed
 	left bool // another consumer has not taken it for long
 
+	unfit  bool      // this consumer could not take it, and others have had their turn
 	passed time.Time // when this consumer first began behind it; zero if it never did
 
 	*reading           // nil unless it was read or is being read
