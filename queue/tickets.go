@@ -58,7 +58,7 @@ func (c *consumer) byTicket(life context.Context, n int) ([]*entry, error) {
 
 	n = min(n, mostTickets)
 	for drawn := false; ; {
-		if joined, err := c.joinTickets(life, n); err != nil || !joined {
+		if joined, err := c.joinTickets(life, n); !joined {
 			return nil, err
 		}
 		chosen, beyond := c.window.match(t, n)
