@@ -138,22 +138,27 @@ func TestTicketsWithErrors(t *testing.T) {
 		op      recipestest.Op
 		node    func(d *draw) string
 		polls   int
+		pause   time.Duration // before each of them
 	}{
 		"when the first one is drawn": {
-			100, func(*testing.T, *draw) {}, recipestest.OpMulti, (*draw).first, 1,
+			100, func(*testing.T, *draw) {}, recipestest.OpMulti, (*draw).first, 1, 0,
 		},
+		"when their node was created": {2, func(t *testing.T, d *draw) {
+			d.poll(t, 1, 0)
+			fill(t, queue.New(d.operator, d.path), 100)
+		}, recipestest.OpGetChildren, func(d *draw) string { return d.path + "/zkrecipes" }, 1, 0},
 		"when the entry of one has gone": {100, func(t *testing.T, d *draw) {
 			d.poll(t, 5, 0)
 			for _, node := range entries(t, d.operator, d.path)[1:4] {
 				require.NoError(t, d.conn.Delete(d.path+"/"+node, -1))
 			}
-		}, recipestest.OpMulti, (*draw).first, 1},
+		}, recipestest.OpMulti, (*draw).first, 1, 0},
 		"when entries are looked for that others have left": {100, func(t *testing.T, d *draw) {
 			d.poll(t, 5, 0)
-		}, recipestest.OpGetChildren, func(d *draw) string { return d.path }, 20},
+		}, recipestest.OpGetChildren, func(d *draw) string { return d.path }, 20, 250 * time.Millisecond},
 		"when they are beyond the end": {20, func(t *testing.T, d *draw) {
 			d.poll(t, 1, 0)
-		}, recipestest.OpGetChildren, func(d *draw) string { return d.path }, 20},
+		}, recipestest.OpGetChildren, func(d *draw) string { return d.path }, 20, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -162,7 +167,7 @@ func TestTicketsWithErrors(t *testing.T) {
 				d.link.Fail(c.op, c.node(d), int32(zkwire.CodeInvalidACL), 1)
 				var failed []error
 				for range c.polls {
-					time.Sleep(250 * time.Millisecond)
+					time.Sleep(c.pause)
 					if _, err := d.q.Poll(t.Context()); err != nil {
 						failed = append(failed, err)
 					}

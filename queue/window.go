@@ -79,6 +79,7 @@ func (w *window) replace(names []name, behind func(sequence int32) bool) {
 	}
 
 	w.entries, w.first, w.held = make([]*entry, len(names)), 0, nil
+	now := time.Now()
 	for i, n := range names {
 		e := known[n.node]
 		if e == nil {
@@ -87,14 +88,14 @@ func (w *window) replace(names []name, behind func(sequence int32) bool) {
 			e.left = true
 		}
 		w.entries[i] = e
-		if due := time.UnixMilli(n.due); n.due > 0 && !e.held && time.Now().Before(due) {
+		if due := time.UnixMilli(n.due); !e.held && now.Before(due) {
 			e.held, e.until = true, due
 		}
 		if e.held {
 			w.held = append(w.held, e)
 		}
 	}
-	w.listed, w.stale, w.outdated = time.Now(), false, false
+	w.listed, w.stale, w.outdated = now, false, false
 }
 
 // open reports whether an entry is available, and suits a pending request.
