@@ -64,6 +64,9 @@ func (c *consumer) count(life context.Context) error {
 	}
 	now.left = now.left || before.size > 0 && holderLeft(&before, &now)
 	c.crowd = now
+	if !slices.Contains(now.tickets, path.Base(c.tickets.node)) {
+		c.tickets.node = ""
+	}
 	c.endTicketsIfAlone()
 	return nil
 }
@@ -157,9 +160,9 @@ func (c *consumer) review(life context.Context) error {
 			return err
 		}
 	case stat.Version != c.crowd.version:
-		i := slices.IndexFunc(c.window.held, func(e *entry) bool { return e.node == released && e.until.IsZero() })
-		if i >= 0 {
-			c.makeAvailable(c.window.held[i])
+		n, _ := c.queue.parse(released)
+		if e := c.window.find(n); e != nil && e.until.IsZero() {
+			c.makeAvailable(e)
 		}
 	}
 	c.window.outdated = c.window.outdated || stat.Version != c.crowd.version

@@ -120,9 +120,9 @@
 // the entry that a consumer tries next, and comes from the version of a node that all of them write
 // to. They draw in the transaction that takes entries, which costs nothing. Where the queue is
 // short or has priorities, each consumer begins at an entry of its own rank. An entry whose
-// consumer has gone is found by a listing each third of the session timeout. Tickets only say who
-// tries what. The transaction takes it. So a wrong ticket can cost order or a round trip, and never
-// an entry.
+// consumer has gone is found by a listing each third of the session timeout, and so is one whose
+// delay ends after the tickets have come past its number. Tickets only say who tries what. The
+// transaction takes it. So a wrong ticket can cost order or a round trip, and never an entry.
 //
 // # Failure
 //

@@ -359,3 +359,112 @@ func TestOneSessionReservesInOrder(t *testing.T) {
 		}
 	})
 }
+
+// when returns how long after a moment an entry was taken.
+func when(t *testing.T, pools []*pool, since time.Time, data string) time.Duration {
+	t.Helper()
+	for _, p := range pools {
+		for i, x := range p.takes {
+			if x.data == data {
+				return p.at[i].Sub(since)
+			}
+		}
+	}
+	t.Fatalf("%s was not taken", data)
+	return 0
+}
+
+// An entry whose delay ends after consumers have come past its number does not wait until the queue
+// is empty.
+func TestDelayEndsBehindTheTickets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const delay, n = time.Second, 4000
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		producer := queue.New(srv.Client(t), path)
+		_, err := producer.OfferAfter(t.Context(), delay, []byte("delayed"))
+		require.NoError(t, err)
+		fill(t, producer, n)
+		pools := newPools(t, srv, path, 1, 1)
+		timeout := suite.Session(t, pools[0].client).Timeout()
+		began := time.Now()
+		r := consumeAll(t, pools, pollOne)
+		after := when(t, pools, began, "delayed")
+		t.Log(r, "delayed:", after, "of", r.elapsed)
+		require.Less(t, after, delay+timeout/3+soon)
+		require.Greater(t, r.elapsed, delay+timeout/3+soon)
+	})
+}
+
+// An entry that is given back after consumers have come past its number is taken at once. They
+// divide such entries among themselves, and those of the one that gives back wait for a listing.
+func TestGivenBackBehindTheTickets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n, items, interval = 4000, 6, 200 * time.Millisecond
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		fill(t, queue.New(srv.Client(t), path), n)
+		holder := queue.New(srv.Client(t), path)
+		var held []*queue.Item
+		for range items {
+			held = append(held, reserve(t, holder))
+		}
+		pools := newPools(t, srv, path, 1, 1)
+		timeout := suite.Session(t, pools[0].client).Timeout()
+		var given [items]time.Time
+		var returns suite.Group
+		returns.Go(func() error {
+			for i, it := range held {
+				time.Sleep(interval)
+				given[i] = time.Now()
+				if err := it.Nack(t.Context()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		r := consumeAll(t, pools, pollOne)
+		require.NoError(t, returns.Wait())
+
+		atOnce := 0
+		for i, it := range held {
+			after := when(t, pools, given[i], string(it.Data()))
+			t.Log(it.ID(), after, "of", r.elapsed)
+			require.Less(t, after, timeout/3+soon)
+			if after < soon {
+				atOnce++
+			}
+		}
+		require.GreaterOrEqual(t, atOnce, items/2)
+	})
+}
+
+// Tickets for entries that are ephemeral, which cannot be reserved, are not kept.
+func TestTicketsForEntriesThatCannotBeReserved(t *testing.T) {
+	for _, foreign := range []int{1, 30} {
+		t.Run(fmt.Sprint(foreign), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const n = 500
+				srv := recipestest.Start(t, recipestest.WithInMemory())
+				operator := srv.Client(t)
+				path := lasting(t, operator, srv.Root(t)+"/q")
+				producer := queue.New(operator, path)
+				fill(t, producer, n)
+				for range foreign {
+					_, err := suite.Session(t, operator).Conn().Create(path+"/qn-", []byte("foreign"),
+						zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+					require.NoError(t, err)
+				}
+				fill(t, producer, n)
+				r := consumeAll(t, newPools(t, srv, path, 1, 1), reserveAndAck)
+				t.Log(r)
+				require.Equal(t, 2*n, r.total())
+				require.Less(t, r.multis, 2*2*n+4*foreign+40)
+				require.Len(t, drain(t, t.Context(), producer), foreign)
+			})
+		})
+	}
+}

@@ -157,7 +157,7 @@ func TestOffersShareRoundTrips(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			transactions := offersShare(t, recipestest.Start(t, recipestest.WithInMemory()), synctest.Wait)
-			require.Less(t, transactions, sharing)
+			require.Less(t, transactions, sharing/5)
 		})
 	})
 }
@@ -191,6 +191,7 @@ func offersShare(t *testing.T, srv *recipestest.Server, made func()) (transactio
 	require.ErrorIs(t, err, context.Canceled)
 	made()
 	before := link.Count(recipestest.OpMulti)
+	link.Delay(time.Millisecond) // so that goroutines make their next offers meanwhile
 	link.Heal()
 	require.NoError(t, wait.Wait())
 	transactions = link.Count(recipestest.OpMulti) - before

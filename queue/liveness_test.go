@@ -197,6 +197,58 @@ func TestFirstEntryOfAShortQueueIsTaken(t *testing.T) {
 	}
 }
 
+// A session that polls now and then, beside one that only holds an item, passes no entry over for
+// long. What it has read of the queue is out of date each time.
+func TestSessionThatPollsNowAndThen(t *testing.T) {
+	const interval, polls = 1500 * time.Millisecond, 40
+	const behind = 5 // fewer than polls in a third of the session timeout, and some
+	for name, c := range map[string]struct {
+		options []queue.Option
+		prepare func(t *testing.T, producer, holder, q *queue.Queue) (held *queue.Item, first int)
+	}{
+		"with tickets": {nil, func(t *testing.T, producer, holder, q *queue.Queue) (*queue.Item, int) {
+			fill(t, producer, 2*polls)
+			own := reserve(t, q)
+			held := reserve(t, holder) // which draws, as there are two
+			require.NoError(t, own.Ack(t.Context()))
+			return held, 2
+		}},
+		"by rank": {[]queue.Option{queue.WithPriorities()}, func(t *testing.T, producer, holder, q *queue.Queue) (*queue.Item, int) {
+			_, err := producer.OfferPriority(t.Context(), 999, []byte("last"))
+			require.NoError(t, err)
+			held := reserve(t, holder) // and so it is not among the first
+			fill(t, producer, 2*polls)
+			return held, 0
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				srv := recipestest.Start(t, recipestest.WithInMemory())
+				operator := srv.Client(t)
+				path := lasting(t, operator, srv.Root(t)+"/q")
+				producer := queue.New(operator, path, c.options...)
+				q := queue.New(srv.Client(t), path, c.options...)
+				holder := queue.New(srv.Client(t), path, c.options...)
+				held, first := c.prepare(t, producer, holder, q)
+
+				var order []string
+				for range polls {
+					time.Sleep(interval)
+					data, err := q.Poll(t.Context())
+					require.NoError(t, err)
+					order = append(order, string(data))
+				}
+				t.Log(order)
+				for i := range polls - behind {
+					require.Contains(t, order[:i+behind], fmt.Sprintf("%06d", first+i))
+				}
+				require.NoError(t, held.Ack(t.Context()))
+			})
+		})
+	}
+}
+
 // What has been acknowledged is not asked for again.
 func TestAcknowledgedEntriesAreNotCheckedAgain(t *testing.T) {
 	t.Parallel()

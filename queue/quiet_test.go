@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -255,4 +256,31 @@ func TestWaiterGetsADistantItemAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An entry that no consumer may read goes the rounds once. After that, few look at it again, and
+// none stands in line anew.
+func TestUnreadableEntryGoesTheRoundsOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const sessions, minutes = 20, 10
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		operator := srv.Client(t)
+		path := lasting(t, operator, srv.Root(t)+"/q")
+		conn := suite.Session(t, operator).Conn()
+		_, err := conn.Create(path+"/qn-", []byte("x"), zk.FlagSequence, zk.WorldACL(zk.PermDelete|zk.PermAdmin))
+		require.NoError(t, err)
+		c := newCrowd(t, srv, path, sessions)
+		written, read := c.count(writes...), c.count(reads...)
+		time.Sleep(minutes * time.Minute)
+		t.Log(c.count(writes...)-written, c.count(reads...)-read)
+		require.Equal(t, written, c.count(writes...))
+		require.LessOrEqual(t, c.count(reads...)-read, 12*minutes)
+
+		// Once it may be read, it is.
+		_, err = conn.SetACL(path+"/"+entries(t, operator, path)[0], zk.WorldACL(zk.PermAll), -1)
+		require.NoError(t, err)
+		time.Sleep(time.Minute + time.Second)
+		require.Equal(t, "x", <-c.got)
+	})
 }

@@ -31,10 +31,9 @@ type reading struct {
 	review int // the last one before the reading
 }
 
-// next returns up to n available entries with their data, to be reserved if claims is set. It
-// returns none only if there were none at some moment since the call began, or if none is needed at
-// once: there are watches then.
-func (c *consumer) next(life context.Context, n int, claims, atOnce bool) ([]*entry, error) {
+// next returns up to n available entries with their data. It returns none only if there were none
+// at some moment since the call began, or if none is needed at once: there are watches then.
+func (c *consumer) next(life context.Context, n int, atOnce bool) ([]*entry, error) {
 	looks := []func(context.Context) error{c.reviewIfChanged, c.list, c.lookCloser}
 	if !atOnce {
 		looks = looks[:2]
@@ -44,14 +43,14 @@ func (c *consumer) next(life context.Context, n int, claims, atOnce bool) ([]*en
 			return nil, err
 		}
 		for width := n; ; width = min(2*width, parallelMost+n) { // as many in a row may be reserved
-			chosen, known, err := c.choose(life, width, claims)
+			chosen, known, err := c.choose(life, width)
 			if err != nil {
 				return nil, err
 			}
 			if len(chosen) == 0 || i == 0 && known < n {
 				break // and look again
 			}
-			available, err := c.awaitData(chosen, claims)
+			available, err := c.awaitData(chosen)
 			if err != nil || len(available) > 0 {
 				return available[:min(n, len(available))], err
 			}
@@ -62,14 +61,14 @@ func (c *consumer) next(life context.Context, n int, claims, atOnce bool) ([]*en
 
 // choose returns up to n entries to be read, of which the available ones are to be taken. It also
 // returns how many may be available at the least.
-func (c *consumer) choose(life context.Context, n int, claims bool) (chosen []*entry, known int, err error) {
-	chosen, err = c.byTicket(life, n, claims)
+func (c *consumer) choose(life context.Context, n int) (chosen []*entry, known int, err error) {
+	chosen, err = c.byTicket(life, n)
 	if err != nil || len(chosen) > 0 {
 		return chosen, n, err
 	}
 
 	// Without tickets, consumers that race begin at different entries.
-	ahead := c.window.pick(n+max(c.crowd.rank*n, c.readAhead()), claims)
+	ahead := c.window.pick(n + max(c.crowd.rank*n, c.readAhead()))
 	if c.crowd.size > 1 {
 		if c.window.stale {
 			return ahead, 0, nil
@@ -172,7 +171,7 @@ func (c *consumer) read(entries []*entry) {
 
 // awaitData waits until entries were read, and returns those that are available. It reads no more
 // once it has takeBytes of data.
-func (c *consumer) awaitData(entries []*entry, claims bool) (available []*entry, err error) {
+func (c *consumer) awaitData(entries []*entry) (available []*entry, err error) {
 	for i, bytes := 0, 0; i < len(entries) && bytes < takeBytes; i++ {
 		c.read(entries[i:min(i+c.parallelReads(), len(entries))])
 		e := entries[i]
@@ -198,8 +197,8 @@ func (c *consumer) awaitData(entries []*entry, claims bool) (available []*entry,
 			if e.held {
 				c.window.unhold(e)
 			}
-			if !e.suits(claims) {
-				c.place.unfit = true
+			if !e.suits(c.window.claims) {
+				c.leaveToOthers(e)
 				continue
 			}
 			c.window.size = len(e.data)

@@ -126,7 +126,8 @@ func (c *consumer) round(life context.Context, pending []*removal) (found bool, 
 		return false, err
 	}
 	c.setAsides()
-	entries, err := c.next(life, min(wanted, maxOps), claims, atOnce)
+	c.window.claims = claims
+	entries, err := c.next(life, min(wanted, maxOps), atOnce)
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}
@@ -165,10 +166,10 @@ func (c *consumer) begin(life context.Context, waiting bool) (bool, error) {
 	}
 }
 
-// forget drops all that is known of the queue.
+// forget drops all that is known of the queue, but for what only says which entries are tried first.
 func (c *consumer) forget() {
-	c.window = window{size: c.window.size}
-	c.crowd, c.tickets = crowd{}, tickets{}
+	c.window.forget()
+	c.crowd, c.tickets.forbidden = crowd{}, false
 }
 
 // warn logs, once, what goes wrong without failing a call.
@@ -366,7 +367,13 @@ func (c *consumer) collided(e *entry, sent []*removal, err error) error {
 func (c *consumer) refuse(e *entry, err error) {
 	c.warn("has an entry that cannot be delivered, and goes on without it: "+e.node, err)
 	c.window.hold(e, time.Now().Add(asideFor), err)
-	c.place.unfit = true
+	c.leaveToOthers(e)
+}
+
+// leaveToOthers makes others look at an entry, once, that this consumer cannot take.
+func (c *consumer) leaveToOthers(e *entry) {
+	c.place.unfit = c.place.unfit || !e.unfit
+	e.unfit = true
 }
 
 // asideFor is how long an entry is left alone that could not be delivered.

@@ -43,7 +43,7 @@ const (
 
 // byTicket returns entries to be read, of which the available ones are to be taken. It returns none
 // if tickets do not say which are next.
-func (c *consumer) byTicket(life context.Context, n int, claims bool) ([]*entry, error) {
+func (c *consumer) byTicket(life context.Context, n int) ([]*entry, error) {
 	t := &c.tickets
 	if c.crowd.size < 2 || c.priorities {
 		return nil, nil
@@ -58,10 +58,10 @@ func (c *consumer) byTicket(life context.Context, n int, claims bool) ([]*entry,
 
 	n = min(n, mostTickets)
 	for drawn := false; ; {
-		if joined, err := c.joinTickets(life, n); err != nil || !joined {
+		if joined, err := c.joinTickets(life, n); !joined {
 			return nil, err
 		}
-		chosen, beyond := c.window.match(t, n, claims)
+		chosen, beyond := c.window.match(t, n)
 		switch {
 		case beyond && !c.window.stale:
 			return nil, nil // the queue has become too short
@@ -81,14 +81,14 @@ func (c *consumer) byTicket(life context.Context, n int, claims bool) ([]*entry,
 }
 
 // match returns the entries of up to n tickets, after those that others have left. It drops the
-// tickets whose entries are not available. If beyond is true, there are tickets that the listing
+// tickets whose entries are not open. If beyond is true, there are tickets that the listing
 // does not reach to.
-func (w *window) match(t *tickets, n int, claims bool) (chosen []*entry, beyond bool) {
+func (w *window) match(t *tickets, n int) (chosen []*entry, beyond bool) {
 	for _, e := range w.entries[w.first:] {
 		if len(chosen) == n || !t.behind(e.sequence) {
 			break
 		}
-		if e.left && e.available() && e.suits(claims) {
+		if e.left && w.open(e) {
 			chosen = append(chosen, e)
 		}
 	}
@@ -100,11 +100,11 @@ func (w *window) match(t *tickets, n int, claims bool) (chosen []*entry, beyond 
 			beyond = true
 			return false
 		}
-		if !found || !w.entries[i].available() {
+		if !found || !w.open(w.entries[i]) {
 			return true
 		}
-		if e := w.entries[i]; len(chosen) < n && e.suits(claims) {
-			chosen = append(chosen, e)
+		if len(chosen) < n {
+			chosen = append(chosen, w.entries[i])
 		}
 		return false
 	})
@@ -132,7 +132,7 @@ func (c *consumer) joinTickets(life context.Context, n int) (joined bool, err er
 		}
 
 		enough := enoughEach * c.crowd.size * n
-		waiting := c.window.pick(enough, false)
+		waiting := c.window.pick(enough)
 		if len(waiting) < enough {
 			return false, nil
 		}
@@ -148,10 +148,8 @@ func (c *consumer) joinTickets(life context.Context, n int) (joined bool, err er
 		default:
 			return false, err
 		}
-		// Others may have created one at the same time: all join the best one.
-		if err := c.session.Sync(life, c.records); err != nil {
-			return false, err
-		}
+		// Others may have created one at the same time: all join the best one. After the answer to a
+		// write, the server knows of it.
 		if err := c.count(life); err != nil {
 			return false, err
 		}
@@ -246,7 +244,7 @@ func (c *consumer) checkTickets() {
 	end, _ := c.window.index(slices.Min(t.numbers))
 	behind := 0
 	for _, e := range c.window.entries[c.window.first:end] {
-		if e.available() {
+		if c.window.open(e) {
 			behind++
 		}
 	}
@@ -256,7 +254,7 @@ func (c *consumer) checkTickets() {
 }
 
 // endTicketsIfUsedUp ends the tickets if the n that were just drawn are far before any entry that
-// is available. So many others would have to be drawn before one is of use.
+// is open. So many others would have to be drawn before one is of use.
 func (c *consumer) endTicketsIfUsedUp(n int) {
 	numbers := c.tickets.numbers
 	if len(numbers) == 0 {
@@ -265,7 +263,7 @@ func (c *consumer) endTicketsIfUsedUp(n int) {
 	latest := numbers[len(numbers)-1]
 	next, _ := c.window.index(latest)
 	rest := c.window.entries[next:]
-	i := slices.IndexFunc(rest, (*entry).available)
+	i := slices.IndexFunc(rest, c.window.open)
 	if i >= 0 && int(rest[i].sequence-latest) > farBehind*c.crowd.size*n {
 		c.endTickets()
 	}

@@ -12,6 +12,7 @@ type entry struct {
 	gone bool // it was removed
 	left bool // another consumer has not taken it for long
 
+	unfit  bool      // this consumer could not take it, and others have had their turn
 	passed time.Time // when this consumer first began behind it; zero if it never did
 
 	*reading           // nil unless it was read or is being read
@@ -52,6 +53,19 @@ type window struct {
 	beaten  bool      // another consumer was faster in the last transaction
 
 	outdated bool // since then, entries of another priority may have been offered
+	claims   bool // all pending requests are to reserve entries
+}
+
+// forget drops what was read. What is known of the consumers' turns is kept, so that an entry is not
+// passed over for ever by consumers that forget all the time.
+func (w *window) forget() {
+	entries := w.entries[w.first:]
+	*w = window{size: w.size, claims: w.claims}
+	for _, e := range entries {
+		if !e.gone {
+			w.entries = append(w.entries, &entry{name: e.name, left: e.left, passed: e.passed})
+		}
+	}
 }
 
 // replace takes over a new listing. What is known of entries that are still there is kept. Those
@@ -65,26 +79,30 @@ func (w *window) replace(names []name, behind func(sequence int32) bool) {
 	}
 
 	w.entries, w.first, w.held = make([]*entry, len(names)), 0, nil
+	now := time.Now()
 	for i, n := range names {
 		e := known[n.node]
 		if e == nil {
 			e = &entry{name: n}
-		} else if !e.held && behind(e.sequence) {
+		} else if e.available() && behind(e.sequence) {
 			e.left = true
 		}
 		w.entries[i] = e
-		if due := time.UnixMilli(n.due); n.due > 0 && !e.held && time.Now().Before(due) {
+		if due := time.UnixMilli(n.due); !e.held && now.Before(due) {
 			e.held, e.until = true, due
 		}
 		if e.held {
 			w.held = append(w.held, e)
 		}
 	}
-	w.listed, w.stale, w.outdated = time.Now(), false, false
+	w.listed, w.stale, w.outdated = now, false, false
 }
 
-// pick returns the first n available entries that suit.
-func (w *window) pick(n int, claims bool) (next []*entry) {
+// open reports whether an entry is available, and suits a pending request.
+func (w *window) open(e *entry) bool { return e.available() && e.suits(w.claims) }
+
+// pick returns the first n entries that are open.
+func (w *window) pick(n int) (next []*entry) {
 	for w.first < len(w.entries) && w.entries[w.first].gone {
 		w.entries[w.first] = nil
 		w.first++
@@ -93,11 +111,21 @@ func (w *window) pick(n int, claims bool) (next []*entry) {
 		if len(next) == n {
 			break
 		}
-		if e.available() && e.suits(claims) {
+		if w.open(e) {
 			next = append(next, e)
 		}
 	}
 	return next
+}
+
+// find returns the entry with that name, or nil.
+func (w *window) find(n name) *entry {
+	rest := w.entries[w.first:]
+	i, found := slices.BinarySearchFunc(rest, n, func(e *entry, n name) int { return compareNames(e.name, n) })
+	if !found || rest[i].node != n.node || rest[i].gone {
+		return nil
+	}
+	return rest[i]
 }
 
 // index returns where the entry with that number is, or would be. It is for windows in the order of

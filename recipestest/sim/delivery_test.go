@@ -401,8 +401,8 @@ func (d *deliveries) ask() {
 	d.asked = time.Now()
 }
 
-// overtaken returns for how long, at most, an entry was left after a later one was taken, while
-// consumers asked.
+// overtaken returns for how long, at most, an entry that was due was left after a later one was
+// taken, while consumers asked.
 func (d *deliveries) overtaken() (longest time.Duration, what string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -419,7 +419,11 @@ func (d *deliveries) overtaken() (longest time.Duration, what string) {
 			if d.asked.Before(until) {
 				until = d.asked
 			}
-			if by := until.Sub(b.taken[0].returned); by > longest {
+			since := b.taken[0].returned
+			if a.due.After(since) {
+				since = a.due
+			}
+			if by := until.Sub(since); by > longest {
 				longest, what = by, fmt.Sprintf("%s %s, taken from %s, was overtaken by %s %s, taken from %s",
 					a.name, a.ids, d.show(a.taken[0]), b.name, b.ids, d.show(b.taken[0]))
 			}

@@ -149,7 +149,7 @@ func TestSimQueueOvertaking(t *testing.T) {
 		s.pause, s.rounds = w.Timeout/16, 100
 		s.work(2+w.Rand.IntN(3), func(u *queueUser) []verb {
 			if u.Client == s.clients[0] && u.first {
-				return []verb{u.offer, u.offer, u.offerAll}
+				return []verb{u.offer, u.offer, u.offerAll, u.offerAfter}
 			}
 			return []verb{u.poll, u.poll, u.poll, u.poll, u.poll, u.poll, u.pollN}
 		})
