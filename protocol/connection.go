@@ -327,18 +327,19 @@ func (w *connection) peekFrame() (done func(code zkwire.Code), code zkwire.Code,
 	if err != nil {
 		return nil, 0, err
 	}
-	size, err := zkwire.PayloadSize(head, math.MaxInt32)
-	if err == nil && size < zkwire.ReplyBody-4 {
-		err = fmt.Errorf("frame of %d bytes", size)
-	}
+	size, err := zkwire.PayloadSize(head, maxFrame)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("%w, of at most %d", err, maxFrame)
+	}
+	if size < zkwire.ReplyBody-4 {
+		return nil, 0, fmt.Errorf("frame of %d bytes", size)
 	}
 
 	w.progress, w.kind = false, 0
 	if !established {
 		err = w.handshake(size)
-	} else if head, err = w.in.Peek(zkwire.ReplyBody); err == nil {
+	} else if err = w.checkFrame(size); err == nil {
+		head, _ = w.in.Peek(zkwire.ReplyBody) // it is there
 		done, code, err = w.answer(head)
 	}
 	w.unread = 4 + size

@@ -154,7 +154,7 @@ func (c *Client) pause(ctx context.Context, s *Session, over <-chan struct{}, d 
 		select {
 		case <-over: // which is what has ended ctx, if that is a session's
 		default:
-			return fmt.Errorf("%w: %w", contextError(ctx), err)
+			return fmt.Errorf("%w: %w", s.ended(ctx), err)
 		}
 	}
 	return nil

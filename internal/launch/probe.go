@@ -33,8 +33,9 @@ func Ask(addr, word string) (string, error) {
 
 // A Report is the state of a server, by its own account.
 type Report struct {
-	Mode string // standalone, leader, follower
-	Zxid uint64 // the last one
+	Version string // such as 3.8.0
+	Mode    string // standalone, leader, follower
+	Zxid    uint64 // the last one
 }
 
 // Leads reports whether the server leads, or is alone.
@@ -57,6 +58,8 @@ func AskReport(addr string) (Report, error) {
 	for line := range strings.Lines(answer) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch key {
+		case "Zookeeper version":
+			r.Version, _, _ = strings.Cut(value, "-")
 		case "Mode":
 			r.Mode = value
 		case "Zxid":

@@ -36,6 +36,10 @@ func startEmbedded(members int) (*embeddedEnsemble, error) {
 	return e, nil
 }
 
+func (e *embeddedEnsemble) String() string {
+	return fmt.Sprintf("the embedded server, with %d followers", len(e.followers))
+}
+
 func (e *embeddedEnsemble) Aim(at cluster.Clients) { e.aim = at }
 
 // keepHolder makes a client hold on to what it holds, and returns its number. If none holds

@@ -112,6 +112,7 @@ func (o options) run(ctx context.Context) (failed bool, err error) {
 			err = failed
 		}
 	}()
+	fmt.Println(on)
 	match, err := regexp.Compile(o.faults)
 	if err != nil {
 		return false, err

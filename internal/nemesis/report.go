@@ -66,11 +66,7 @@ func newReport(o options, on ensemble) *report {
 			}
 		}
 	}
-	if o.embedded {
-		r.Versions = append(r.Versions, fmt.Sprintf("the embedded server, with %d followers", o.members))
-	} else {
-		r.Versions = append(r.Versions, fmt.Sprintf("ZooKeeper, with %d members", o.members))
-	}
+	r.Versions = append(r.Versions, on.String())
 	return r
 }
 

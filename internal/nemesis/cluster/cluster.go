@@ -31,6 +31,7 @@ type Cluster struct {
 	config  Config
 	members []*member
 	network network
+	version string // of ZooKeeper
 	missing map[string]string
 
 	// grace is how long Heal and faults wait for members that ought to be healthy soon.
@@ -87,9 +88,19 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if err := c.Heal(ctx); err != nil {
 		return nil, err
 	}
+	about, err := launch.AskReport(c.members[0].addr())
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	c.version = about.Version
+
 	c.missing = c.lookForTools()
-	if err := c.refusal(); err != nil {
+	err = c.refusal()
+	if err != nil {
 		c.missing["reconfig"] = "the ensemble does not let its list of members change: " + err.Error()
+	}
+	if errors.Is(err, errTooOld) {
+		c.missing["containers"] = "empty parents are not removed: " + err.Error()
 	}
 	return c, nil
 }
@@ -123,6 +134,8 @@ func (c *Cluster) spec(m *member) launch.Spec {
 		"tickTime=500", // grants sessions of 1 s to 10 s
 		"initLimit=20",
 		"syncLimit=10", // a leader that is cut off answers for 5 s, which is longer than the timeouts of clients
+		fmt.Sprintf("clientPort=%d", m.at.Client),
+		"clientPortAddress=127.0.0.1",
 		"maxClientCnxns=0",
 		"4lw.commands.whitelist=*",
 		"admin.enableServer=false",
@@ -137,7 +150,7 @@ func (c *Cluster) spec(m *member) launch.Spec {
 	}
 	hosts := []string{"127.0.0.1 localhost"}
 	for _, peer := range c.members {
-		config = append(config, peer.line("participant"))
+		config = append(config, peer.line())
 		hosts = append(hosts, m.hostOf(peer)+" "+peer.name())
 	}
 
@@ -154,6 +167,11 @@ func (c *Cluster) spec(m *member) launch.Spec {
 		DiskSize: diskSize,
 		Traced:   true,
 	}
+}
+
+// String returns which ZooKeeper it is, and how many members it has.
+func (c *Cluster) String() string {
+	return fmt.Sprintf("ZooKeeper %s, with %d members", c.version, len(c.members))
 }
 
 // Connect returns the connect string for a client process, by its number from 0. It has one address

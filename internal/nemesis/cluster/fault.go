@@ -43,7 +43,8 @@ func (c *Cluster) Kinds() []string {
 	return here
 }
 
-// Missing returns the kinds of faults that cannot be had here, each with the reason.
+// Missing returns the kinds of faults that cannot be had here, and containers if they cannot, each
+// with the reason.
 func (c *Cluster) Missing() map[string]string { return maps.Clone(c.missing) }
 
 // Beyond returns the kinds of faults that Kinds leaves out, each with the reason: that ZooKeeper or

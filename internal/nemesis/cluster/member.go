@@ -28,11 +28,14 @@ func (m *member) name() string   { return fmt.Sprintf("member%d", m.id) }
 func (m *member) end() end       { return end{n: m.id} }
 func (m *member) addr() string   { return launch.Local(m.at.Client) }
 
-// line is how the configuration of the ensemble describes the member. Its role is participant or
-// observer.
-func (m *member) line(role string) string {
-	return fmt.Sprintf("server.%d=%s:%d:%d:%s;%s", m.id, m.name(), m.at.Quorum, m.at.Election, role, m.addr())
+// line is how the configuration of the ensemble describes the member.
+func (m *member) line() string {
+	return fmt.Sprintf("server.%d=%s:%d:%d", m.id, m.name(), m.at.Quorum, m.at.Election)
 }
+
+// lineAs is line for a change to the list of members. It has what 3.4 does not understand: the role,
+// which is participant or observer, and the address for clients.
+func (m *member) lineAs(role string) string { return fmt.Sprintf("%s:%s;%s", m.line(), role, m.addr()) }
 
 // hostOf returns the address under which m knows a peer. It is that of a link, or m's own.
 func (m *member) hostOf(peer *member) string {

@@ -65,9 +65,9 @@ func (m *member) leave(rest []*member) error {
 	if err := m.kill(); err != nil {
 		return err
 	}
-	lines := []string{m.line("observer")}
+	lines := []string{m.lineAs("observer")}
 	for _, peer := range rest {
-		lines = append(lines, peer.line("participant"))
+		lines = append(lines, peer.lineAs("participant"))
 	}
 	return m.shell(`rm -f zoo.cfg.dynamic*; sed -i '/^dynamicConfigFile=/d; /^server[.]/d' zoo.cfg && `+
 		`for line in '%s'; do echo "$line"; done >>zoo.cfg`, strings.Join(lines, "' '"))
@@ -86,11 +86,17 @@ func (c *Cluster) configure(members []*member) error {
 		return errors.New("no member leads")
 	}
 	now, err := leader.voters()
+	if errors.Is(err, errTooOld) {
+		return nil // it cannot have changed
+	}
 	if err != nil || slices.Equal(now, ids(members)) {
 		return err
 	}
 	return leader.reconfigure(members)
 }
+
+// errTooOld is the error of members whose version cannot change the list.
+var errTooOld = errors.New("this ZooKeeper is older than 3.5")
 
 // voters returns the numbers of the members that vote, as far as m knows.
 func (m *member) voters() ([]int, error) {
@@ -105,6 +111,9 @@ func (m *member) voters() ([]int, error) {
 			voters = append(voters, id)
 		}
 	}
+	if voters == nil && strings.Contains(answer, "clientPort=") { // m serves, and names no member
+		return nil, errTooOld
+	}
 	slices.Sort(voters)
 	return voters, nil
 }
@@ -114,7 +123,7 @@ func (m *member) voters() ([]int, error) {
 func (m *member) reconfigure(members []*member) error {
 	var lines []string
 	for _, member := range members {
-		lines = append(lines, member.line("participant"))
+		lines = append(lines, member.lineAs("participant"))
 	}
 	return m.inSession(func(conn *zk.Conn) error {
 		if err := conn.AddAuth("digest", []byte(administrator)); err != nil {
@@ -131,6 +140,9 @@ func (c *Cluster) refusal() error {
 	leader := c.leader()
 	if leader == nil {
 		return errors.New("no member leads")
+	}
+	if _, err := leader.voters(); err != nil {
+		return err
 	}
 	return leader.reconfigure(c.members)
 }
