@@ -69,8 +69,8 @@ func (w *connection) wholeMulti(size int) (bool, error) {
 	if size > 4*maxRequest {
 		return false, nil
 	}
-	if w.in.Size() < 4+size {
-		w.in = bufio.NewReaderSize(w.in, 4+size)
+	if w.in.Size() < 4+size { // a new reader reads from the one before it, so there must be few
+		w.in = bufio.NewReaderSize(w.in, max(4+size, 2*w.in.Size()))
 	}
 	for n := piece; n < size; n += piece {
 		if _, err := w.in.Peek(n); err != nil {
