@@ -190,6 +190,7 @@ func TestKazooTakesTheRecordsForAnEntry(t *testing.T) {
 
 	require.Equal(t, "a", m.peer.Do(t, "poll", "c", m.path))
 	require.Equal(t, it.ID(), m.peer.Do(t, "poll", "c", m.path), "the register's data")
+	require.NoError(t, suite.Session(t, operator).Sync(t.Context(), m.path)) // at another member
 	require.Empty(t, children(t, operator, m.path))
 	require.Empty(t, m.peer.Do(t, "poll", "c", m.path), "nothing is left, and it says so")
 
