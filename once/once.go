@@ -69,9 +69,9 @@ func New(c *protocol.Client, path string, opts ...Option) *Once {
 // and records it if it returns nil.
 //
 // If that cannot be recorded, because the right to run was lost meanwhile for example, ran is true,
-// and the error says so. The key runs again then. The error wraps [protocol.ErrUncertain] if the
-// run may be recorded all the same, because the session was lost together with the answer. The next
-// call with the key finds out.
+// and the error says so. The key runs again then, unless it was made done by hand meanwhile. The
+// error wraps [protocol.ErrUncertain] if the run may be recorded all the same, because the session
+// was lost together with the answer. The next call with the key finds out.
 //
 // A key has from 1 to 255 bytes, and may have any. For others Do returns an error and does no I/O.
 // fn must not call Do with the same key: it would wait for itself. Other errors are those of

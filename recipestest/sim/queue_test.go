@@ -426,13 +426,21 @@ func (u *queueUser) tryReserve(ctx context.Context) error {
 }
 
 func (u *queueUser) reserveWith(ctx context.Context, reserve func(context.Context) (*queue.Item, error)) error {
+	session, err := u.Session(ctx)
+	if err != nil {
+		return harmless(err)
+	}
 	called := time.Now()
 	it, err := reserve(ctx)
-	if errors.Is(err, queue.ErrEmpty) {
+	lost := session.Err() != nil // an attempt of that session may have reserved an entry
+	switch {
+	case errors.Is(err, queue.ErrEmpty) && !lost:
 		u.history.empty("TryReserve", called)
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, queue.ErrEmpty):
+		u.history.reservedUnknown(called)
+		return nil
+	case err != nil:
 		u.history.reservedUnknown(called)
 		return harmless(err)
 	}
