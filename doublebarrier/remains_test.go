@@ -516,8 +516,8 @@ func TestGateGoesThoughItsOpenerHasStoppedWaiting(t *testing.T) {
 }
 
 // A round has died but for its opener, which has left and is cut off, so ready stays. The server
-// removes process, whose numbers begin again. Members that come then do not wait until those are as high as
-// they were.
+// removes process, whose numbers begin again. Members that come then do not wait until those are as
+// high as they were.
 func TestNumbersBeginAgainBesideAReadyThatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())

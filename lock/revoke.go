@@ -55,8 +55,8 @@ func (l *Lease) Revoked() <-chan struct{} {
 	return l.revoked
 }
 
-// awaitRevocation waits under the life of the session, which outlasts the view's back-off: no caller
-// would hear of its end.
+// awaitRevocation waits under the life of the session, which outlasts the view's back-off: no
+// caller would hear of its end.
 func (l *Lease) awaitRevocation(ctx context.Context) {
 	for {
 		w := l.grant.Session().Watch(l.dir + "/" + l.Node())

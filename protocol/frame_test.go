@@ -194,15 +194,12 @@ func multiUnderHostileServer(t *testing.T, body []byte) (got []zk.MultiResponse,
 	return got, err
 }
 
-// The answer takes 1.9 of 10 s, and each piece of it is a sign of life. Without these the connection
-// would be left each time.
+// The answer takes 1.9 of 10 s, and each piece of it is a sign of life. Without these the
+// connection would be left each time.
 func TestLongAnswerToATransactionOverASlowLinkLosesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
-		c := link.Client(t, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-			conn, err := link.Dial(network, address, timeout)
-			return &thin{conn, 200_000}, err
-		}))
+		c := link.Client(t, overSlow(link, 200_000))
 		s := session(t, c)
 		_, err := s.Conn().Create(root, nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)

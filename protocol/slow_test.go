@@ -25,6 +25,14 @@ type thin struct {
 	rate int
 }
 
+// overSlow is a way through link with that many bytes a second.
+func overSlow(link *recipestest.Link, rate int) protocol.ConnectOption {
+	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+		conn, err := link.Dial(network, address, timeout)
+		return &thin{conn, rate}, err
+	})
+}
+
 func (c *thin) Write(p []byte) (int, error) {
 	time.Sleep(time.Duration(len(p)) * time.Second / time.Duration(c.rate))
 	return c.Conn.Write(p)
@@ -42,10 +50,7 @@ func (c *thin) Read(p []byte) (int, error) {
 func TestLongRequestsAndRepliesOverASlowLinkLoseNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
-		c := link.Client(t, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-			conn, err := link.Dial(network, address, timeout)
-			return &thin{conn, 200_000}, err
-		}))
+		c := link.Client(t, overSlow(link, 200_000))
 		s := session(t, c)
 		_, err := s.Conn().Create(root, nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
@@ -74,10 +79,7 @@ func TestReplyThatTakesLongerThanTrustLosesNothing(t *testing.T) {
 		root, link := srv.Root(t), srv.Link(t)
 		_, err := session(t, srv.Client(t)).Conn().Create(root, make([]byte, 900_000), 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
-		c := link.Client(t, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-			conn, err := link.Dial(network, address, timeout)
-			return &thin{conn, 120_000}, err
-		}))
+		c := link.Client(t, overSlow(link, 120_000))
 		s := session(t, c)
 		g := hold(t, c, root+"/held")
 		wait(t, link.Answered(recipestest.OpDelete, link.Count(recipestest.OpDelete)+1)) // a quorum has agreed

@@ -166,7 +166,8 @@ func (c *consumer) begin(life context.Context, waiting bool) (bool, error) {
 	}
 }
 
-// forget drops all that is known of the queue, but for what only says which entries are tried first.
+// forget drops all that is known of the queue, but for what only says which entries are tried
+// first.
 func (c *consumer) forget() {
 	c.window.forget()
 	c.crowd, c.tickets.forbidden = crowd{}, false

@@ -148,8 +148,8 @@ func (c *consumer) joinTickets(life context.Context, n int) (joined bool, err er
 		default:
 			return false, err
 		}
-		// Others may have created one at the same time: all join the best one. After the answer to a
-		// write, the server knows of it.
+		// Others may have created one at the same time: all join the best one. After the answer to
+		// a write, the server knows of it.
 		if err := c.count(life); err != nil {
 			return false, err
 		}

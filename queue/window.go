@@ -56,8 +56,8 @@ type window struct {
 	claims   bool // all pending requests are to reserve entries
 }
 
-// forget drops what was read. What is known of the consumers' turns is kept, so that an entry is not
-// passed over for ever by consumers that forget all the time.
+// forget drops what was read. What is known of the consumers' turns is kept, so that an entry is
+// not passed over for ever by consumers that forget all the time.
 func (w *window) forget() {
 	entries := w.entries[w.first:]
 	*w = window{size: w.size, claims: w.claims}

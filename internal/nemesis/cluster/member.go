@@ -33,8 +33,8 @@ func (m *member) line() string {
 	return fmt.Sprintf("server.%d=%s:%d:%d", m.id, m.name(), m.at.Quorum, m.at.Election)
 }
 
-// lineAs is line for a change to the list of members. It has what 3.4 does not understand: the role,
-// which is participant or observer, and the address for clients.
+// lineAs is line for a change to the list of members. It has what 3.4 does not understand: the
+// role, which is participant or observer, and the address for clients.
 func (m *member) lineAs(role string) string { return fmt.Sprintf("%s:%s;%s", m.line(), role, m.addr()) }
 
 // hostOf returns the address under which m knows a peer. It is that of a link, or m's own.
