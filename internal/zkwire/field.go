@@ -89,7 +89,7 @@ func (d *Decoder) Vector(next func()) bool {
 func (d *Decoder) Strings() []string {
 	var list []string
 	if !d.Vector(func() { list = append(list, d.String()) }) {
-		d.Bad = true
+		d.take(-1)
 	}
 	return list
 }

@@ -100,6 +100,13 @@ func TestHugeVectorEndsWhereItsBytesEnd(t *testing.T) {
 	require.True(t, d.Bad)
 }
 
+func TestNullVectorOfStringsEndsTheReading(t *testing.T) {
+	d := Decoder{Rest: AppendInt32(AppendInt32(nil, -1), 7)}
+	require.Nil(t, d.Strings())
+	require.True(t, d.Bad)
+	require.Zero(t, d.Int32(), "what follows")
+}
+
 // FuzzDecoder reads arbitrary fields from arbitrary bytes.
 func FuzzDecoder(f *testing.F) {
 	f.Add([]byte("isbnvl8"), AppendString(AppendInt32(nil, 3), "abc"))
