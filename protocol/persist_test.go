@@ -72,3 +72,39 @@ func TestWantedAlsoTellsOfTheEndOfAContextOfTheWork(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// Work of a session has no caller that could give up, whatever contexts it makes from its own.
+func TestWorkOfASessionOutlivesTheBackOff(t *testing.T) {
+	for name, derive := range map[string]func(context.Context) context.Context{
+		"under its context":        func(life context.Context) context.Context { return life },
+		"under one made of it":     func(life context.Context) context.Context { return context.WithValue(life, t, nil) },
+		"in work that it detaches": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				link := srv.Link(t)
+				dialer, deletes := breaking(link, recipestest.OpDelete)
+				s := session(t, link.Client(t, dialer, impatient(2)))
+				node := srv.Root(t) + "/node"
+				_, err := s.EnsurePath(lasting(t), node)
+				require.NoError(t, err)
+				deletes.Store(5)
+
+				done := make(chan error, 1)
+				s.Go(func(life context.Context) {
+					remove := func(ctx context.Context) (struct{}, error) { return struct{}{}, s.Delete(ctx, node, -1) }
+					if derive != nil {
+						_, err := remove(derive(life))
+						done <- err
+						return
+					}
+					_, err := protocol.Detach(life, s, remove, nil)
+					done <- err
+				})
+
+				require.NoError(t, <-done)
+				require.Zero(t, deletes.Load())
+			})
+		})
+	}
+}

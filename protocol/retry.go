@@ -84,7 +84,7 @@ func DoOnce[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)
 			pause = s.client.newBackOff()
 		}
 		wait := pause.NextBackOff()
-		if wait == backoff.Stop && (d != nil || ctx == s.life) {
+		if wait == backoff.Stop && d != nil {
 			d.giveUp(givenUp(err))
 			pause = defaultBackOff()
 			wait = pause.NextBackOff()
@@ -105,7 +105,7 @@ func once[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) 
 		return v, notSent, err
 	}
 
-	if _, ok := ctx.(*detached); ok || ctx == s.life { // zk.Conn ends the call when the session does
+	if _, ok := ctx.(*detached); ok { // zk.Conn ends the call when the session does
 		v, err := op(s.conn)
 		return v, outcomeOf(err), named(err)
 	}
@@ -168,10 +168,10 @@ func givenUp(err error) error { return fmt.Errorf("%w: %w", errGivenUp, err) }
 // A detached is the context of work that has to be finished whatever becomes of its caller. It
 // lasts as long as the session. The caller stops waiting when the work says that it takes longer
 // than the caller's back-off allows, or that it has met an error which only others can mend. The
-// work goes on then. A nil one has no caller.
+// work goes on then. The session's own, which is that of [Session.Go], has no caller.
 type detached struct {
 	context.Context                 // the session's life
-	caller          context.Context // what its caller waits under
+	caller          context.Context // what its caller waits under; nil if there is none
 	gaveUp          chan struct{}   // closed when the caller need not wait any longer
 
 	mu   sync.Mutex // protects what follows
@@ -203,7 +203,7 @@ func detachedFrom(ctx context.Context) *detached {
 func Caller(ctx context.Context) context.Context {
 	for {
 		d := detachedFrom(ctx)
-		if d == nil {
+		if d == nil || d.caller == nil {
 			return ctx
 		}
 		ctx = d.caller
@@ -211,7 +211,7 @@ func Caller(ctx context.Context) context.Context {
 }
 
 func (d *detached) giveUp(err error) {
-	if d == nil {
+	if d == nil || d.caller == nil {
 		return
 	}
 	d.mu.Lock()
@@ -225,6 +225,9 @@ func (d *detached) giveUp(err error) {
 // unwanted returns an error if the caller has stopped waiting. Work asks before it begins something
 // that would only have to be undone.
 func (d *detached) unwanted() error {
+	if d.caller == nil {
+		return nil
+	}
 	if d.caller.Err() != nil {
 		return contextError(d.caller)
 	}
@@ -237,11 +240,12 @@ func (d *detached) unwanted() error {
 }
 
 func (d *detached) note(err error) {
-	if d != nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.last = err
+	if d == nil || d.caller == nil {
+		return
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = err
 }
 
 // contextError is why ctx ended, and what the work was waiting for at that time.
@@ -264,8 +268,8 @@ func (d *detached) contextError(ctx context.Context) error {
 // result goes to undo, unless that is nil. Before it begins something, work asks [Wanted] whether
 // the caller still waits.
 //
-// In work of another Detach, under the very ctx of that work, it simply calls work. After
-// [Client.Close] it returns [ErrClosed]. It is safe for concurrent use.
+// In work of another Detach or of [Session.Go], under the very ctx of that work, it simply calls
+// work. After [Client.Close] it returns [ErrClosed]. It is safe for concurrent use.
 func Detach[T any](ctx context.Context, s *Session, work func(context.Context) (T, error), undo func(T)) (T, error) {
 	if ctx == nil {
 		var zero T
@@ -343,7 +347,7 @@ func (s *Session) insist(ctx context.Context, path string, op func() error) erro
 		backoff.WithMaxElapsedTime(0))
 	for first := true; ; first = false {
 		err := op()
-		if err == nil || errors.Is(err, zk.ErrNoNode) || d == nil && ctx != s.life || ctx.Err() != nil || s.Err() != nil {
+		if err == nil || errors.Is(err, zk.ErrNoNode) || d == nil || ctx.Err() != nil || s.Err() != nil {
 			return err
 		}
 		if first {

@@ -51,7 +51,7 @@ type session struct {
 	sharing sync.Mutex  // held while a value of Shared is looked up or made
 	shared  map[any]any // the values of Shared: from sharedKey to weak.Pointer
 
-	life  context.Context // done when the session is over
+	life  *detached // done when the session is over
 	end   context.CancelCauseFunc
 	wake  chan struct{} // makes keep look at the session again
 	began chan struct{} // closed by the first handshake
@@ -99,7 +99,8 @@ func newSession(c *Client) *session {
 	s.base = &Session{s, c, nil}
 	s.nonces.Store(rand.Uint32())
 	s.watches.session = s
-	s.life, s.end = context.WithCancelCause(context.Background())
+	life, end := context.WithCancelCause(context.Background())
+	s.life, s.end = &detached{Context: life}, end
 	return s
 }
 
@@ -442,8 +443,7 @@ func (s *session) resumption() <-chan struct{} {
 // ended returns why a call in s could not go on, after ctx or s has ended. If there is no
 // connection, it includes the error of the last attempt to connect.
 func (s *session) ended(ctx context.Context) error {
-	detached := detachedFrom(ctx) != nil && s.life.Err() != nil
-	if ctx.Err() == nil || ctx == s.life || detached {
+	if ctx.Err() == nil || detachedFrom(ctx) != nil && s.life.Err() != nil {
 		return context.Cause(s.life)
 	}
 	err := contextError(ctx) // before the lock: the context of a grant asks the session

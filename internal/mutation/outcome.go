@@ -6,9 +6,16 @@ func init() {
 		{
 			Name: "clean-up: ends with its caller's back-off",
 			File: "protocol/retry.go",
-			Old:  "if wait == backoff.Stop && (d != nil || ctx == s.life) {",
-			New:  "if wait == backoff.Stop && ctx == s.life {",
+			Old:  "if wait == backoff.Stop && d != nil {",
+			New:  "if wait == backoff.Stop && d != nil && d.caller == nil {",
 			Test: "TestFinishGoesOnAfterItsBackOffHasEnded",
+		},
+		{
+			Name: "clean-up: work of a session ends with the back-off",
+			File: "protocol/retry.go",
+			Old:  "if wait == backoff.Stop && d != nil {",
+			New:  "if wait == backoff.Stop && d != nil && d.caller != nil {",
+			Test: "TestWorkOfASessionOutlivesTheBackOff/under_one_made_of_it",
 		},
 		{
 			Name: "clean-up: its caller waits for the end of it",
@@ -20,7 +27,7 @@ func init() {
 		{
 			Name: "clean-up: ends when the server refuses it",
 			File: "protocol/retry.go",
-			Old:  "d == nil && ctx != s.life || ctx.Err() != nil",
+			Old:  "d == nil || ctx.Err() != nil",
 			New:  "true || ctx.Err() != nil",
 			Test: "TestReleaseThatIsRefusedIsDoneWhenItIsAllowed/embedded",
 		},
