@@ -13,8 +13,9 @@ import (
 // session on one node share one watch at the server, and one that is no longer of interest costs
 // nothing to drop. A Watch is not safe for concurrent use, but for Changed.
 //
-// The server forgets some events when a connection is lost: a deletion is made up for, a change of
-// data or children may be missed. Each method says what it does about that.
+// After a reconnect watches are set again, and the server tells what it has to tell since (see the
+// package documentation). Methods that wait for a change do not rely on that: they ask the server
+// themselves, then and once a minute. [Session.WaitAny] is the exception.
 type Watch struct {
 	session *Session
 	key     string // in the session's table
@@ -166,8 +167,8 @@ func (w *waiter) wake() {
 }
 
 // WaitAny blocks until one of the watches, which were Ready, has told of a change. It does not ask
-// the server again, so it is for deletions, which are made up for after a reconnect. It returns
-// ctx's error, or one that wraps [ErrLost] or [ErrClosed] if the session ends.
+// the server again, so it is for deletions, of which the server tells by what there is, not by the
+// number of a transaction. It returns ctx's error, or one that wraps [ErrLost] or [ErrClosed] if the session ends.
 func (s *Session) WaitAny(ctx context.Context, watches ...*Watch) error {
 	w := &waiter{woken: make(chan struct{}, 1)}
 	defer w.left.Store(true)
