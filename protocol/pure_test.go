@@ -346,7 +346,7 @@ func TestConfirmationOfAnAnswer(t *testing.T) {
 
 func TestWatchIsUnchangedUntilAnEventOrAReconnect(t *testing.T) {
 	reconnected := make(chan struct{})
-	w := &Watch{shared: &sharedWatch{read: make(chan struct{}), reconnected: reconnected}}
+	w := &Watch{shared: &sharedWatch{reading: make(chan struct{}), reconnected: reconnected}}
 	require.True(t, w.Unchanged())
 	close(reconnected)
 	require.False(t, w.Unchanged(), "events come in any order after a reconnect")

@@ -49,6 +49,7 @@ func firedBy(e zk.EventType) watchKinds {
 // watching notes a watch that zk.Conn is about to note, too. The connection calls it with the last
 // byte of the answer.
 func (s *session) watching(path string, kind watchKinds) {
+	path = s.watches.sole(path)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.watched == nil {

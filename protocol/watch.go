@@ -47,7 +47,7 @@ func (s *Session) WatchChildren(path string) *Watch {
 // no node; a watch on children returns a nil Stat then. Its other errors are those of [Do].
 func (w *Watch) Ready(ctx context.Context) (*zk.Stat, error) {
 	select {
-	case <-w.shared.read:
+	case <-w.session.watches.ready(w.shared):
 		if w.reconnected == nil { // or else Recheck has asked since
 			w.reconnected = w.shared.reconnected
 		}

@@ -32,16 +32,17 @@ type watchTable struct {
 // A sharedWatch waits for something to change at a node, on behalf of every [Watch] of that. It
 // fires once.
 type sharedWatch struct {
-	read     chan struct{} // closed when the node was read, and the watch set with that
-	stat     *zk.Stat      // valid once read is closed
-	data     []byte        // likewise
-	children []string      // likewise
-	err      error         // likewise: zk.ErrNoNode, or what ended the session
-	fired    atomic.Bool   // by the event
-	deleted  bool          // valid once fired is set: the node is gone
-	released bool          // likewise: the deletion made the node's marker
+	path     string
+	stat     *zk.Stat    // valid once the node was read
+	data     []byte      // likewise
+	children []string    // likewise
+	err      error       // likewise: zk.ErrNoNode, or what ended the session
+	fired    atomic.Bool // by the event
+	deleted  bool        // valid once fired is set: the node is gone
+	released bool        // likewise: the deletion made the node's marker
 
 	// The table's mu protects these.
+	reading chan struct{} // closed when the node was read, and the watch set with that; nil since
 	changed chan struct{} // closed when it fires; made when it is asked for
 	waiters []*waiter     // to wake when it fires, and some that have left
 	calls   []func()      // made when it fires
@@ -93,7 +94,7 @@ func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *sharedWat
 	}
 
 	// The watch is in the table before it is set: its event may come before the answer is read.
-	w := &sharedWatch{read: make(chan struct{})}
+	w := &sharedWatch{path: path, reading: make(chan struct{})}
 	if t.watches == nil {
 		t.watches = make(map[string]*sharedWatch)
 	}
@@ -107,16 +108,46 @@ func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *sharedWat
 		if w.err != nil {
 			t.drop(path, w)
 		}
-		close(w.read)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		w.wasRead()
 	})
 
 	if !started {
 		w.err = ErrClosed
-		close(w.read)
+		w.wasRead()
 		delete(t.watches, path)
 	}
 
 	return w
+}
+
+// wasRead says that the node was read. The caller holds mu.
+func (w *sharedWatch) wasRead() {
+	close(w.reading)
+	w.reading = nil // a channel takes memory
+}
+
+// ready returns a channel that is closed when the node was read.
+func (t *watchTable) ready(w *sharedWatch) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.reading == nil {
+		return closed
+	}
+	return w.reading
+}
+
+var closed = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// sole returns path, in the table's memory if the table has it.
+func (t *watchTable) sole(path string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w := t.watches[path]; w != nil {
+		return w.path
+	}
+	return path
 }
 
 // drop removes a watch that could not be set.
