@@ -10,9 +10,13 @@ import (
 
 // A Kind is a kind of contenders. Its name is what stands before the sequence number in their
 // nodes' names.
+//
+// Exclusive says that the recipe's [Blockers] grant such a contender only when no other is ahead of
+// it. The line relies on that and does not check it: when a holder releases, it tells the next
+// waiter that nothing is ahead.
 type Kind struct {
-	Name      string // with its separators, as in "lock-"
-	Exclusive bool   // such a contender is granted only when no other is ahead of it
+	Name      string // with its separators and without a slash, as in "lock-"
+	Exclusive bool
 }
 
 // Locks are the kinds of contenders for an exclusive lock: ours, which are also those of Apache
