@@ -114,8 +114,7 @@ func (p publicPackage) signatures(chosen func(*doc.Func) bool) string {
 	return b.String()
 }
 
-// publicPackages returns the packages for users, but for protocol/line, whose examples are in
-// docs/writing-a-recipe.md.
+// publicPackages returns the packages for users.
 func publicPackages(t *testing.T) (packages []publicPackage) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}} {{.ImportPath}} {{.Dir}}", "./...").Output()
@@ -124,7 +123,7 @@ func publicPackages(t *testing.T) (packages []publicPackage) {
 	for line := range strings.Lines(string(out)) {
 		fields := strings.SplitN(strings.TrimSpace(line), " ", 3) // the directory may have spaces
 		name, path, dir := fields[0], fields[1], fields[2]
-		if name == "main" || name == "zkrecipes" || strings.Contains(path, "/internal/") || name == "line" {
+		if name == "main" || name == "zkrecipes" || strings.Contains(path, "/internal/") {
 			continue
 		}
 		packages = append(packages, parse(t, path, dir))

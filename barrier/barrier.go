@@ -44,9 +44,9 @@ func WithData(data []byte) Option {
 }
 
 // WithEphemeral makes [Barrier.Set] set a barrier that falls when its setter's session ends. So a
-// setter that dies does not keep the waiters waiting. See [protocol.Client.Session] for when a
-// session ends, and [Barrier.Set] for a setter that is started again. A barrier that was set
-// without this option stays one that does not fall.
+// setter that dies does not keep the waiters waiting. See [protocol.Session] for when a session
+// ends, and [Barrier.Set] for a setter that is started again. A barrier that was set without this
+// option stays one that does not fall.
 func WithEphemeral() Option {
 	return func(b *Barrier) error {
 		b.ephemeral = true

@@ -50,7 +50,8 @@ func (e *Entry) Token() int64 { return e.grant.Token() }
 // After the last has gone, the server removes that node when it next looks for empty containers,
 // once a minute by default, and then rounds begin with 1 again. [WithKeptRounds] keeps the number.
 // Rounds also begin with 1 again if another client deletes that node or replaces its data.
-// [Entry.Token] grows also then.
+// [Entry.Token] grows also then. So the rounds of a job that runs again may begin with 1 or go on:
+// give each run a path of its own.
 func (e *Entry) Round() int64 { return e.gate.round }
 
 // Check returns an operation to put first into a [zk.Conn] Multi. The whole Multi then fails with

@@ -22,7 +22,8 @@
 //     expired learns of it before the next one is elected. A leader that an operator deposes learns
 //     of it within one message.
 //   - A leader whose connection breaks keeps its place. It leads on if the connection comes back
-//     while its session can still be trusted, for two thirds of the session timeout.
+//     while its session can still be trusted: for 5/12 of the session timeout or more, or for a
+//     quarter if its term has just begun.
 //   - Candidates are elected in order of arrival, but for [Term.ResignTo]. A resignation wakes only
 //     the next candidate, which leads after one notification.
 //   - Tokens increase from leader to leader.

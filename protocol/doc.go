@@ -164,7 +164,7 @@
 //   - A node of ours that is no longer wanted is deleted, whatever has become of the caller's ctx.
 //   - A node counts as ours only with the session and the nonce in its name. Where names are used
 //     again, its czxid has to be the one that it was created with. It is granted only if it exists,
-//     is owned by the current session, and no contender is ahead that its judge waits for.
+//     is owned by the current session, and no contender is ahead that blocks it.
 //   - However many calls wait for one node, each session has one watch on it at the server, or two.
 //     Waits that were given up leave nothing behind once the node is gone.
 //   - What a session has read about another contender's node it never writes down for others, as it

@@ -69,7 +69,13 @@ type recipeError struct {
 	err          error
 }
 
-func (e *recipeError) Error() string { return fmt.Sprintf("%s: %s: %v", e.recipe, e.path, e.err) }
+func (e *recipeError) Error() string {
+	if e.path == "" {
+		return fmt.Sprintf("%s: %v", e.recipe, e.err)
+	}
+	return fmt.Sprintf("%s: %s: %v", e.recipe, e.path, e.err)
+}
+
 func (e *recipeError) Unwrap() error { return e.err }
 
 // OutcomeUnknown reports whether err, which a call of [zk.Conn] has returned, leaves open if the

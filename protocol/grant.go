@@ -159,13 +159,13 @@ func (g *Grant) stat(ctx context.Context) (*zk.Stat, error) {
 // owns reports whether a node that has the name of the grant's node is that node.
 func (g *Grant) owns(stat *zk.Stat) bool { return !g.named || stat.Czxid == g.token }
 
-// Done is closed when the grant is lost or given back. [Grant.Err] then tells which, and may tell
-// of a loss earlier.
+// Done returns a channel that is closed when the grant is lost or given back. [Grant.Err] reports
+// which of the two, and may report a loss before Done is closed.
 func (g *Grant) Done() <-chan struct{} { return g.life.Done() }
 
-// Err is nil while the grant is held. After that it wraps [ErrLost] and the cause of the loss, or
-// [ErrReleased]. It is computed from the clocks when it is called: in a process that was stopped it
-// tells of the loss before anything else in that process has noticed.
+// Err returns nil while the grant is held. After a loss its error wraps [ErrLost] and the cause.
+// After [Grant.Release] it wraps [ErrReleased]. Err computes the answer from the clocks at each
+// call, without I/O: in a process that was paused it reports the loss at once.
 func (g *Grant) Err() error {
 	if g.life.Err() == nil {
 		// A session that is found to be over here and now ends its grants before it says so.
@@ -176,11 +176,10 @@ func (g *Grant) Err() error {
 	return context.Cause(g.life)
 }
 
-// Context returns a context with parent's values and deadline that is also cancelled when the grant
-// is over, with [Grant.Err] as its cause. Like that its Err is computed from the clocks. The Err of
-// contexts that are derived from it is not: in a process that was stopped those end a moment later.
-// The function that comes with it releases what it holds, and should be called when the work that
-// it bounds is done.
+// Context returns a copy of parent that is also cancelled when the grant is lost or given back,
+// with [Grant.Err] as its cause. Its own Err is computed from the clocks at each call. A context
+// derived from it is cancelled when the loss is noticed. Call the cancel function when the work is
+// done.
 func (g *Grant) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(g.life, func() { cancel(context.Cause(g.life)) })
@@ -205,21 +204,21 @@ func (c *grantContext) Err() error {
 	return c.Context.Err()
 }
 
-// Token is a fencing token: a number that is greater than that of every holder before, also across
-// sessions, deletions of the path and restarts of the ensemble, though not across a loss of its
-// data. A resource that refuses smaller tokens than it has seen is safe from a holder that was
-// paused between its check and its write. It is the czxid of the holder's node.
+// Token returns the fencing token that [Recipe.NewGrant] was given, the czxid of the node. It is
+// greater than that of every node created before. That holds across sessions, deletions of the path
+// and restarts of the ensemble, unless the ensemble loses its data. A resource that refuses tokens
+// smaller than the largest it has seen is safe from a holder that was paused between check and
+// write. [Grant.Replace] keeps the token.
 func (g *Grant) Token() int64 { return g.token }
 
-// Check returns an operation that, as the first one of a [zk.Conn] Multi, makes the whole fail with
-// [zk.ErrNoNode] once the holder's node is gone: ZooKeeper itself then fences writes to ZooKeeper.
-// Its path is absolute, as those of zk.Conn and of this package's Multi are. Those of
-// [Session.Multi] are not.
+// Check returns an operation to put first into a Multi of [zk.Conn] or of this package. The whole
+// Multi then fails with [zk.ErrNoNode] once the grant's node is gone. The path in it is absolute.
+// Those of [Session.Multi] are not.
 func (g *Grant) Check() *zk.CheckVersionRequest {
 	return &zk.CheckVersionRequest{Path: g.node, Version: -1}
 }
 
-// Node is the name of the holder's node.
+// Node returns the name of the grant's node.
 func (g *Grant) Node() string { return path.Base(g.node) }
 
 // lose ends a grant that was not given back.
@@ -272,8 +271,9 @@ func (g *Grant) AfterFunc(f func()) (stop func() bool) { return context.AfterFun
 // Session returns the session that the grant's node belongs to.
 func (g *Grant) Session() *Session { return g.session }
 
-// Verify asks the servers whether the grant's node is there, behind a Sync. It returns [Grant.Err],
-// or why there was no answer.
+// Verify asks the servers whether the grant's node is there, behind a Sync, and ends the grant if
+// it is not. It blocks until they have answered, and returns [Grant.Err]. Without an answer it
+// returns ctx's error, one that wraps [ErrLost] or [ErrClosed], or the server's own.
 func (g *Grant) Verify(ctx context.Context) error {
 	if _, err := g.missing(ctx); err != nil {
 		return err

@@ -31,6 +31,12 @@ import (
 // A Session is bound to the [Client] that returned it: it uses that client's ACL, back-off, logger
 // and observer. Clients that were made by [Client.With] have Sessions with the same ID. A Session
 // is safe for concurrent use.
+//
+// Get, Children, Exists, Create, Set, Delete, Multi and Sync block until the server has answered.
+// If the connection breaks they try again, paced by the back-off. They take paths without the
+// chroot. They return the server's own error, such as [zk.ErrNoAuth], ctx's if that ends first, one
+// that wraps [ErrLost] or [ErrClosed] if the session ends, or [ErrTooLarge]. [Do] and [DoOnce] are
+// for other requests.
 type Session struct {
 	*session
 	client *Client

@@ -9,12 +9,6 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The verbs of a session. Each takes a path without the chroot, creates with the ACL of the view,
-// and blocks until the server has answered. If the connection breaks they try again, paced by the
-// view's back-off. Each returns the server's own error, such as [zk.ErrNoAuth], ctx's if that ends
-// first, one that wraps [ErrLost] or [ErrClosed] if the session ends, or [ErrTooLarge]. All are
-// safe for concurrent use. [Do] and [DoOnce] are for requests that have no verb here.
-
 // Get returns the data and the Stat of a node, or [zk.ErrNoNode].
 func (s *Session) Get(ctx context.Context, path string) (data []byte, stat *zk.Stat, err error) {
 	node := s.Path(path)

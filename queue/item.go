@@ -145,22 +145,22 @@ const (
 // [Item.Err] reports which, and may report a loss before Done is closed.
 func (it *Item) Done() <-chan struct{} { return it.grant.Done() }
 
-// Err returns nil while the item is held. After a loss it returns an error that wraps
-// [protocol.ErrLost] and the cause. After [Item.Ack] or [Item.Nack] it returns one that wraps
-// [protocol.ErrReleased]. It asks the clocks at each call and does no I/O: in a process that was
-// paused it reports the loss at once.
+// Err returns nil while the item is held. After a loss its error wraps [protocol.ErrLost] and the
+// cause. After [Item.Ack] or [Item.Nack] it wraps [protocol.ErrReleased]. Err computes the answer
+// from the clocks at each call, without I/O: in a process that was paused it reports the loss at
+// once.
 func (it *Item) Err() error { return it.grant.Err() }
 
 // Context returns a copy of parent that is also cancelled when the item is lost, acknowledged or
-// given back, with [Item.Err] as its cause. Its own Err asks the clocks at each call; that of a
-// context derived from it follows when the loss is noticed. Call the cancel function when the work
-// is done.
+// given back, with [Item.Err] as its cause. Its own Err is computed from the clocks at each call. A
+// context derived from it is cancelled when the loss is noticed. Call the cancel function when the
+// work is done.
 func (it *Item) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	return it.grant.Context(parent)
 }
 
-// Token returns the fencing token: a number that is greater than that of every earlier claim on
-// this queue. A resource that refuses smaller tokens than it has seen for an item is safe from a
+// Token returns the fencing token, a number greater than that of every earlier claim on this queue.
+// A resource that refuses tokens smaller than the largest it has seen for an item is safe from a
 // consumer that was paused. The token is the czxid of the claim.
 func (it *Item) Token() int64 { return it.grant.Token() }
 

@@ -208,6 +208,7 @@ func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
 				err := v.try(t, t.Context(), neverCalled)
 				assert.ErrorIs(t, err, zk.ErrInvalidPath, "%s at %q", v.name, path)
 				assert.ErrorContains(t, err, why, v.name)
+				assert.NotContains(t, err.Error(), ": : ", "%s names the empty path", v.name)
 			}
 		}
 		for _, v := range verbsOf(s.make(nil, "/x"), s.text) {

@@ -39,8 +39,8 @@ const (
 // It blocks until the server has answered, with one request for each node, and returns the errors
 // of [protocol.Do] and of [protocol.Recipe.Session], with recipe and path. If a contender leaves
 // between the list and the requests the line is listed again: a holder may have replaced its node
-// by another one. Where that goes on and on, those who came last are missing. Contenders is safe
-// for concurrent use.
+// by another one. The fourth listing is the last: a holder that replaces its node after that is
+// missing. Contenders is safe for concurrent use.
 func (l *Line) Contenders(ctx context.Context) ([]Contender, error) {
 	all, err := l.contenders(ctx)
 	return all, l.made().Wrap(err)
@@ -110,8 +110,9 @@ func (l *Line) read(ctx context.Context, s *protocol.Session, line []Name, known
 	return nil
 }
 
-// Names lists the contenders in line, first come first, those of other kinds included. A path that
-// does not exist has none. Its errors are those of [protocol.Do].
+// Names returns the contenders in line, first come first, those of other kinds included. A path
+// that does not exist has none. Names blocks until the server has answered one listing, and returns
+// the errors of [protocol.Do]. A server that lags may show an older line.
 func (l *Line) Names(ctx context.Context, s *protocol.Session) ([]Name, error) {
 	children, err := l.children(ctx, s)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -132,15 +133,18 @@ func (l *Line) children(ctx context.Context, s *protocol.Session) ([]string, err
 }
 
 // Break deletes the node of a contender, given its name. A holder is told of its loss, and a waiter
-// goes to the end of the line. It blocks until the server has answered. Its error wraps
-// [zk.ErrNoNode] if there is no such node, or [zk.ErrInvalidPath] if no contender could have that
-// name, or is one of [protocol.Do] and [protocol.Recipe.Session]. It is safe for concurrent use.
+// goes to the end of the line. It blocks until the server has answered or ctx ends. If ctx ends
+// first, the node may be deleted all the same. Its error wraps [zk.ErrNoNode] if there is no such
+// node, or [zk.ErrInvalidPath] if no contender could have that name, or is one of [protocol.Do] and
+// [protocol.Recipe.Session]. It is safe for concurrent use.
 func (l *Line) Break(ctx context.Context, node string) error {
 	return l.change(ctx, node, func(s *protocol.Session) error { return s.Delete(ctx, l.pathOf(node), -1) })
 }
 
 // SetData replaces the data of a contender's node, given its name. It blocks until the server has
-// answered. Its errors are those of [Line.Break]. It is safe for concurrent use.
+// answered or ctx ends. If an answer is lost, SetData repeats the request, which may undo what
+// another client has set meanwhile. Its errors are those of [Line.Break], and
+// [protocol.ErrTooLarge]. It is safe for concurrent use.
 func (l *Line) SetData(ctx context.Context, node string, data []byte) error {
 	return l.change(ctx, node, func(s *protocol.Session) error {
 		_, err := s.Set(ctx, l.pathOf(node), data, -1)

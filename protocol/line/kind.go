@@ -10,9 +10,13 @@ import (
 
 // A Kind is a kind of contenders. Its name is what stands before the sequence number in their
 // nodes' names.
+//
+// Exclusive says that the recipe's [Blockers] grant such a contender only when no other is ahead of
+// it. The line relies on that and does not check it: when a holder releases, it tells the next
+// waiter that nothing is ahead.
 type Kind struct {
-	Name      string // with its separators, as in "lock-"
-	Exclusive bool   // such a contender is granted only when no other is ahead of it
+	Name      string // with its separators and without a slash, as in "lock-"
+	Exclusive bool
 }
 
 // Locks are the kinds of contenders for an exclusive lock: ours, which are also those of Apache
@@ -82,19 +86,19 @@ func parseWriteLock(node string) (Name, bool) {
 }
 
 // blockers returns what blocks the contender at self of a line that has contenders of all kinds. Of
-// those ahead of it, the recipe judges its own kinds, and each of the others blocks. While it waits
-// for the nearest, what is further ahead need not be watched.
+// those ahead of it, the recipe decides about its own kinds, and each of the others blocks. While it
+// waits for the nearest, what is further ahead need not be watched.
 func (r *Request) blockers(line []Name, self int) []Name {
-	judge := r.Blockers
-	if judge == nil {
-		judge = Exclusive
+	rule := r.Blockers
+	if rule == nil {
+		rule = Exclusive
 	}
 	own := ownKinds(line)
 	if len(own) == len(line) {
-		return judge(line, self)
+		return rule(line, self)
 	}
 
-	blockers := judge(own, slices.Index(own, line[self]))
+	blockers := rule(own, slices.Index(own, line[self]))
 	for i, n := range slices.Backward(line[:self]) {
 		if n.other && (len(blockers) == 0 || n.Sequence > blockers[len(blockers)-1].Sequence) {
 			return line[i : i+1]

@@ -57,18 +57,18 @@ var Exclusive = Permits(1)
 
 // A Request is what a contender asks for.
 type Request struct {
-	Kind     string   // one of the line's: what stands between owner and sequence number in the node's name
+	Kind     string   // before the number in the node's name; it ends with a kind of the line
 	Data     []byte   // of the node; nil: the owner data of the view
 	Blockers Blockers // nil: Exclusive
 	Try      bool     // return ErrBusy instead of waiting
 
-	// Recipe, if not nil, is what the grant is of instead of the line's: its view reports the
-	// grant's end.
+	// Recipe, if not nil, is the grant's recipe instead of the line's, such as one of
+	// [protocol.Recipe.Mode]: the end of the grant is reported with its mode.
 	Recipe *protocol.Recipe
 
-	// Check, if not nil, is asked about each listing of the line, of its own kinds alone. An error
-	// ends the wait. A listing that is older than a change of the contender's own node does not
-	// count: change that after what Check relies on.
+	// Check, if not nil, is called with each listing, which has the line's own kinds alone. Its error
+	// ends the wait. A waiter lists the line again when its own node is changed. So a client that
+	// changes what Check relies on calls [Line.SetData] for each contender afterwards.
 	Check func(line []Name) error
 }
 
@@ -79,8 +79,9 @@ func (r *Request) check(line []Name) error {
 	return r.Check(ownKinds(line))
 }
 
-// A Line is a node whose sequential children contend for something, in order of arrival. It is safe
-// for concurrent use.
+// A Line is a node whose sequential children contend for something, in order of arrival. Other
+// children are ignored, but while there are any, no contender is granted in one round trip. A Line
+// is safe for concurrent use.
 //
 // A path may be used with several recipes by mistake, or while a fleet moves from one to another.
 // So a contender also waits for all contenders of other kinds that came before it, if their kind is
@@ -130,7 +131,8 @@ func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node 
 // Enter waits in line until the request is granted. It blocks until then, until ctx ends, which
 // takes the contender out of line, or the client is closed. If the session is lost or the
 // contender's node is deleted by another client, it goes to the end of the line again. A request
-// with Try reads first, and writes nothing if it would have to wait.
+// with Try reads first, and writes nothing if it would have to wait. The grant does not depend on
+// ctx, and is given back with [protocol.Grant.Release].
 //
 // Enter returns ctx's error, also if the grant came at the same moment, [ErrBusy],
 // [protocol.ErrClosed], [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted],
@@ -204,8 +206,8 @@ func (l *Line) peek(ctx context.Context, s *protocol.Session, r *Request) (block
 	return blockers[len(blockers)-1].Node, nil
 }
 
-// Gone waits until the node that [Line.Claim] has named is gone. It blocks until then, until ctx
-// ends or s is over. It costs no request but the one that sets the watch.
+// Gone blocks until the node that [Line.Claim] has named is gone, ctx ends or s is over. Its errors
+// are those of [protocol.Do]. It costs no request but the one that sets the watch.
 func (l *Line) Gone(ctx context.Context, s *protocol.Session, node string) error {
 	w := s.Watch(l.pathOf(node))
 	if _, err := w.Ready(ctx); errors.Is(err, zk.ErrNoNode) {
