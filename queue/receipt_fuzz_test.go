@@ -23,6 +23,7 @@ func FuzzReceipt(f *testing.F) {
 	require.NoError(f, err)
 	_, err = session.EnsurePath(context.Background(), path)
 	require.NoError(f, err)
+	require.NoError(f, session.Create(context.Background(), path+"/keeps-the-container", nil, 0))
 
 	f.Fuzz(func(t *testing.T, data []byte, number int64) {
 		ctx := context.Background()
