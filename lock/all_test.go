@@ -169,6 +169,74 @@ func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 	})
 }
 
+// One of the locks is lost, and ctx ends while the others are given back.
+func TestLockAllWhoseContextEndsAfterALossSaysSo(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		other, root, link := srv.Client(t), srv.Root(t), srv.Link(t)
+		c := link.Client(t)
+		at := func(name string) *lock.Mutex { return lock.New(other, root+name) }
+		node := func(name string) string {
+			line, err := at(name).Contenders(t.Context())
+			require.NoError(t, err)
+			require.Len(t, line, 1)
+			return line[0].Node
+		}
+		blocker := suite.Must(t, at("/c").Lock)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		ended := suite.Later(func() error {
+			_, err := lock.LockAll(ctx, lock.New(c, root+"/a"), lock.New(c, root+"/b"), lock.New(c, root+"/c"))
+			return err
+		})
+		synctest.Wait()
+		time.Sleep(time.Second)
+
+		const connectionLoss = -4
+		link.Fail(recipestest.OpAny, root+"/b/"+node("/b"), connectionLoss, 1_000_000)
+		require.NoError(t, at("/a").Break(t.Context(), node("/a")))
+		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+		require.NoError(t, blocker.Unlock(t.Context()))
+	})
+}
+
+// A context of the leases ends when they are given back under it. That is no reason to stop
+// waiting.
+func TestLeasesAreGivenBackUnderTheirOwnContext(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, root, ctx := srv.Client(t), srv.Root(t), suite.Lasting(t)
+		all, err := lock.LockAll(ctx, lock.New(c, root+"/a"), lock.New(c, root+"/b"), lock.New(c, root+"/c"))
+		require.NoError(t, err)
+		held, cancel := all.Context(ctx)
+		defer cancel()
+		require.NoError(t, all.Unlock(held))
+		require.NoError(t, all.Unlock(held))
+		require.ErrorIs(t, context.Cause(held), protocol.ErrReleased)
+		for _, name := range []string{"/a", "/b", "/c"} {
+			line, err := lock.New(c, root+name).Contenders(ctx)
+			require.NoError(t, err)
+			require.Empty(t, line)
+		}
+	})
+}
+
+func TestLeasesAreHeldThoughUnlockHasNoContext(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, root, ctx := srv.Client(t), srv.Root(t), suite.Lasting(t)
+		all, err := lock.LockAll(ctx, lock.New(c, root+"/a"), lock.New(c, root+"/b"))
+		require.NoError(t, err)
+		var none context.Context
+		require.Error(t, all.Unlock(none))
+		require.NoError(t, all.Err())
+		select {
+		case <-all.Done():
+			require.Fail(t, "done, though both are held")
+		default:
+		}
+		require.NoError(t, all.Unlock(ctx))
+		suite.Wait(t, all.Done())
+	})
+}
+
 func TestLockAllRefusesBadInputBeforeAnyIO(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
