@@ -73,14 +73,14 @@ func init() {
 		{
 			Name: "semaphore: disagreement is not reported",
 			File: "semaphore/resize.go",
-			Old:  "if there == 0 || there == here || s.resizing.Load() > 0 {",
+			Old:  "if there == 0 || there == here || s.resizing.Load() {",
 			New:  "if true {",
 			Test: "TestDisagreementIsReported/embedded",
 		},
 		{
 			Name: "semaphore: a Resize refuses its own waiters",
 			File: "semaphore/resize.go",
-			Old:  " || s.resizing.Load() > 0 {",
+			Old:  " || s.resizing.Load() {",
 			New:  " {",
 			Test: "TestFaultAtEachStepOfAResize/embedded|TestResizeLetsWaitersIn/embedded",
 		},
@@ -132,8 +132,8 @@ func init() {
 		{
 			Name: "semaphore: old numbers stay",
 			File: "semaphore/resize.go",
-			Old:  "if isLimit(n) && (!agreed || i != latest) {",
-			New:  "if false && isLimit(n) && (!agreed || i != latest) {",
+			Old:  "if hasLimit(n) && (!agreed || i != latest) {",
+			New:  "if false && hasLimit(n) && (!agreed || i != latest) {",
 			Test: "TestFaultAtEachStepOfAResize/embedded",
 		},
 		{
