@@ -386,6 +386,31 @@ func TestRevocationIsHeardOfThoughABackOffHasEnded(t *testing.T) {
 	})
 }
 
+// A lease may have ended while its node is still there, which another client can revoke then.
+func TestRevocationOfALeaseThatHasEndedIsNotHeardOf(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/revoked", srv.Link(t)
+		l := suite.Must(t, lock.New(link.Client(t), path).Lock)
+		revoked := l.Revoked()
+		time.Sleep(time.Second)
+
+		const connectionLoss = -4
+		link.Fail(recipestest.OpAny, path+"/"+l.Node(), connectionLoss, 1_000_000)
+		unlocked := suite.Later(func() error { return l.Unlock(t.Context()) })
+		synctest.Wait()
+		require.ErrorIs(t, l.Err(), protocol.ErrReleased)
+		link.Fail(recipestest.OpAny, path+"/"+l.Node(), connectionLoss, 0)
+		require.NoError(t, lock.New(srv.Client(t), path).Revoke(t.Context(), l.Node()))
+		require.NoError(t, <-unlocked)
+		synctest.Wait()
+		select {
+		case <-revoked:
+			require.Fail(t, "revoked after its end")
+		default:
+		}
+	})
+}
+
 func TestContextOfLeasesCanBeCancelled(t *testing.T) {
 	srv := recipestest.Start(t)
 	all, err := lock.LockAll(t.Context(), lock.New(srv.Client(t), srv.Root(t)+"/a"))

@@ -325,6 +325,31 @@ func TestConcurrentResizesAgree(t *testing.T) {
 	})
 }
 
+// Of two numbers that are set at the same time the later one counts. The Resize that is overruled
+// does not set its own again.
+func TestResizeThatIsOverruledGivesWay(t *testing.T) {
+	suite.Sweep(t, func(step int) (met bool) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := recipestest.Start(t, recipestest.WithInMemory())
+			path, link, c := srv.Root(t)+"/s", srv.Link(t), srv.Client(t)
+			two, three := semaphore.New(link.Client(t), path, 1), semaphore.New(c, path, 1)
+			number := "-of-2-"
+			over := suite.At(link, step, func() {
+				if link.Count(recipestest.OpMulti) > 0 { // the other number is set
+					number = "-of-3-"
+				}
+				require.NoError(t, three.Resize(t.Context(), 3))
+			})
+			require.NoError(t, two.Resize(t.Context(), 2), "step %d", step)
+			met = over()
+			at := limits(t, c, path)
+			require.Len(t, at, 1, "step %d", step)
+			require.Contains(t, at[0], number, "step %d", step)
+		})
+		return met
+	})
+}
+
 // Two goroutines resize one semaphore. The one whose number is overruled at the path is the slower
 // one.
 func TestResizesOfOneSemaphoreLeaveItUsable(t *testing.T) {
