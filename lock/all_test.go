@@ -202,12 +202,14 @@ func TestLockAllWhoseContextEndsAfterALossSaysSo(t *testing.T) {
 // A context of the leases ends when they are given back under it. That is no reason to stop
 // waiting.
 func TestLeasesAreGivenBackUnderTheirOwnContext(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		c, root, ctx := srv.Client(t), srv.Root(t), suite.Lasting(t)
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, ctx, link := srv.Root(t), suite.Lasting(t), srv.Link(t)
+		c := link.Client(t)
 		all, err := lock.LockAll(ctx, lock.New(c, root+"/a"), lock.New(c, root+"/b"), lock.New(c, root+"/c"))
 		require.NoError(t, err)
 		held, cancel := all.Context(ctx)
 		defer cancel()
+		link.Delay(10 * time.Millisecond)
 		require.NoError(t, all.Unlock(held))
 		require.NoError(t, all.Unlock(held))
 		require.ErrorIs(t, context.Cause(held), protocol.ErrReleased)

@@ -200,6 +200,17 @@ func TestWriterElsewhereGetsInWhileReadersKeepComing(t *testing.T) {
 	})
 }
 
+func TestReadersShareOnAfterATryLock(t *testing.T) {
+	bubbleSharing(t, func(t *testing.T, _ *recipestest.Link, m, _ *rwlock.RWMutex) {
+		first := must(t, read, m)
+		_, err := m.TryLock(t.Context())
+		require.ErrorIs(t, err, rwlock.ErrLocked)
+		second := must(t, read, m)
+		require.Equal(t, first.Node(), second.Node())
+		unlock(t, first, second)
+	})
+}
+
 func TestReaderLinesUpBehindAWriterOfItsProcess(t *testing.T) {
 	bubbleSharing(t, func(t *testing.T, _ *recipestest.Link, m, other *rwlock.RWMutex) {
 		reading := must(t, read, m)

@@ -325,6 +325,21 @@ func TestConcurrentResizesAgree(t *testing.T) {
 	})
 }
 
+// A server that lags shows the number that was set before.
+func TestResizeReplacesANumberThatItsServerDoesNotShowYet(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, follower := srv.Root(t)+"/s", srv.Link(t), srv.Embedded().Follower()
+		link.Move(follower)
+		two, three := semaphore.New(link.Client(t), path, 1), semaphore.New(srv.Client(t), path, 1)
+		require.NoError(t, two.Resize(t.Context(), 2))
+		follower.Lag(time.Second)
+		require.NoError(t, three.Resize(t.Context(), 3))
+		require.NoError(t, two.Resize(t.Context(), 2))
+		require.ErrorIs(t, releaseOf(three.Acquire(t.Context())), semaphore.ErrPermits)
+		release(t, acquire(t, two))
+	})
+}
+
 // Of two numbers that are set at the same time the later one counts. The Resize that is overruled
 // does not set its own again.
 func TestResizeThatIsOverruledGivesWay(t *testing.T) {

@@ -123,6 +123,27 @@ func init() {
 			Test: "TestLatestNumberCounts/embedded",
 		},
 		{
+			Name: "semaphore: a foreign node is a number of permits",
+			File: "semaphore/resize.go",
+			Old:  "isLimit(n) && numberOf(n) > 0",
+			New:  "isLimit(n)",
+			Test: "TestForeignNodeIsNoNumber/embedded",
+		},
+		{
+			Name: "semaphore: a semaphore is resized twice at the same time",
+			File: "semaphore/semaphore.go",
+			Old:  "make(chan struct{}, 1)",
+			New:  "make(chan struct{}, 2)",
+			Test: "TestResizesOfOneSemaphoreLeaveItUsable",
+		},
+		{
+			Name: "semaphore: a Resize that is overruled sets its number again",
+			File: "semaphore/resize.go",
+			Old:  "		agreed = agreed || err == nil\n",
+			New:  "",
+			Test: "TestResizeThatIsOverruledGivesWay",
+		},
+		{
 			Name: "semaphore: a Resize drops the data of contenders",
 			File: "semaphore/resize.go",
 			Old:  "c.Data, -1)",

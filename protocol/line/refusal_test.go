@@ -87,8 +87,8 @@ func TestContendersAreNoOlderThanTheCall(t *testing.T) {
 	})
 }
 
-// What a Check relies on may be newer than a listing, so a request that does not wait is refused for
-// two of them.
+// What a Check relies on may be newer than a listing. So two listings refuse a request that does not
+// wait, and one does not.
 func TestRequestThatDoesNotWaitIsCheckedAgain(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, client := srv.Root(t)+"/line", srv.Client(t)
