@@ -87,8 +87,8 @@ func TestContendersAreNoOlderThanTheCall(t *testing.T) {
 	})
 }
 
-// What a Check relies on may be newer than a listing. So two listings refuse a request that does not
-// wait, and one does not.
+// What a Check relies on may be newer than a listing. So a request that does not wait is refused
+// after two listings, and not after one.
 func TestRequestThatDoesNotWaitIsCheckedAgain(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, client := srv.Root(t)+"/line", srv.Client(t)
