@@ -45,8 +45,8 @@ func LockAll(ctx context.Context, locks ...*Mutex) (*Leases, error) {
 		}
 
 		held.Unlock(ctx)
-		if ctx.Err() != nil && err == nil {
-			err = protocol.Wanted(ctx)
+		if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+			err = errors.Join(protocol.Wanted(ctx), err)
 		}
 		if ctx.Err() != nil || lost == nil {
 			return nil, fmt.Errorf("lock all: %w", err)
@@ -156,7 +156,8 @@ func (c *leasesContext) Err() error {
 
 // Unlock gives all of the locks back, at once. It blocks until their nodes are deleted, ctx ends or
 // the sessions are over, and joins the errors of [Lease.Unlock]. The leases end at once, and the
-// nodes are deleted in any case. It may be called again, and concurrently.
+// nodes are deleted in any case. A ctx of [Leases.Context] ends with the leases, and does not end
+// the wait. Unlock may be called again, and concurrently.
 func (ls *Leases) Unlock(ctx context.Context) error {
 	errs := make(chan error, len(ls.all))
 	for _, l := range ls.all {
@@ -164,13 +165,30 @@ func (ls *Leases) Unlock(ctx context.Context) error {
 			errs <- nil
 			continue
 		}
-		go func() { errs <- l.Unlock(ctx) }()
+		go func() {
+			err := l.Unlock(ctx)
+			if ls.haveEnded(ctx) {
+				err = l.Unlock(context.WithoutCancel(ctx))
+			}
+			errs <- err
+		}()
 	}
 
 	var all error
 	for range ls.all {
 		all = errors.Join(all, <-errs)
 	}
-	ls.end()
+	if ls.Err() != nil {
+		ls.end()
+	}
 	return all
+}
+
+// haveEnded reports whether ctx has ended because one of the leases has.
+func (ls *Leases) haveEnded(ctx context.Context) bool {
+	if ctx == nil || ctx.Err() == nil {
+		return false
+	}
+	cause := context.Cause(ctx)
+	return slices.ContainsFunc(ls.all, func(l *Lease) bool { return l != nil && l.Err() == cause })
 }

@@ -169,6 +169,76 @@ func TestLockAllBeginsAgainAfterALoss(t *testing.T) {
 	})
 }
 
+// One of the locks is lost, and ctx ends while the others are given back.
+func TestLockAllWhoseContextEndsAfterALossSaysSo(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		other, root, link := srv.Client(t), srv.Root(t), srv.Link(t)
+		c := link.Client(t)
+		at := func(name string) *lock.Mutex { return lock.New(other, root+name) }
+		node := func(name string) string {
+			line, err := at(name).Contenders(t.Context())
+			require.NoError(t, err)
+			require.Len(t, line, 1)
+			return line[0].Node
+		}
+		blocker := suite.Must(t, at("/c").Lock)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		ended := suite.Later(func() error {
+			_, err := lock.LockAll(ctx, lock.New(c, root+"/a"), lock.New(c, root+"/b"), lock.New(c, root+"/c"))
+			return err
+		})
+		synctest.Wait()
+		time.Sleep(time.Second)
+
+		const connectionLoss = -4
+		link.Fail(recipestest.OpAny, root+"/b/"+node("/b"), connectionLoss, 1_000_000)
+		require.NoError(t, at("/a").Break(t.Context(), node("/a")))
+		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+		require.NoError(t, blocker.Unlock(t.Context()))
+	})
+}
+
+// A context of the leases ends when they are given back under it. That is no reason to stop
+// waiting.
+func TestLeasesAreGivenBackUnderTheirOwnContext(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, ctx, link := srv.Root(t), suite.Lasting(t), srv.Link(t)
+		c := link.Client(t)
+		all, err := lock.LockAll(ctx, lock.New(c, root+"/a"), lock.New(c, root+"/b"), lock.New(c, root+"/c"))
+		require.NoError(t, err)
+		held, cancel := all.Context(ctx)
+		defer cancel()
+		link.Delay(10 * time.Millisecond)
+		require.NoError(t, all.Unlock(held))
+		require.NoError(t, all.Unlock(held))
+		require.ErrorIs(t, context.Cause(held), protocol.ErrReleased)
+		for _, name := range []string{"/a", "/b", "/c"} {
+			line, err := lock.New(c, root+name).Contenders(ctx)
+			require.NoError(t, err)
+			require.Empty(t, line)
+		}
+	})
+}
+
+func TestLeasesAreHeldThoughUnlockHasNoContext(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, root, ctx := srv.Client(t), srv.Root(t), suite.Lasting(t)
+		all, err := lock.LockAll(ctx, lock.New(c, root+"/a"), lock.New(c, root+"/b"))
+		require.NoError(t, err)
+		var none context.Context
+		require.Error(t, all.Unlock(none))
+		require.NoError(t, all.Err())
+		select {
+		case <-all.Done():
+			require.Fail(t, "done, though both are held")
+		default:
+		}
+		require.NoError(t, all.Unlock(ctx))
+		suite.Wait(t, all.Done())
+	})
+}
+
 func TestLockAllRefusesBadInputBeforeAnyIO(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
@@ -315,6 +385,31 @@ func TestRevocationIsHeardOfThoughABackOffHasEnded(t *testing.T) {
 		require.NoError(t, lock.New(srv.Client(t), path).Revoke(ctx, l.Node()))
 		suite.Wait(t, revoked)
 		require.NoError(t, l.Unlock(ctx))
+	})
+}
+
+// A lease may have ended while its node is still there, which another client can revoke then.
+func TestRevocationOfALeaseThatHasEndedIsNotHeardOf(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/revoked", srv.Link(t)
+		l := suite.Must(t, lock.New(link.Client(t), path).Lock)
+		revoked := l.Revoked()
+		time.Sleep(time.Second)
+
+		const connectionLoss = -4
+		link.Fail(recipestest.OpAny, path+"/"+l.Node(), connectionLoss, 1_000_000)
+		unlocked := suite.Later(func() error { return l.Unlock(t.Context()) })
+		synctest.Wait()
+		require.ErrorIs(t, l.Err(), protocol.ErrReleased)
+		link.Fail(recipestest.OpAny, path+"/"+l.Node(), connectionLoss, 0)
+		require.NoError(t, lock.New(srv.Client(t), path).Revoke(t.Context(), l.Node()))
+		require.NoError(t, <-unlocked)
+		synctest.Wait()
+		select {
+		case <-revoked:
+			require.Fail(t, "revoked after its end")
+		default:
+		}
 	})
 }
 

@@ -142,6 +142,25 @@ func TestNodeOfReadersThatHaveAllGivenUpIsDeleted(t *testing.T) {
 	})
 }
 
+// The wait for a node ends with the last of its readers. The next one does not join that wait.
+func TestReaderThatComesAsAllOthersGiveUpWaits(t *testing.T) {
+	bubbleSharing(t, func(t *testing.T, _ *recipestest.Link, m, other *rwlock.RWMutex) {
+		held := must(t, write, other)
+		for range 50 {
+			ctx, giveUp := context.WithCancel(t.Context())
+			quitter := waiting(ctx, m, 1)[0]
+			synctest.Wait()
+			giveUp()
+			require.ErrorIs(t, (<-quitter).err, context.Canceled)
+			ctx, giveUp = context.WithTimeout(t.Context(), time.Second)
+			_, err := m.RLock(ctx)
+			giveUp()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		unlock(t, held)
+	})
+}
+
 // Readers keep coming, and each holds the lock until the next one has it.
 func TestWriterElsewhereGetsInWhileReadersKeepComing(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -178,6 +197,17 @@ func TestWriterElsewhereGetsInWhileReadersKeepComing(t *testing.T) {
 			unlock(t, held)
 			require.NoError(t, suite.Wait(t, entered))
 		}
+	})
+}
+
+func TestReadersShareOnAfterATryLock(t *testing.T) {
+	bubbleSharing(t, func(t *testing.T, _ *recipestest.Link, m, _ *rwlock.RWMutex) {
+		first := must(t, read, m)
+		_, err := m.TryLock(t.Context())
+		require.ErrorIs(t, err, rwlock.ErrLocked)
+		second := must(t, read, m)
+		require.Equal(t, first.Node(), second.Node())
+		unlock(t, first, second)
 	})
 }
 

@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,19 +19,22 @@ import (
 // of the first contender.
 func (s *Semaphore) check(names []line.Name) error {
 	here, there := int(s.permits.Load()), numberAt(names)
-	if there == 0 || there == here || s.resizing.Load() > 0 {
+	if there == 0 || there == here || s.resizing.Load() {
 		return nil
 	}
 	return fmt.Errorf("%w: %d here, %d at the path", ErrPermits, here, there)
 }
 
-// numberAt returns the number of permits at the path, or 0 if there is none yet.
+// numberAt returns the number of permits at the path, or 0 if there is none yet. Foreign nodes have
+// no number.
 func numberAt(names []line.Name) int {
 	if i := latestLimit(names); i >= 0 {
 		return numberOf(names[i])
 	}
-	if len(names) > 0 {
-		return numberOf(names[0])
+	for _, n := range names {
+		if number := numberOf(n); number > 0 {
+			return number
+		}
 	}
 	return 0
 }
@@ -70,14 +74,21 @@ func (s *Semaphore) blockers(names []line.Name, self int) []line.Name {
 // changed at the path, or not: call Resize again. Resize needs the permission to write the nodes of
 // all contenders.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
-	err := atLeastOne(permits)
-	if err == nil {
-		s.resizing.Add(1)
-		defer s.resizing.Add(-1)
-		_, err = protocol.AcrossSessions(ctx, s.recipe, func(session *protocol.Session) (struct{}, error) {
-			return struct{}{}, s.resize(ctx, session, permits)
-		})
+	if err := cmp.Or(atLeastOne(permits), s.recipe.ValidateCall(ctx, nil)); err != nil {
+		return s.recipe.Wrap(err)
 	}
+	select {
+	case s.resizes <- struct{}{}:
+		defer func() { <-s.resizes }()
+	case <-ctx.Done():
+		return s.recipe.Wrap(protocol.Wanted(ctx))
+	}
+
+	s.resizing.Store(true)
+	defer s.resizing.Store(false)
+	_, err := protocol.AcrossSessions(ctx, s.recipe, func(session *protocol.Session) (struct{}, error) {
+		return struct{}{}, s.resize(ctx, session, permits)
+	})
 	return s.recipe.Wrap(err)
 }
 
@@ -104,7 +115,7 @@ func (s *Semaphore) resize(ctx context.Context, session *protocol.Session, permi
 			ops = append(ops, &zk.CreateRequest{Path: prefix, Flags: zk.FlagSequence})
 		}
 		for i, n := range names {
-			if isLimit(n) && (!agreed || i != latest) {
+			if hasLimit(n) && (!agreed || i != latest) {
 				ops = append(ops, &zk.DeleteRequest{Path: path + "/" + n.Node, Version: -1})
 			}
 		}
@@ -139,9 +150,12 @@ func numberOf(n line.Name) int {
 
 func isLimit(n line.Name) bool { return n.Kind == "limit-" }
 
+// hasLimit reports whether the node is one of Resize, and no foreign one with such a name.
+func hasLimit(n line.Name) bool { return isLimit(n) && numberOf(n) > 0 }
+
 func latestLimit(names []line.Name) int {
 	for i, n := range slices.Backward(names) {
-		if isLimit(n) {
+		if hasLimit(n) {
 			return i
 		}
 	}

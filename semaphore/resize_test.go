@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -141,6 +142,25 @@ func TestContenderWithoutANumberIsCounted(t *testing.T) {
 		require.ErrorIs(t, err, semaphore.ErrNoPermit)
 		release(t, p)
 		require.NoError(t, conn.Delete(foreign, -1))
+	})
+}
+
+// A foreign node whose name ends as that of a number does says no number, and stays.
+func TestForeignNodeIsNoNumber(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/s"
+		conn, s := suite.Session(t, c).Conn(), semaphore.New(c, path, 1)
+		require.NoError(t, s.Resize(t.Context(), 1))
+		foreign, err := conn.Create(path+"/rate-limit-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		p := acquire(t, s)
+		two := semaphore.New(srv.Client(t), path, 2)
+		require.ErrorIs(t, releaseOf(two.TryAcquire(t.Context())), semaphore.ErrPermits)
+		require.NoError(t, s.Resize(t.Context(), 2))
+		release(t, acquire(t, two), p)
+		there, _, err := conn.Exists(foreign)
+		require.NoError(t, err)
+		require.True(t, there)
 	})
 }
 
@@ -302,6 +322,71 @@ func TestConcurrentResizesAgree(t *testing.T) {
 		_, err := all[0].TryAcquire(t.Context())
 		require.ErrorIs(t, err, semaphore.ErrNoPermit)
 		release(t, held...)
+	})
+}
+
+// A server that lags shows the number that was set before.
+func TestResizeReplacesANumberThatItsServerDoesNotShowYet(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, follower := srv.Root(t)+"/s", srv.Link(t), srv.Embedded().Follower()
+		link.Move(follower)
+		two, three := semaphore.New(link.Client(t), path, 1), semaphore.New(srv.Client(t), path, 1)
+		require.NoError(t, two.Resize(t.Context(), 2))
+		follower.Lag(time.Second)
+		require.NoError(t, three.Resize(t.Context(), 3))
+		require.NoError(t, two.Resize(t.Context(), 2))
+		require.ErrorIs(t, releaseOf(three.Acquire(t.Context())), semaphore.ErrPermits)
+		release(t, acquire(t, two))
+	})
+}
+
+// Of two numbers that are set at the same time the later one counts. The Resize that is overruled
+// does not set its own again.
+func TestResizeThatIsOverruledGivesWay(t *testing.T) {
+	suite.Sweep(t, func(step int) (met bool) {
+		synctest.Test(t, func(t *testing.T) {
+			srv := recipestest.Start(t, recipestest.WithInMemory())
+			path, link, c := srv.Root(t)+"/s", srv.Link(t), srv.Client(t)
+			two, three := semaphore.New(link.Client(t), path, 1), semaphore.New(c, path, 1)
+			number := "-of-2-"
+			over := suite.At(link, step, func() {
+				if link.Count(recipestest.OpMulti) > 0 { // the other number is set
+					number = "-of-3-"
+				}
+				require.NoError(t, three.Resize(t.Context(), 3))
+			})
+			require.NoError(t, two.Resize(t.Context(), 2), "step %d", step)
+			met = over()
+			at := limits(t, c, path)
+			require.Len(t, at, 1, "step %d", step)
+			require.Contains(t, at[0], number, "step %d", step)
+		})
+		return met
+	})
+}
+
+// Two goroutines resize one semaphore. The one whose number is overruled at the path is the slower
+// one.
+func TestResizesOfOneSemaphoreLeaveItUsable(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/s", srv.Link(t)
+		slow := func() backoff.BackOff { return backoff.NewConstantBackOff(time.Second) }
+		s := semaphore.New(link.Client(t, protocol.WithBackOff(slow)), path, 1)
+		release(t, acquire(t, s))
+		link.Delay(10 * time.Millisecond)
+		resize := func(ctx context.Context, n int) <-chan error {
+			return suite.Later(func() error { return s.Resize(ctx, n) })
+		}
+		two := resize(t.Context(), 2)
+		time.Sleep(5 * time.Millisecond)
+		three := resize(t.Context(), 3)
+		time.Sleep(90 * time.Millisecond)
+		const connectionLoss = -4
+		link.Fail(recipestest.OpSync, path, connectionLoss, 1)
+		require.NoError(t, <-two)
+		require.NoError(t, <-three)
+		synctest.Wait()
+		release(t, acquire(t, s))
 	})
 }
 

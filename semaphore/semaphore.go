@@ -33,7 +33,8 @@ type Semaphore struct {
 	permits atomic.Int64
 	data    []byte
 
-	resizing atomic.Int32 // calls of Resize, during which the number at the path may be either
+	resizes  chan struct{} // has an element while a call of Resize is at work
+	resizing atomic.Bool   // one is, so the number at the path may be either
 }
 
 // A Contender is one node in line for a permit, a holder's or a waiter's.
@@ -57,7 +58,10 @@ func WithData(data []byte) Option {
 // than one permit.
 func New(c *protocol.Client, path string, permits int, opts ...Option) *Semaphore {
 	r := protocol.NewRecipe(c, "semaphore", path)
-	s := &Semaphore{recipe: r, line: line.New(r, line.Kind{Name: "permit-"}, line.Kind{Name: "limit-"})}
+	s := &Semaphore{
+		recipe: r, line: line.New(r, line.Kind{Name: "permit-"}, line.Kind{Name: "limit-"}),
+		resizes: make(chan struct{}, 1),
+	}
 	s.permits.Store(int64(permits))
 	r.Reject(atLeastOne(permits))
 	protocol.Configure(r, s, opts)

@@ -32,6 +32,27 @@ func init() {
 			Test: "TestLockAllGivesBackWhatItHasWhenItsContextEnds",
 		},
 		{
+			Name: "lock all: a loss hides the end of its context",
+			File: "lock/all.go",
+			Old:  "ended != nil && !errors.Is(err, ended)",
+			New:  "ended != nil && err == nil",
+			Test: "TestLockAllWhoseContextEndsAfterALossSaysSo",
+		},
+		{
+			Name: "lock all: a context of the leases ends the wait for their nodes",
+			File: "lock/all.go",
+			Old:  "if ls.haveEnded(ctx) {",
+			New:  "if ls.haveEnded(ctx) && false {",
+			Test: "TestLeasesAreGivenBackUnderTheirOwnContext",
+		},
+		{
+			Name: "lock all: leases that are still held are done",
+			File: "lock/all.go",
+			Old:  "if ls.Err() != nil {\n\t\tls.end()",
+			New:  "if ls.Err() != nil || true {\n\t\tls.end()",
+			Test: "TestLeasesAreHeldThoughUnlockHasNoContext/embedded",
+		},
+		{
 			Name: "lock all: giving back hides a loss",
 			File: "lock/all.go",
 			Old:  "err != nil && !errors.Is(over, protocol.ErrLost)",
@@ -44,6 +65,13 @@ func init() {
 			Old:  "case bytes.Equal(w.Data(), revocation):",
 			New:  "case len(w.Data()) > 0 || bytes.Equal(nil, revocation):",
 			Test: "TestRevokeAsksTheHolder",
+		},
+		{
+			Name: "revoke: a lease that has ended is revoked",
+			File: "lock/revoke.go",
+			Old:  "		case l.Err() != nil:\n			return\n",
+			New:  "",
+			Test: "TestRevocationOfALeaseThatHasEndedIsNotHeardOf",
 		},
 		{
 			Name: "revoke: a holder listens for as long as its back-off lasts",

@@ -73,14 +73,14 @@ func init() {
 		{
 			Name: "semaphore: disagreement is not reported",
 			File: "semaphore/resize.go",
-			Old:  "if there == 0 || there == here || s.resizing.Load() > 0 {",
+			Old:  "if there == 0 || there == here || s.resizing.Load() {",
 			New:  "if true {",
 			Test: "TestDisagreementIsReported/embedded",
 		},
 		{
 			Name: "semaphore: a Resize refuses its own waiters",
 			File: "semaphore/resize.go",
-			Old:  " || s.resizing.Load() > 0 {",
+			Old:  " || s.resizing.Load() {",
 			New:  " {",
 			Test: "TestFaultAtEachStepOfAResize/embedded|TestResizeLetsWaitersIn/embedded",
 		},
@@ -123,6 +123,27 @@ func init() {
 			Test: "TestLatestNumberCounts/embedded",
 		},
 		{
+			Name: "semaphore: a foreign node is a number of permits",
+			File: "semaphore/resize.go",
+			Old:  "isLimit(n) && numberOf(n) > 0",
+			New:  "isLimit(n)",
+			Test: "TestForeignNodeIsNoNumber/embedded",
+		},
+		{
+			Name: "semaphore: a semaphore is resized twice at the same time",
+			File: "semaphore/semaphore.go",
+			Old:  "make(chan struct{}, 1)",
+			New:  "make(chan struct{}, 2)",
+			Test: "TestResizesOfOneSemaphoreLeaveItUsable",
+		},
+		{
+			Name: "semaphore: a Resize that is overruled sets its number again",
+			File: "semaphore/resize.go",
+			Old:  "		agreed = agreed || err == nil\n",
+			New:  "",
+			Test: "TestResizeThatIsOverruledGivesWay",
+		},
+		{
 			Name: "semaphore: a Resize drops the data of contenders",
 			File: "semaphore/resize.go",
 			Old:  "c.Data, -1)",
@@ -132,8 +153,8 @@ func init() {
 		{
 			Name: "semaphore: old numbers stay",
 			File: "semaphore/resize.go",
-			Old:  "if isLimit(n) && (!agreed || i != latest) {",
-			New:  "if false && isLimit(n) && (!agreed || i != latest) {",
+			Old:  "if hasLimit(n) && (!agreed || i != latest) {",
+			New:  "if false && hasLimit(n) && (!agreed || i != latest) {",
 			Test: "TestFaultAtEachStepOfAResize/embedded",
 		},
 		{

@@ -86,3 +86,27 @@ func TestContendersAreNoOlderThanTheCall(t *testing.T) {
 		require.Empty(t, all)
 	})
 }
+
+// What a Check relies on may be newer than a listing. So a request that does not wait is refused
+// after two listings, and not after one.
+func TestRequestThatDoesNotWaitIsCheckedAgain(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, client := srv.Root(t)+"/line", srv.Client(t)
+		suite.Keep(t, client, path)
+		refusals := 1
+		r := line.Request{Kind: request.Kind, Try: true, Check: func([]line.Name) error {
+			if refusals--; refusals >= 0 {
+				return zk.ErrBadArguments
+			}
+			return nil
+		}}
+		g, err := lineAt(client, path).Enter(suite.Lasting(t), r)
+		require.NoError(t, err)
+		require.NoError(t, g.Release(suite.Lasting(t)))
+
+		refusals = 2
+		_, err = lineAt(client, path).Enter(suite.Lasting(t), r)
+		require.ErrorIs(t, err, zk.ErrBadArguments)
+		require.Zero(t, refusals, "there is no node yet")
+	})
+}

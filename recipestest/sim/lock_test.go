@@ -62,6 +62,71 @@ func TestSimLocalQueue(t *testing.T) {
 	})
 }
 
+// Clients hold several locks at once, and take some of them alone. Goroutines of a client share a
+// local queue for each lock.
+func TestSimLockAll(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		names := []string{"/a", "/b", "/c"}
+		var held []*sim.Exclusive
+		for _, name := range names {
+			held = append(held, w.Exclusive("lock "+name))
+		}
+		w.Processes(2+w.Rand.IntN(2), func(c *sim.Client) {
+			var locks []*lock.Mutex
+			for _, name := range names {
+				var opts []lock.Option
+				if c.Rand.IntN(2) == 0 {
+					opts = append(opts, lock.WithLocalQueue())
+				}
+				locks = append(locks, lock.New(c.Client, w.Path+name, opts...))
+			}
+			for range 1 + c.Rand.IntN(3) {
+				begins, waits, holds := c.Upto(w.Timeout), c.Upto(6*w.Timeout), c.Spell()
+				which := c.Rand.Perm(len(names))[:1+c.Rand.IntN(len(names))]
+				c.Go(func(ctx context.Context) error {
+					c.Sleep(ctx, begins)
+					wait, cancel := context.WithTimeout(ctx, waits)
+					defer cancel()
+					var some []*lock.Mutex
+					for _, i := range which {
+						some = append(some, locks[i])
+					}
+					called := time.Now()
+					all, err := lock.LockAll(wait, some...)
+					if errors.Is(err, context.DeadlineExceeded) {
+						return nil
+					} else if err != nil {
+						return err
+					}
+					var turns []*sim.Turn
+					for n, i := range which {
+						turns = append(turns, held[i].Begin(c, called, all.All()[n]))
+					}
+					turns[0].Keep(holds)
+					for _, turn := range turns[1:] {
+						turn.Holds()
+					}
+					err = all.Unlock(ctx)
+					for _, turn := range turns {
+						if failed := turn.End(err); failed != nil {
+							return failed
+						}
+					}
+					return nil
+				})
+			}
+		})
+		w.Finally("all locks are free", func(ctx context.Context) error {
+			c := w.Alive()[0].Client
+			all, err := lock.LockAll(ctx, lock.New(c, w.Path+"/b"), lock.New(c, w.Path+"/c"), lock.New(c, w.Path+"/a"))
+			if err != nil {
+				return err
+			}
+			return all.Unlock(ctx)
+		})
+	})
+}
+
 // contend simulates clients that take a lock again and again.
 func contend(newLock func(*protocol.Client, string) locker) func(*sim.World) {
 	return func(w *sim.World) {

@@ -75,6 +75,70 @@ func permits(newSemaphore func(*protocol.Client, string, int) acquirer) func(*si
 	}
 }
 
+// Clients change the number of permits while others wait for them.
+func TestSimSemaphoreResized(t *testing.T) {
+	sim.Run(t, func(w *sim.World) {
+		const most = 3
+		held := w.Permits("the semaphore", most)
+		path := w.Path
+		w.Processes(2+w.Rand.IntN(2), func(c *sim.Client) {
+			s := semaphore.New(c.Client, path, 1)
+			for range 2 + c.Rand.IntN(2) {
+				begins, waits, holds, number := c.Upto(w.Timeout), c.Upto(4*w.Timeout), c.Spell(), 1+c.Rand.IntN(most)
+				resizes := c.Rand.IntN(2) == 0
+				c.Go(func(ctx context.Context) error {
+					for range 2 {
+						c.Sleep(ctx, begins)
+						wait, cancel := context.WithTimeout(ctx, waits)
+						defer cancel()
+						if resizes {
+							if err := s.Resize(wait, number); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+								return fmt.Errorf("resize: %w", err)
+							}
+						}
+						called := time.Now()
+						p, err := s.Acquire(wait)
+						if errors.Is(err, semaphore.ErrPermits) || errors.Is(err, context.DeadlineExceeded) {
+							continue
+						} else if err != nil {
+							return fmt.Errorf("acquire: %w", err)
+						}
+						turn := held.Begin(c, called, p)
+						turn.Keep(holds)
+						if err := turn.End(p.Release(ctx)); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+		})
+		w.Finally("all permits are had", func(ctx context.Context) error {
+			s := semaphore.New(w.Alive()[0].Client, path, 1)
+			if err := s.Resize(ctx, 2); err != nil {
+				return err
+			}
+			var had []*semaphore.Permit
+			for range 2 {
+				p, err := s.Acquire(ctx)
+				if err != nil {
+					return err
+				}
+				had = append(had, p)
+			}
+			if _, err := s.TryAcquire(ctx); !errors.Is(err, semaphore.ErrNoPermit) {
+				return fmt.Errorf("a third permit: %w", err)
+			}
+			for _, p := range had {
+				if err := p.Release(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
 func takePermit(ctx context.Context, c *sim.Client, acquire acquirer, held *sim.Permits, try bool, waits, holds time.Duration) error {
 	wait, cancel := context.WithTimeout(ctx, waits)
 	defer cancel()
