@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,7 @@ type Member struct {
 	group *Group
 	name  string
 
-	leaving context.Context // ends with Leave
+	leaving context.Context // ends with Leave, or once over is closed
 	leave   context.CancelFunc
 	over    chan struct{} // closed when the member has left, or its client is closed
 	outcome error         // of that; valid once over is closed
@@ -160,7 +159,7 @@ func (m *Member) awaitEnd(ctx context.Context, s *protocol.Session, p place) err
 		case <-s.Done():
 			return s.Err()
 		case <-ctx.Done():
-			return contextError(ctx)
+			return protocol.Wanted(ctx)
 		}
 	}
 	_, err := s.WaitNode(ctx, m.group.node(m.name), func(stat *zk.Stat) bool { return stat.Czxid != p.other.Czxid })
@@ -169,6 +168,7 @@ func (m *Member) awaitEnd(ctx context.Context, s *protocol.Session, p place) err
 
 // run joins again and again until the member leaves or the client is closed.
 func (m *Member) run(p place) {
+	defer m.leave()
 	defer close(m.over)
 	defer close(m.changes)
 
@@ -308,7 +308,7 @@ func (m *Member) Set(ctx context.Context, data []byte) error {
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
-		return r.Wrap(contextError(ctx))
+		return r.Wrap(protocol.Wanted(ctx))
 	}
 
 	before := m.replaceData(data)
@@ -332,13 +332,23 @@ func (m *Member) set(ctx context.Context, data []byte) error {
 		select {
 		case <-renewed:
 		case <-ctx.Done():
-			return contextError(ctx)
-		case <-m.over:
-			return cmp.Or(m.outcome, protocol.ErrReleased)
+			return protocol.Wanted(ctx)
 		case <-m.leaving.Done():
-			return protocol.ErrReleased
+			return m.left()
 		}
 	}
+}
+
+// left returns why the member is none any more. Call it once leaving has ended.
+func (m *Member) left() error {
+	select {
+	case <-m.over:
+		if errors.Is(m.outcome, protocol.ErrClosed) {
+			return m.outcome
+		}
+	default:
+	}
+	return protocol.ErrReleased
 }
 
 func (m *Member) replaceData(data []byte) (before []byte) {
@@ -368,6 +378,6 @@ func (m *Member) Leave(ctx context.Context) error {
 	case <-m.over:
 		return m.outcome
 	case <-ctx.Done():
-		return m.group.recipe.Wrap(contextError(ctx))
+		return m.group.recipe.Wrap(protocol.Wanted(ctx))
 	}
 }
