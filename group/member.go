@@ -186,10 +186,7 @@ func (m *Member) run(p place) {
 		for err != nil && m.leaving.Err() == nil && !errors.Is(err, protocol.ErrClosed) {
 			// The view's back-off has ended.
 			m.group.recipe.Logger().Warn("not joined again", "path", m.group.recipe.Path(), "member", m.name, "error", err)
-			select {
-			case <-time.After(pause):
-			case <-m.leaving.Done():
-			}
+			m.rest()
 			next, err = m.rejoin()
 		}
 		if err != nil {
@@ -204,6 +201,19 @@ func (m *Member) run(p place) {
 
 // pause is the time between attempts to join again, or to delete a node, that have all failed.
 const pause = 10 * time.Second
+
+// rest pauses until it is time to try again, or there is another session.
+func (m *Member) rest() {
+	s, err := m.group.recipe.Session(m.leaving)
+	if err != nil {
+		return
+	}
+	select {
+	case <-time.After(pause):
+	case <-s.Done():
+	case <-m.leaving.Done():
+	}
+}
 
 // renew makes a grant the current one, once it has the latest data.
 func (m *Member) renew(p place) {
