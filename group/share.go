@@ -28,9 +28,9 @@ import (
 //
 // Share blocks until ctx ends, me leaves, the client is closed or work fails, and then until all
 // calls of work have returned and the locks are given back. Its error is never nil. It wraps ctx's,
-// [protocol.ErrReleased] if me has left, [protocol.ErrClosed], [zk.ErrBadArguments] if me is a member
-// of another group, [zk.ErrInvalidPath] if an item could not be the name of a member, or is work's or
-// the server's own.
+// [protocol.ErrReleased] if me has left, [protocol.ErrClosed], [zk.ErrBadArguments] if me is a
+// member of another group, [zk.ErrInvalidPath] if an item could not be the name of a member, or is
+// work's or the server's own.
 //
 // The lock of an item is a lock of package lock at <path>-items/<item>, beside the group's path.
 // Its data is the member's name.
@@ -44,9 +44,6 @@ func Share(ctx context.Context, g *Group, me *Member, items []string,
 		return g.recipe.Wrap(errors.New("nil function"))
 	case me == nil:
 		return g.recipe.Wrap(errors.New("nil member"))
-	}
-	if err := g.recipe.ValidateCall(ctx, nil); err != nil {
-		return err
 	}
 	s := &share{group: g, me: me, work: work, held: make(map[string]*holding)}
 	for _, item := range items {
