@@ -306,10 +306,7 @@ func (m *Member) current() (*protocol.Grant, <-chan struct{}) {
 // allow to read.
 func (m *Member) Set(ctx context.Context, data []byte) error {
 	r := m.group.recipe
-	if err := m.group.validate(m.name, data); err != nil {
-		return r.Wrap(err)
-	}
-	if err := r.ValidateCall(ctx, nil); err != nil {
+	if err := r.ValidateCall(ctx, data); err != nil {
 		return err
 	}
 	select {

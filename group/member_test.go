@@ -423,3 +423,30 @@ func TestCloseEndsAMemberThatCannotJoinAgain(t *testing.T) {
 		require.ErrorIs(t, m.Leave(t.Context()), protocol.ErrClosed)
 	})
 }
+
+// A member that tries to join again finds that another one of its client has the name, and joins
+// once that has left.
+func TestMemberWaitsForTheNameThatAnotherOfItsClientHas(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/g", srv.Client(t)
+		impatient := c.With(protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+		first := join(t, group.New(impatient, path), "a", "first")
+		stays := join(t, group.New(c, path), "stays", "") // or the path would be deleted
+		conn := suite.Session(t, srv.Client(t)).Conn()
+		_, err := conn.SetACL(path, zk.WorldACL(zk.PermRead|zk.PermDelete|zk.PermAdmin), -1)
+		require.NoError(t, err)
+		require.NoError(t, conn.Delete(path+"/a", -1))
+		joined(t, first, false)
+		time.Sleep(time.Second) // it pauses for longer than that
+		_, err = conn.SetACL(path, zk.WorldACL(zk.PermAll), -1)
+		require.NoError(t, err)
+
+		second := join(t, group.New(c, path), "a", "second")
+		time.Sleep(time.Minute)
+		require.False(t, first.Joined())
+		require.True(t, second.Joined())
+		leave(t, second)
+		joined(t, first, true)
+		leave(t, first, stays)
+	})
+}

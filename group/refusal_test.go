@@ -3,6 +3,7 @@ package group_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -76,5 +77,21 @@ func TestMembersThatCannotBeReadAreAnError(t *testing.T) {
 		_, err := g.Members(t.Context())
 		require.ErrorIs(t, err, zk.ErrBadArguments)
 		leave(t, m)
+	})
+}
+
+// The member leaves between the listing and the look at its node.
+func TestMemberThatLeavesMeanwhileIsNotListed(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/g", srv.Link(t)
+		gate := &suite.Gate{Op: recipestest.OpGetData}
+		g, m := group.New(link.Client(t, gate.Option(link)), path), join(t, group.New(srv.Client(t), path), "a", "")
+		gate.Shut()
+		listed := suite.Later(func() []string { return members(t, g) })
+		synctest.Wait()
+		require.True(t, gate.Holding())
+		leave(t, m)
+		gate.Open()
+		require.Empty(t, suite.Wait(t, listed))
 	})
 }
