@@ -29,6 +29,24 @@ func TestShareEndsWhenItsLockIsRefused(t *testing.T) {
 	})
 }
 
+// The group cannot be watched any more, so no work may go on.
+func TestShareEndsWhenItsGroupCannotBeListed(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/g", srv.Link(t)
+		g := group.New(link.Client(t), path)
+		m := join(t, g, "a", "")
+		ended := suite.Later(func() error {
+			return group.Share(suite.Within(t, time.Hour), g, m, []string{"x"}, idle)
+		})
+		synctest.Wait()
+		link.Fail(recipestest.OpGetChildren, path, noAuth, 1)
+		began, other := time.Now(), join(t, group.New(srv.Client(t), path), "b", "")
+		require.ErrorIs(t, suite.Wait(t, ended), zk.ErrNoAuth)
+		require.Less(t, time.Since(began), time.Minute)
+		leave(t, m, other)
+	})
+}
+
 func TestShareThatIsRefusedSendsNothing(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link := srv.Link(t)
