@@ -141,9 +141,15 @@ func (b *Barrier) create(ctx context.Context, s *protocol.Session) error {
 	if !b.ephemeral {
 		return s.Create(ctx, b.recipe.Path(), b.data, zk.FlagPersistent)
 	}
-	_, err := s.Multi(ctx,
-		&zk.CreateRequest{Path: b.recipe.Path(), Data: b.data, Flags: zk.FlagEphemeral},
-		&zk.CreateRequest{Path: b.idPath(s.NewOwner()), Flags: zk.FlagEphemeral})
+	node := s.Path(b.recipe.Path())
+	_, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+		// An attempt may be executed after the barrier of the one before was removed. So it has
+		// another ID.
+		id := b.idPath(s.NewOwner())
+		return protocol.Multi(c,
+			&zk.CreateRequest{Path: node, Data: b.data, Acl: s.ACL(b.recipe.Path()), Flags: zk.FlagEphemeral},
+			&zk.CreateRequest{Path: s.Path(id), Acl: s.ACL(id), Flags: zk.FlagEphemeral})
+	})
 	return err
 }
 

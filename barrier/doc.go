@@ -34,6 +34,10 @@
 // setter has died stays until the server ends the setter's session. A setter that is started again
 // waits for that in [Barrier.Set]; see [ErrEphemeral].
 //
+// A Set that loses its session asks again in the next one. Its first request may still arrive until
+// the servers have ended the lost session. It then sets the barrier again, if that was removed
+// meanwhile.
+//
 // Wait promises nothing about later: the barrier may be set again by the time that Wait returns. A
 // removal by another library is not guarded against arriving late.
 package barrier

@@ -137,6 +137,38 @@ func TestFaultAtEachStepOfASetThatWaits(t *testing.T) {
 	})
 }
 
+// The answer to Set is lost, and the barrier is removed before Set asks again. What it then sets is
+// another barrier. So a request of the removal that comes late does not hit that.
+func TestLateRemovalDoesNotHitTheBarrierThatARepeatedSetHasSet(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		link, other := srv.Link(t), srv.Client(t)
+		_, err := suite.Session(t, other).EnsurePath(t.Context(), root)
+		require.NoError(t, err)
+		b := barrier.New(link.Client(t), root+"/b", barrier.WithEphemeral())
+		link.StallReplies()
+		set := suite.Later(func() error { return b.Set(t.Context()) })
+		time.Sleep(time.Second)
+
+		late := []any{&zk.DeleteRequest{Path: root + "/b", Version: 0}}
+		for _, node := range suite.Children(t, other, root) {
+			if node != "b" {
+				late = append(late, &zk.DeleteRequest{Path: root + "/" + node, Version: -1})
+			}
+		}
+		require.Len(t, late, 2)
+		require.NoError(t, barrier.New(other, root+"/b").Remove(t.Context()))
+		link.Cut()
+		link.Heal()
+		require.NoError(t, suite.Wait(t, set))
+
+		_, err = suite.Session(t, other).Conn().Multi(late...)
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		requireSet(t, b)
+		require.NoError(t, b.Remove(t.Context()))
+	})
+}
+
 // Another library has set the barrier. It sets it again while the answer to the deletion is on its
 // way.
 func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {

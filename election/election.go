@@ -89,11 +89,12 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
 }
 
 // note makes t the latest term. A goroutine that was slow to come here may have lost its term to
-// another one that is here already.
+// another one that is here already. A term that is over says nothing about t: the tokens of an
+// ensemble that has lost its data begin anew.
 func (e *Election) note(t *Term) {
 	for {
 		latest := e.latest.Load()
-		if latest != nil && latest.Token() > t.Token() || e.latest.CompareAndSwap(latest, t) {
+		if latest != nil && latest.Token() > t.Token() && latest.Err() == nil || e.latest.CompareAndSwap(latest, t) {
 			return
 		}
 	}

@@ -223,6 +223,12 @@ func TestRunJoinsTheErrorOfLeadWithTheLossOfTheTerm(t *testing.T) {
 		require.ErrorIs(t, err, protocol.ErrLost)
 		err = e.Run(t.Context(), nil, func(context.Context, *election.Term) error { return context.Canceled })
 		require.ErrorIs(t, err, context.Canceled, "another context's, as the term goes on")
+		err = e.Run(t.Context(), nil, func(_ context.Context, term *election.Term) error {
+			require.NoError(t, term.Resign(t.Context()))
+			return failure
+		})
+		require.ErrorIs(t, err, failure)
+		require.NotErrorIs(t, err, protocol.ErrReleased, "which lead itself has done")
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 // A State is what [Election.Listen] tells of an election.
@@ -66,13 +68,11 @@ func (e *Election) Listen(ctx context.Context, value []byte, f func(State)) erro
 	defer stop(nil)
 
 	wait.Go(func() {
-		for leader, err := range e.Observe(working) {
-			if err != nil {
-				stop(err)
-				return
-			}
-			l.call(func() { l.saw(leader) })
-		}
+		o := &observation{election: e, yield: func(leader Leader, s *protocol.Session) bool {
+			l.call(func() { l.saw(leader, s) })
+			return true
+		}}
+		stop(o.run(working))
 	})
 	wait.Go(func() { ran <- e.Run(working, value, l.lead) })
 
@@ -97,9 +97,10 @@ type listener struct {
 	gone  chan struct{} // closed when that calls no more
 
 	state State
-	told  bool    // f was called
-	own   int64   // the token of the last term that was told of
-	later *Leader // was seen while the end of the term is not told yet
+	told  bool              // f was called
+	own   int64             // the token of the last term that was told of
+	in    *protocol.Session // that of the term
+	later *Leader           // was seen while the end of the term is not told yet
 }
 
 // call has f called on the goroutine of Listen, and blocks until it has returned or Listen ends.
@@ -134,7 +135,7 @@ func (l *listener) begin(t *Term) {
 	if l.state.Leader.Token == leader.Token {
 		leader = l.state.Leader
 	}
-	l.own = leader.Token
+	l.own, l.in = leader.Token, t.grant.Session()
 	l.tell(State{t, leader})
 }
 
@@ -150,8 +151,12 @@ func (l *listener) end() {
 	l.tell(s)
 }
 
-// saw tells of a leader that was observed.
-func (l *listener) saw(leader Leader) {
+// saw tells of a leader that was observed in s.
+func (l *listener) saw(leader Leader, s *protocol.Session) {
+	if l.in != nil && l.in.ID() != s.ID() && l.in.Err() != nil {
+		l.own = 0 // in a later session, tokens may begin anew: the ensemble has lost its data
+	}
+
 	switch t := l.state.Term; {
 	case !leader.Vacant() && leader.Token < l.own:
 		// The observer lags behind the term that has begun. Tokens of other leaders need not grow:

@@ -15,7 +15,7 @@ func TestListenerIsNotToldOfALeaderThatIsPast(t *testing.T) {
 	var told []int64
 	l := &listener{f: func(s State) { told = append(told, s.Leader.Token) }, own: 5}
 	for _, token := range []int64{0, 3, 5, 3, 0, 0, 9, 7} {
-		l.saw(Leader{Token: token})
+		l.saw(Leader{Token: token}, nil)
 	}
 	require.Equal(t, []int64{0, 5, 0, 9, 7}, told)
 }
@@ -29,7 +29,7 @@ func TestListenerIsToldOfAValueThatWasProclaimedBeforeItsTerm(t *testing.T) {
 		var last State
 		l := &listener{f: func(s State) { last = s }, value: []byte("old")}
 
-		l.saw(Leader{[]byte("new"), term.Token()})
+		l.saw(Leader{[]byte("new"), term.Token()}, term.grant.Session())
 		l.begin(term)
 
 		require.Same(t, term, last.Term)
@@ -47,19 +47,19 @@ func TestEndOfATermIsToldWithTheLeaderSeenLast(t *testing.T) {
 		require.NoError(t, err)
 		var told []State
 		l := &listener{f: func(s State) { told = append(told, s) }}
-		mine, next := Leader{nil, term.Token()}, Leader{[]byte("next"), term.Token() + 1}
+		mine, next, in := Leader{nil, term.Token()}, Leader{[]byte("next"), term.Token() + 1}, term.grant.Session()
 
 		l.begin(term)
-		l.saw(Leader{}) // from before it
-		l.saw(mine)
+		l.saw(Leader{}, in) // from before it
+		l.saw(mine, in)
 		l.end()
 		require.Equal(t, []State{{term, mine}, {nil, mine}}, told)
 
 		told = nil
 		l.begin(term)
 		require.NoError(t, term.Resign(suite.Lasting(t)))
-		l.saw(Leader{[]byte("mine, still"), term.Token()})
-		l.saw(next)
+		l.saw(Leader{[]byte("mine, still"), term.Token()}, in)
+		l.saw(next, in)
 		l.end()
 		l.end()
 		require.Equal(t, []State{{term, mine}, {nil, next}}, told)

@@ -98,39 +98,44 @@ func (e *Election) first(ctx context.Context, s *protocol.Session) (Leader, erro
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
-		o := &observation{election: e, yield: yield}
-		var err error
-		for err == nil && !o.enough {
-			_, err = protocol.AcrossSessions(ctx, e.recipe, func(s *protocol.Session) (struct{}, error) {
-				before := o.shown
-				err := o.follow(ctx, s)
-				if o.shown > before && ctx.Err() == nil && s.Err() != nil && !errors.Is(err, protocol.ErrClosed) {
-					err = nil // a session that was of use: the back-off begins anew
-				}
-				return struct{}{}, err
-			})
-		}
-		if !o.enough {
-			yield(Leader{}, e.recipe.Wrap(err))
+		o := &observation{election: e, yield: func(l Leader, _ *protocol.Session) bool { return yield(l, nil) }}
+		if err := o.run(ctx); !o.enough {
+			yield(Leader{}, err)
 		}
 	}
 }
 
-// An observation is one use of [Election.Observe].
+// An observation is one use of [Election.Observe], or that of a listener.
 type observation struct {
 	election *Election
-	yield    func(Leader, error) bool
+	yield    func(Leader, *protocol.Session) bool // with the session in which the leader was seen
 	last     Leader
 	shown    int  // how often there was something to show
 	enough   bool // the loop has ended
 }
 
-func (o *observation) show(leader Leader) {
+// run shows the leader until the loop ends, or returns an error.
+func (o *observation) run(ctx context.Context) (err error) {
+	r := o.election.recipe
+	for err == nil && !o.enough {
+		_, err = protocol.AcrossSessions(ctx, r, func(s *protocol.Session) (struct{}, error) {
+			before := o.shown
+			err := o.follow(ctx, s)
+			if o.shown > before && ctx.Err() == nil && s.Err() != nil && !errors.Is(err, protocol.ErrClosed) {
+				err = nil // a session that was of use: the back-off begins anew
+			}
+			return struct{}{}, err
+		})
+	}
+	return r.Wrap(err)
+}
+
+func (o *observation) show(leader Leader, s *protocol.Session) {
 	changed := o.shown == 0 || !o.last.same(leader)
 	o.last = leader
 	o.shown++
 	if changed {
-		o.enough = !o.yield(leader, nil)
+		o.enough = !o.yield(leader, s)
 	}
 }
 
@@ -144,7 +149,7 @@ func (o *observation) follow(ctx context.Context, s *protocol.Session) error {
 		if err != nil {
 			return err
 		}
-		o.show(leader)
+		o.show(leader, s)
 		if o.enough {
 			return nil
 		}

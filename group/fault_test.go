@@ -287,6 +287,9 @@ func TestLeaveThatIsRefusedSaysSo(t *testing.T) {
 		require.False(t, errors.Is(err, protocol.ErrLost))
 		_, err = g.Join(t.Context(), "a", nil)
 		require.ErrorIs(t, err, group.ErrNameTaken, "the node is there")
+		for range 20 {
+			require.ErrorIs(t, m.Set(t.Context(), nil), protocol.ErrReleased)
+		}
 		allow(zk.PermAll)
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"other="}, members(t, g))

@@ -88,11 +88,3 @@ func (g *Group) validate(name string, data []byte) error {
 	}
 	return protocol.ValidatePath(g.node(name))
 }
-
-// contextError returns why ctx has ended: ctx's own error, with the text of its cause.
-func contextError(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%w: %v", ctx.Err(), cause)
-	}
-	return ctx.Err()
-}

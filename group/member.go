@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,7 @@ type Member struct {
 	group *Group
 	name  string
 
-	leaving context.Context // ends with Leave
+	leaving context.Context // ends with Leave, or once over is closed
 	leave   context.CancelFunc
 	over    chan struct{} // closed when the member has left, or its client is closed
 	outcome error         // of that; valid once over is closed
@@ -160,7 +159,7 @@ func (m *Member) awaitEnd(ctx context.Context, s *protocol.Session, p place) err
 		case <-s.Done():
 			return s.Err()
 		case <-ctx.Done():
-			return contextError(ctx)
+			return protocol.Wanted(ctx)
 		}
 	}
 	_, err := s.WaitNode(ctx, m.group.node(m.name), func(stat *zk.Stat) bool { return stat.Czxid != p.other.Czxid })
@@ -169,6 +168,7 @@ func (m *Member) awaitEnd(ctx context.Context, s *protocol.Session, p place) err
 
 // run joins again and again until the member leaves or the client is closed.
 func (m *Member) run(p place) {
+	defer m.leave()
 	defer close(m.over)
 	defer close(m.changes)
 
@@ -186,10 +186,7 @@ func (m *Member) run(p place) {
 		for err != nil && m.leaving.Err() == nil && !errors.Is(err, protocol.ErrClosed) {
 			// The view's back-off has ended.
 			m.group.recipe.Logger().Warn("not joined again", "path", m.group.recipe.Path(), "member", m.name, "error", err)
-			select {
-			case <-time.After(pause):
-			case <-m.leaving.Done():
-			}
+			m.rest()
 			next, err = m.rejoin()
 		}
 		if err != nil {
@@ -204,6 +201,19 @@ func (m *Member) run(p place) {
 
 // pause is the time between attempts to join again, or to delete a node, that have all failed.
 const pause = 10 * time.Second
+
+// rest pauses until it is time to try again, or there is another session.
+func (m *Member) rest() {
+	s, err := m.group.recipe.Session(m.leaving)
+	if err != nil {
+		return
+	}
+	select {
+	case <-time.After(pause):
+	case <-s.Done():
+	case <-m.leaving.Done():
+	}
+}
 
 // renew makes a grant the current one, once it has the latest data.
 func (m *Member) renew(p place) {
@@ -296,10 +306,7 @@ func (m *Member) current() (*protocol.Grant, <-chan struct{}) {
 // allow to read.
 func (m *Member) Set(ctx context.Context, data []byte) error {
 	r := m.group.recipe
-	if err := m.group.validate(m.name, data); err != nil {
-		return r.Wrap(err)
-	}
-	if err := r.ValidateCall(ctx, nil); err != nil {
+	if err := r.ValidateCall(ctx, data); err != nil {
 		return err
 	}
 	select {
@@ -308,7 +315,7 @@ func (m *Member) Set(ctx context.Context, data []byte) error {
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
-		return r.Wrap(contextError(ctx))
+		return r.Wrap(protocol.Wanted(ctx))
 	}
 
 	before := m.replaceData(data)
@@ -332,13 +339,23 @@ func (m *Member) set(ctx context.Context, data []byte) error {
 		select {
 		case <-renewed:
 		case <-ctx.Done():
-			return contextError(ctx)
-		case <-m.over:
-			return cmp.Or(m.outcome, protocol.ErrReleased)
+			return protocol.Wanted(ctx)
 		case <-m.leaving.Done():
-			return protocol.ErrReleased
+			return m.left()
 		}
 	}
+}
+
+// left returns why the member is none any more. Call it once leaving has ended.
+func (m *Member) left() error {
+	select {
+	case <-m.over:
+		if errors.Is(m.outcome, protocol.ErrClosed) {
+			return m.outcome
+		}
+	default:
+	}
+	return protocol.ErrReleased
 }
 
 func (m *Member) replaceData(data []byte) (before []byte) {
@@ -368,6 +385,6 @@ func (m *Member) Leave(ctx context.Context) error {
 	case <-m.over:
 		return m.outcome
 	case <-ctx.Done():
-		return m.group.recipe.Wrap(contextError(ctx))
+		return m.group.recipe.Wrap(protocol.Wanted(ctx))
 	}
 }

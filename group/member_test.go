@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -397,5 +398,55 @@ func TestLostMemberLeavesItsHiddenSuccessorAlone(t *testing.T) {
 		joined(t, m, true)
 		require.Equal(t, []string{"a=mine"}, members(t, g))
 		leave(t, m)
+	})
+}
+
+// A member that cannot join again pauses for longer than Close waits for it.
+func TestCloseEndsAMemberThatCannotJoinAgain(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/g", srv.Client(t)
+		impatient := c.With(protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+		m := join(t, group.New(impatient, path), "a", "")
+		conn := suite.Session(t, srv.Client(t)).Conn()
+		_, err := conn.SetACL(path, zk.WorldACL(zk.PermRead|zk.PermDelete), -1)
+		require.NoError(t, err)
+		require.NoError(t, conn.Delete(path+"/a", -1))
+		joined(t, m, false)
+		time.Sleep(time.Second)
+
+		began := time.Now()
+		suite.Close(t, c)
+		require.Zero(t, time.Since(began))
+		_, open := <-m.Changes()
+		require.False(t, open)
+		require.Zero(t, time.Since(began))
+		require.ErrorIs(t, m.Leave(t.Context()), protocol.ErrClosed)
+	})
+}
+
+// A member that tries to join again finds that another one of its client has the name, and joins
+// once that has left.
+func TestMemberWaitsForTheNameThatAnotherOfItsClientHas(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/g", srv.Client(t)
+		impatient := c.With(protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+		first := join(t, group.New(impatient, path), "a", "first")
+		stays := join(t, group.New(c, path), "stays", "") // or the path would be deleted
+		conn := suite.Session(t, srv.Client(t)).Conn()
+		_, err := conn.SetACL(path, zk.WorldACL(zk.PermRead|zk.PermDelete|zk.PermAdmin), -1)
+		require.NoError(t, err)
+		require.NoError(t, conn.Delete(path+"/a", -1))
+		joined(t, first, false)
+		time.Sleep(time.Second) // it pauses for longer than that
+		_, err = conn.SetACL(path, zk.WorldACL(zk.PermAll), -1)
+		require.NoError(t, err)
+
+		second := join(t, group.New(c, path), "a", "second")
+		time.Sleep(time.Minute)
+		require.False(t, first.Joined())
+		require.True(t, second.Joined())
+		leave(t, second)
+		joined(t, first, true)
+		leave(t, first, stays)
 	})
 }

@@ -135,11 +135,8 @@ func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (
 // withdraw deletes a node that was just created, because its own member may not read it. It returns
 // why.
 func (m *Member) withdraw(ctx context.Context, s *protocol.Session, why error) error {
-	err := fmt.Errorf("a member must be able to read its own node, so give its ACL zk.PermRead: %w", why)
-	if failed := s.Delete(ctx, m.group.node(m.name), -1); failed != nil && !errors.Is(failed, zk.ErrNoNode) {
-		return errors.Join(err, failed)
-	}
-	return err
+	s.Delete(ctx, m.group.node(m.name), -1) // a refusal is what Detach returns, and it is tried again
+	return fmt.Errorf("a member must be able to read its own node, so give its ACL zk.PermRead: %w", why)
 }
 
 // remove deletes the node with this Stat, and not one that another session creates after that. If

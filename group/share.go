@@ -1,12 +1,15 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"path"
 	"sync"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
@@ -25,12 +28,14 @@ import (
 //
 // Share blocks until ctx ends, me leaves, the client is closed or work fails, and then until all
 // calls of work have returned and the locks are given back. Its error is never nil. It wraps ctx's,
-// [protocol.ErrReleased] if me has left, [protocol.ErrClosed], [zk.ErrInvalidPath] if an item could
-// not be the name of a member, or is work's or the server's own.
+// [protocol.ErrReleased] if me has left, [protocol.ErrClosed], [zk.ErrBadArguments] if me is a
+// member of another group, [zk.ErrInvalidPath] if an item could not be the name of a member, or is
+// work's or the server's own.
 //
 // The lock of an item is a lock of package lock at <path>-items/<item>, beside the group's path.
 // Its data is the member's name.
 //
+// [zk.ErrBadArguments]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrBadArguments
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func Share(ctx context.Context, g *Group, me *Member, items []string,
 	work func(ctx context.Context, item string) error) error {
@@ -40,9 +45,6 @@ func Share(ctx context.Context, g *Group, me *Member, items []string,
 	case me == nil:
 		return g.recipe.Wrap(errors.New("nil member"))
 	}
-	if err := g.recipe.ValidateCall(ctx, nil); err != nil {
-		return err
-	}
 	s := &share{group: g, me: me, work: work, held: make(map[string]*holding)}
 	for _, item := range items {
 		if err := g.validate(item, nil); err != nil {
@@ -51,21 +53,35 @@ func Share(ctx context.Context, g *Group, me *Member, items []string,
 		s.held[item] = &holding{cancel: func() {}}
 	}
 
-	ctx, s.end = context.WithCancelCause(ctx)
-	defer context.AfterFunc(me.leaving, func() { s.end(protocol.ErrReleased) })()
+	if err := g.checkMember(ctx, me); err != nil {
+		return g.recipe.Wrap(err)
+	}
+
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	defer context.AfterFunc(me.leaving, func() { s.end(me.left()) })()
 
 	var ended error
-	for peers, err := range g.Watch(ctx) {
+	for peers, err := range g.Watch(s.ctx) {
 		if ended = err; err == nil {
-			s.assign(ctx, peers)
+			s.assign(peers)
 		}
 	}
 	s.end(ended)
 	s.running.Wait()
-	if cause := context.Cause(ctx); !errors.Is(ended, cause) {
-		ended = cause // which is why Watch has ended
+	return g.recipe.Wrap(cmp.Or(s.why, ended))
+}
+
+// checkMember returns an error if me is a member of another group: no item would ever be its own.
+func (g *Group) checkMember(ctx context.Context, me *Member) error {
+	s, err := g.recipe.Session(ctx)
+	if err != nil {
+		return err
 	}
-	return g.recipe.Wrap(ended)
+	grant, _ := me.current()
+	if node := grant.Check().Path; node != s.Path(g.node(me.name)) {
+		return fmt.Errorf("%w: the member is of another group: %s", zk.ErrBadArguments, node)
+	}
+	return nil
 }
 
 // A share is one call of Share.
@@ -73,10 +89,24 @@ type share struct {
 	group *Group
 	me    *Member
 	work  func(context.Context, string) error
-	end   context.CancelCauseFunc
+
+	ctx    context.Context // ends with the share
+	cancel context.CancelCauseFunc
+	ending sync.Once
+	why    error // nil if the caller's ctx has ended first; valid after end
 
 	held    map[string]*holding // by item
 	running sync.WaitGroup
+}
+
+// end ends the share. The first error counts.
+func (s *share) end(err error) {
+	s.ending.Do(func() {
+		if s.ctx.Err() == nil {
+			s.why = err
+		}
+		s.cancel(err)
+	})
 }
 
 // A holding is the work for an item, which is under way or has ended.
@@ -87,7 +117,7 @@ type holding struct {
 }
 
 // assign begins and ends work, so that this is done for the items that are me's.
-func (s *share) assign(ctx context.Context, peers []Peer) {
+func (s *share) assign(peers []Peer) {
 	for item, h := range s.held {
 		mine := ownerOf(item, peers) == s.me.name
 		if mine == h.mine {
@@ -101,7 +131,7 @@ func (s *share) assign(ctx context.Context, peers []Peer) {
 
 		before, done := h.done, make(chan struct{})
 		var own context.Context
-		own, h.cancel = context.WithCancel(ctx)
+		own, h.cancel = context.WithCancel(s.ctx)
 		h.done = done
 		s.running.Go(func() {
 			defer close(done)

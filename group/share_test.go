@@ -168,7 +168,6 @@ func TestShareEndsWithTheErrorOfItsWork(t *testing.T) {
 		})
 		require.ErrorIs(t, err, broken)
 		require.ErrorContains(t, err, `item "bad"`)
-		idle := func(context.Context, string) error { return nil }
 		require.ErrorIs(t, group.Share(t.Context(), g, m, []string{"a/b"}, idle), zk.ErrInvalidPath)
 		leave(t, m)
 		require.ErrorIs(t, group.Share(t.Context(), g, m, nil, idle), protocol.ErrReleased)
@@ -235,5 +234,59 @@ func TestItemWhoseLockIsBrokenIsWorkedAtAgain(t *testing.T) {
 		suite.Wait(t, begun)
 		leave(t, m)
 		require.ErrorIs(t, suite.Wait(t, ended), protocol.ErrReleased)
+	})
+}
+
+func idle(ctx context.Context, _ string) error { <-ctx.Done(); return nil }
+
+// The error is ctx's, whatever its cause.
+func TestShareEndsWithTheErrorOfItsContext(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		g := group.New(srv.Client(t), srv.Root(t)+"/g")
+		m := join(t, g, "a", "")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(errors.New("stopped")) })
+		err := group.Share(ctx, g, m, []string{"x"}, idle)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, "stopped")
+		leave(t, m)
+	})
+}
+
+// A member of another group would never have an item. The path alone does not say which group it
+// is, as clients have a chroot.
+func TestShareRefusesAMemberOfAnotherGroup(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, root := srv.Client(t), srv.Root(t)
+		chrooted, err := protocol.Connect(t.Context(), srv.ConnectString()+root, protocol.WithDialer(srv.Dial))
+		require.NoError(t, err)
+		defer suite.Close(t, chrooted)
+		m := join(t, group.New(c, root+"/g"), "a", "")
+
+		for _, other := range []*group.Group{group.New(c, root+"/other"), group.New(chrooted, root+"/g")} {
+			err := group.Share(suite.Within(t, time.Hour), other, m, []string{"x"}, idle)
+			require.ErrorIs(t, err, zk.ErrBadArguments)
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		err = group.Share(ctx, group.New(chrooted, "/g"), m, []string{"x"}, func(context.Context, string) error {
+			cancel()
+			return nil
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		leave(t, m)
+	})
+}
+
+func TestShareEndsWhenTheMembersClientIsClosed(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/g"
+		m := join(t, group.New(c, path), "a", "")
+		ended := suite.Later(func() error {
+			return group.Share(t.Context(), group.New(srv.Client(t), path), m, []string{"x"}, idle)
+		})
+		time.Sleep(time.Second)
+		suite.Close(t, c)
+		require.ErrorIs(t, suite.Wait(t, ended), protocol.ErrClosed)
 	})
 }
