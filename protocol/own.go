@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -79,8 +80,9 @@ type OwnNode struct {
 	// transaction. The default is a plain create of Data.
 	Create func(c *zk.Conn, prefix string) (node string, err error)
 
-	// Missing is called when Create has returned [zk.ErrNoNode], and Create is called again at
-	// once. So it must create all that Create needs. The default is [Session.EnsurePath] of Dir.
+	// Missing is called when Create has returned [zk.ErrNoNode], and must create all that Create
+	// needs. The default is [Session.EnsurePath] of Dir. Create is called again then. If that was
+	// not enough, further attempts are paced.
 	Missing func(ctx context.Context) error
 }
 
@@ -136,6 +138,9 @@ func (c *creations) of(path string) *atomic.Int64 {
 // the caller has stopped waiting, but returns a node that was created before. Only if it has just
 // created Dir, it creates the node, too: no server deletes a container that never had a child.
 func (s *Session) CreateOwn(ctx context.Context, n OwnNode) (*Own, error) {
+	if strings.Contains(n.Prefix, "/") {
+		return nil, fmt.Errorf("%w: the prefix %q has a slash", zk.ErrBadArguments, n.Prefix)
+	}
 	return Detach(ctx, s, func(ctx context.Context) (*Own, error) {
 		return s.createOwn(ctx, n)
 	}, func(late *Own) { late.delete(s.life) })
@@ -161,6 +166,7 @@ func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
 	s.creations.begin(path, &o.czxid)
 	defer s.creations.end(path)
 	made := false // the directory, which no server deletes before it has had a child
+	var pause backoff.BackOff
 	for {
 		node, err := DoOnce(ctx, s, func(c *zk.Conn) (string, error) {
 			if err := Wanted(ctx); err != nil && !made {
@@ -178,6 +184,14 @@ func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
 		case errors.Is(err, zk.ErrNoNode):
 			if err := Wanted(ctx); err != nil {
 				return nil, err
+			}
+			if made {
+				if pause == nil {
+					pause = defaultBackOff()
+				}
+				if failed := s.client.pause(ctx, s, s.Done(), pause.NextBackOff(), err); failed != nil {
+					return nil, failed
+				}
 			}
 			if err := missing(ctx); err != nil {
 				return nil, err

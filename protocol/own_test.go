@@ -66,3 +66,36 @@ func TestOwnNodeIsOneOrNoneAtEachStep(t *testing.T) {
 		}
 	}
 }
+
+func TestPrefixOfAnOwnNodeHasNoSlash(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		s := session(t, srv.Client(t))
+		_, err := s.CreateOwn(t.Context(), protocol.OwnNode{Dir: "/dir", Prefix: "a/b-"})
+		require.ErrorIs(t, err, zk.ErrBadArguments)
+		stat, err := s.Exists(t.Context(), "/dir")
+		require.NoError(t, err)
+		require.Nil(t, stat, "nothing was created")
+	})
+}
+
+// A directory that is gone as soon as it was made must not keep the servers busy.
+func TestCreateOwnIsPacedWhileItsDirectoryIsMissing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		s := session(t, srv.Client(t, impatient(1)))
+		dir, attempts := srv.Root(t)+"/dir", 0
+		began := time.Now()
+		own, err := s.CreateOwn(t.Context(), protocol.OwnNode{
+			Dir: dir, Prefix: s.NewOwner().String() + "-",
+			Missing: func(ctx context.Context) error {
+				if attempts++; time.Since(began) < time.Minute {
+					return nil
+				}
+				_, err := s.EnsurePath(ctx, dir)
+				return err
+			},
+		})
+		require.NoError(t, err)
+		require.NoError(t, own.Withdraw(t.Context()))
+		require.Less(t, attempts, 200)
+	})
+}

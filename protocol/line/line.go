@@ -108,6 +108,9 @@ func (l *Line) validate(r *Request) error {
 	if !slices.ContainsFunc(l.names, func(name string) bool { return name != "" && strings.HasSuffix(r.Kind, name) }) {
 		return fmt.Errorf("%w: the line has no contenders of kind %q", zk.ErrBadArguments, r.Kind)
 	}
+	if strings.Contains(r.Kind, "/") {
+		return fmt.Errorf("%w: the kind %q has a slash", zk.ErrBadArguments, r.Kind)
+	}
 	return nil
 }
 

@@ -110,3 +110,16 @@ func TestRequestThatDoesNotWaitIsCheckedAgain(t *testing.T) {
 		require.Zero(t, refusals, "there is no node yet")
 	})
 }
+
+func TestKindHasNoSlash(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		l := lineAt(link.Client(t), "/line")
+		for _, try := range []bool{false, true} {
+			_, err := l.Enter(t.Context(), line.Request{Kind: "a/" + request.Kind, Try: try})
+			require.ErrorIs(t, err, zk.ErrBadArguments)
+			require.ErrorContains(t, err, "slash")
+		}
+		require.Zero(t, link.Count(recipestest.OpGetChildren)+link.Count(recipestest.OpMulti))
+	})
+}
