@@ -339,7 +339,7 @@ func TestRevokeAsksTheHolder(t *testing.T) {
 		require.NoError(t, third.Unlock(ctx))
 		select {
 		case <-revoked:
-			require.Fail(t, "nobody has asked for it")
+			require.Fail(t, "no one has asked for it")
 		default:
 		}
 

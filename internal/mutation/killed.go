@@ -29,8 +29,8 @@ func init() {
 		{
 			Name: "own: a directory is created after the caller has gone",
 			File: "protocol/own.go",
-			Old:  "			if err := Wanted(ctx); err != nil {\n				return nil, err\n			}\n			if err := missing",
-			New:  "			if err := missing",
+			Old:  "			if err := Wanted(ctx); err != nil {\n				return nil, err\n			}\n			if made {",
+			New:  "			if made {",
 			Test: "TestCancelledCreateLeavesNoDirectoryAtAnyStep",
 		},
 		{
