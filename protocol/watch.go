@@ -168,7 +168,8 @@ func (w *waiter) wake() {
 
 // WaitAny blocks until one of the watches, which were Ready, has told of a change. It does not ask
 // the server again, so it is for deletions, of which the server tells by what there is, not by the
-// number of a transaction. It returns ctx's error, or one that wraps [ErrLost] or [ErrClosed] if the session ends.
+// number of a transaction. It returns ctx's error, or one that wraps [ErrLost] or [ErrClosed] if
+// the session ends.
 func (s *Session) WaitAny(ctx context.Context, watches ...*Watch) error {
 	w := &waiter{woken: make(chan struct{}, 1)}
 	defer w.left.Store(true)

@@ -86,8 +86,8 @@ func parseWriteLock(node string) (Name, bool) {
 }
 
 // blockers returns what blocks the contender at self of a line that has contenders of all kinds. Of
-// those ahead of it, the recipe decides about its own kinds, and each of the others blocks. While it
-// waits for the nearest, what is further ahead need not be watched.
+// those ahead of it, the recipe decides about its own kinds, and each of the others blocks. While
+// it waits for the nearest, what is further ahead need not be watched.
 func (r *Request) blockers(line []Name, self int) []Name {
 	rule := r.Blockers
 	if rule == nil {

@@ -66,9 +66,9 @@ type Request struct {
 	// [protocol.Recipe.Mode]: the end of the grant is reported with its mode.
 	Recipe *protocol.Recipe
 
-	// Check, if not nil, is called with each listing, which has the line's own kinds alone. Its error
-	// ends the wait. A waiter lists the line again when its own node is changed. So a client that
-	// changes what Check relies on calls [Line.SetData] for each contender afterwards.
+	// Check, if not nil, is called with each listing, which has the line's own kinds alone. Its
+	// error ends the wait. A waiter lists the line again when its own node is changed. So a client
+	// that changes what Check relies on calls [Line.SetData] for each contender afterwards.
 	Check func(line []Name) error
 }
 

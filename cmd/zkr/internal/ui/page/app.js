@@ -82,7 +82,7 @@ function select(row) {
   if (row) row.button.tabIndex = 0;
 }
 
-// holders tells whether those who hold have changed.
+// holders reports whether those who hold have changed.
 const holders = (data) => (data.contenders ?? []).filter((c) => c.state !== "waits").map((c) => c.id).join();
 
 function apply(message) {
