@@ -144,7 +144,7 @@ func (a *app) acquire(ctx context.Context, acquire acquirer) (*protocol.Client, 
 	ctx, cancel := a.bound(ctx)
 	defer cancel()
 	h, err := acquire(ctx, client)
-	return client, h, a.waited(ctx, err)
+	return client, h, waited(ctx, err)
 }
 
 // connectToRun is connect for a command that runs another one. The client is there if it failed
@@ -175,12 +175,16 @@ func (a *app) watchConnection() protocol.ConnectOption {
 	})
 }
 
-// waited makes err, of a wait under ctx, say that --wait is why it has ended.
-func (a *app) waited(ctx context.Context, err error) error {
-	if err != nil && errors.Is(context.Cause(ctx), errWaited) {
-		return &exitError{exitTimedOut, fmt.Errorf("--wait %v has passed: %w", a.wait, err)}
+// waited makes err, of a wait under ctx, say that --wait is why it has ended. The error of a context
+// does.
+func waited(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(context.Cause(ctx), errWaited) {
+		return err
 	}
-	return err
+	if !errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", errWaited, err)
+	}
+	return &exitError{exitTimedOut, err}
 }
 
 // giveBack gives back what was held, once the command has ended with err.

@@ -113,6 +113,7 @@ func TestBusyAndTimedOutAreToldApart(t *testing.T) {
 		r = runZkr(t, s.ConnectString(), "lock", "--wait", "12s", path, "--", "true")
 		assert.Equal(t, exitTimedOut, r.status, r.stderr)
 		assert.Contains(t, r.stderr, "waiting for the lock "+path)
+		assert.Equal(t, 1, strings.Count(r.stderr, "--wait has passed"), r.stderr)
 
 		require.NoError(t, lease.Unlock(suite.Lasting(t)))
 		r = runZkr(t, s.ConnectString(), "lock", "--try", path, "--", "true")

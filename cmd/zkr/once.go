@@ -89,7 +89,7 @@ func (a *app) once(ctx context.Context, path, key string, argv []string, options
 	case err == nil && !ran:
 		a.note("%s of %s is done already", key, path)
 	case !ran:
-		return a.waited(waiting, err)
+		return waited(waiting, err)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -40,6 +41,28 @@ func furnish(t *testing.T, s *recipestest.Server, root string) {
 	require.NoError(t, err)
 	succeed(t, s.ConnectString(), "barrier", "set", root+"/set")
 }
+
+// A summary or a note may be long, and stands between rows of contenders.
+func TestPsAlignsItsColumns(t *testing.T) {
+	s := recipestest.Start(t)
+	root := s.Root(t)
+	furnish(t, s, root)
+	var since []int
+	for line := range strings.Lines(succeed(t, s.ConnectString(), "ps", root)) {
+		if at := strings.Index(line, "SINCE"); at >= 0 {
+			since = append(since, at)
+		} else if at := sinceColumn.FindStringIndex(line); at != nil {
+			since = append(since, at[0]+2)
+		}
+	}
+	require.Greater(t, len(since), 3)
+	for _, at := range since {
+		assert.Equal(t, since[0], at)
+	}
+}
+
+// sinceColumn is a time that is a cell.
+var sinceColumn = regexp.MustCompile(`  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  `)
 
 func TestPsShowsATable(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {

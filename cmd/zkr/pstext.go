@@ -7,16 +7,16 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 )
 
 // writeTable writes a line for each contender, and one for each place without any.
 func writeTable(w io.Writer, places []*survey.Place) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(cells ...string) { fmt.Fprintln(table, strings.TrimRight(strings.Join(cells, "\t"), "\t")) }
+	var t table
+	row := func(cells ...string) { t = append(t, cells) }
 	row("PATH", "RECIPE", "STATE", "WHO", "SESSION", "SINCE", "NODE")
 	for _, asked := range places {
 		for p := range asked.All() {
@@ -38,7 +38,38 @@ func writeTable(w io.Writer, places []*survey.Place) error {
 			}
 		}
 	}
-	return table.Flush()
+	return t.write(w)
+}
+
+// A table is rows of cells, each of which has one at least. Cells are aligned, but for the last one
+// of a row that has something in it: a long note must not widen the column.
+type table [][]string
+
+func (t table) write(w io.Writer) error {
+	var widths []int
+	for i, row := range t {
+		for len(row) > 1 && row[len(row)-1] == "" {
+			row = row[:len(row)-1]
+		}
+		t[i] = row
+		for j, cell := range row[:len(row)-1] {
+			if j == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[j] = max(widths[j], utf8.RuneCountInString(cell))
+		}
+	}
+
+	var b strings.Builder
+	for _, row := range t {
+		last := len(row) - 1
+		for i, cell := range row[:last] {
+			fmt.Fprintf(&b, "%-*s  ", widths[i], cell)
+		}
+		fmt.Fprintln(&b, row[last])
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // moment returns a time as text, or a hyphen if the servers hide it.
@@ -133,7 +164,7 @@ func summary(p *survey.Place) string {
 	case survey.DoubleBarrier:
 		return fmt.Sprintf("%d inside, %d wait for %d", counts[survey.Inside], counts[survey.Waits], p.Permits)
 	case survey.Once:
-		return fmt.Sprintf("%d keys done, %d run, %d wait", p.Done, counts[survey.Holds], counts[survey.Waits])
+		return fmt.Sprintf("%s done, %d run, %d wait", plural(p.Done, "key"), counts[survey.Holds], counts[survey.Waits])
 	case survey.Semaphore:
 		return fmt.Sprintf("%d of %d held, %d wait", counts[survey.Holds], p.Permits, counts[survey.Waits])
 	}
