@@ -71,6 +71,20 @@ func (g *Grant) beginWatch() {
 	g.startWatch()
 }
 
+// Guard has the grant's node watched from now on, instead of after 20 ms. If the session watches the
+// node already, that costs no request. It does not block. It is safe for concurrent use.
+func (g *Grant) Guard() {
+	g.mu.Lock()
+	begins := g.guard != nil && g.guard.Stop()
+	if begins {
+		g.guard = nil
+	}
+	g.mu.Unlock()
+	if begins {
+		g.startWatch()
+	}
+}
+
 func (g *Grant) client() *Client { return g.recipe.client }
 
 // startWatch starts watch unless the grant is over. It does not block.

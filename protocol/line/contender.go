@@ -278,7 +278,7 @@ func (c *contender) ahead(names []Name, self int) (a ahead, err error) {
 // await waits until one of the blockers goes, or our own node changes. It reports whether it is
 // certain that nothing blocks the contender any more. Otherwise the line has to be listed again.
 func (c *contender) await(ctx context.Context, a ahead) (free bool, err error) {
-	if a.first { // the end of the blocker is proof without a marker, also if our own node ends with it
+	if a.first { // the end of the blocker is proof without a marker, and our own node may end with it
 		c.watchNode()
 	}
 	watches := make([]*protocol.Watch, 0, len(a.blockers)+1)
@@ -356,7 +356,12 @@ func (c *contender) grant(ctx context.Context) (*protocol.Grant, error) {
 	if c.company && l.exclusive(c.request.Kind) {
 		remove = func(ctx context.Context) error { return Release(ctx, s, path) }
 	}
-	return cmp.Or(c.request.Recipe, l.recipe).NewGrant(ctx, s, path, c.token, remove)
+	g, err := cmp.Or(c.request.Recipe, l.recipe).NewGrant(ctx, s, path, c.token, remove)
+	if err == nil && c.watch != nil {
+		// Our own node may have been deleted with the last blocker: that event may be on its way.
+		g.Guard()
+	}
+	return g, err
 }
 
 // adopt deletes a node and sets the data of the line's own node, which is empty at this version, so
