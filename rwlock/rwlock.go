@@ -84,7 +84,8 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lease, error) { return m.take(ctx
 func (m *RWMutex) TryLock(ctx context.Context) (*Lease, error) { return m.try(ctx, m.write) }
 
 // TryRLock returns the lock to read if no writer holds it or waits for it, and an error that wraps
-// [ErrLocked] otherwise. It blocks, and returns errors, as [RWMutex.TryLock] does.
+// [ErrLocked] otherwise. It blocks, and returns errors, as [RWMutex.TryLock] does. With
+// [WithLocalSharing] it may join readers of this RWMutex though a writer elsewhere waits.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Lease, error) { return m.try(ctx, m.read) }
 
 func (m *RWMutex) try(ctx context.Context, request line.Request) (*Lease, error) {
