@@ -76,9 +76,8 @@ func TestWantedAlsoTellsOfTheEndOfAContextOfTheWork(t *testing.T) {
 // Work of a session has no caller that could give up, whatever contexts it makes from its own.
 func TestWorkOfASessionOutlivesTheBackOff(t *testing.T) {
 	for name, derive := range map[string]func(context.Context) context.Context{
-		"under its context":        func(life context.Context) context.Context { return life },
-		"under one made of it":     func(life context.Context) context.Context { return context.WithValue(life, t, nil) },
-		"in work that it detaches": nil,
+		"under its context":    func(life context.Context) context.Context { return life },
+		"under one made of it": func(life context.Context) context.Context { return context.WithValue(life, t, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -91,16 +90,7 @@ func TestWorkOfASessionOutlivesTheBackOff(t *testing.T) {
 				deletes.Store(5)
 
 				done := make(chan error, 1)
-				s.Go(func(life context.Context) {
-					remove := func(ctx context.Context) (struct{}, error) { return struct{}{}, s.Delete(ctx, node, -1) }
-					if derive != nil {
-						_, err := remove(derive(life))
-						done <- err
-						return
-					}
-					_, err := protocol.Detach(life, s, remove, nil)
-					done <- err
-				})
+				s.Go(func(life context.Context) { done <- s.Delete(derive(life), node, -1) })
 
 				require.NoError(t, <-done)
 				require.Zero(t, deletes.Load())

@@ -268,14 +268,14 @@ func (d *detached) contextError(ctx context.Context) error {
 // result goes to undo, unless that is nil. Before it begins something, work asks [Wanted] whether
 // the caller still waits.
 //
-// In work of another Detach or of [Session.Go], under the very ctx of that work, it simply calls
-// work. After [Client.Close] it returns [ErrClosed]. It is safe for concurrent use.
+// In work of another Detach, under the very ctx of that work, it simply calls work. After
+// [Client.Close] it returns [ErrClosed]. It is safe for concurrent use.
 func Detach[T any](ctx context.Context, s *Session, work func(context.Context) (T, error), undo func(T)) (T, error) {
 	if ctx == nil {
 		var zero T
 		return zero, errNilContext
 	}
-	if _, already := ctx.(*detached); already {
+	if d, already := ctx.(*detached); already && d.caller != nil {
 		return work(ctx)
 	}
 
