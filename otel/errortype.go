@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"regexp"
 
 	"github.com/go-zookeeper/zk"
 
@@ -66,20 +65,14 @@ func errorType(err error) string {
 	return "_OTHER" // the semantic conventions' name for all others
 }
 
-// Package protocol has no error values for these.
-var (
-	deletedNode = regexp.MustCompile(`(?s)\bnode .* was deleted$`)
-	lapsedTrust = regexp.MustCompile(`\bsession 0x[0-9a-f]+: `) // and then the reason
-)
-
 // lossCause returns why a hold or its session was lost.
 func lossCause(err error) string {
-	switch text := err.Error(); {
+	switch {
 	case errors.Is(err, protocol.ErrClosed):
 		return closed
-	case deletedNode.MatchString(text):
+	case errors.Is(err, protocol.ErrNodeDeleted):
 		return nodeDeleted
-	case lapsedTrust.MatchString(text):
+	case errors.Is(err, protocol.ErrUntrusted):
 		return trustOver
 	}
 	return sessionLost

@@ -3,6 +3,7 @@ package zkotel
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -124,7 +125,7 @@ func (o *Observer) release(ctx context.Context, e protocol.Event) {
 // the events of some may have been left out.
 func (o *Observer) lose(ctx context.Context, e protocol.Event) {
 	o.release(ctx, e)
-	if lossCause(e.Err) == nodeDeleted {
+	if errors.Is(e.Err, protocol.ErrNodeDeleted) {
 		return
 	}
 	for key, holds := range o.holds.removeSession(e.Session) {

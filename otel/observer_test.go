@@ -181,7 +181,7 @@ func (f *feed) released(token int64) { f.event(protocol.EventReleased, token, ti
 
 var (
 	errExpired = errors.Join(protocol.ErrLost, errors.New("session 0x1 expired"))
-	errDeleted = errors.Join(protocol.ErrLost, errors.New("node x was deleted"))
+	errDeleted = errors.Join(protocol.ErrLost, protocol.ErrNodeDeleted)
 )
 
 func (f *feed) lost(token int64, err error) { f.event(protocol.EventLost, token, time.Second, err) }

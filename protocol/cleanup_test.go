@@ -215,7 +215,8 @@ func TestHolderThatMayNotReadItsNodeHearsOfABreak(t *testing.T) {
 
 		wait(t, g.Done())
 		require.ErrorIs(t, g.Err(), protocol.ErrLost)
-		require.ErrorContains(t, g.Err(), "was deleted")
+		require.ErrorIs(t, g.Err(), protocol.ErrNodeDeleted)
+		require.NotErrorIs(t, g.Err(), protocol.ErrUntrusted)
 		require.NoError(t, session(t, c).Err())
 	})
 }

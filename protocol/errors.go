@@ -16,8 +16,18 @@ import (
 
 var (
 	// ErrLost is wrapped by the Err of a value whose hold has ended without being given back: its
-	// session ended or could no longer be trusted, or its node was deleted.
+	// session ended or could no longer be trusted, or its node was deleted. [ErrNodeDeleted],
+	// [ErrUntrusted] or [ErrClosed] beside it says which. With none of these the session has
+	// expired.
 	ErrLost = errors.New("lost")
+
+	// ErrNodeDeleted is wrapped beside [ErrLost] if the node of what was held was deleted, by an
+	// operator or by a call such as Break. The session goes on.
+	ErrNodeDeleted = errors.New("node was deleted")
+
+	// ErrUntrusted is wrapped beside [ErrLost] if the ensemble's leader has not confirmed the
+	// session in time. The ensemble may have expired the session, or be about to.
+	ErrUntrusted = errors.New("can no longer be trusted")
 
 	// ErrReleased is wrapped by the Err of a value that was given back.
 	ErrReleased = errors.New("released")

@@ -71,8 +71,8 @@ func (g *Grant) beginWatch() {
 	g.startWatch()
 }
 
-// Guard has the grant's node watched from now on, instead of after 20 ms. If the session watches the
-// node already, that costs no request. It does not block. It is safe for concurrent use.
+// Guard has the grant's node watched from now on, instead of after 20 ms. If the session watches
+// the node already, that costs no request. It does not block. It is safe for concurrent use.
 func (g *Grant) Guard() {
 	g.mu.Lock()
 	begins := g.guard != nil && g.guard.Stop()
@@ -149,7 +149,7 @@ func (g *Grant) missing(ctx context.Context) (gone bool, err error) {
 	case !errors.Is(err, zk.ErrNoNode):
 		return false, err
 	}
-	g.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node()))
+	g.lose(fmt.Errorf("%w: %w: %s", ErrLost, ErrNodeDeleted, g.Node()))
 	if !g.named {
 		g.client().spawn(func() { g.session.remove(g.session.life, g.node) })
 	}
@@ -177,9 +177,9 @@ func (g *Grant) owns(stat *zk.Stat) bool { return !g.named || stat.Czxid == g.to
 // which of the two, and may report a loss before Done is closed.
 func (g *Grant) Done() <-chan struct{} { return g.life.Done() }
 
-// Err returns nil while the grant is held. After a loss its error wraps [ErrLost] and the cause.
-// After [Grant.Release] it wraps [ErrReleased]. Err computes the answer from the clocks at each
-// call, without I/O: in a process that was paused it reports the loss at once.
+// Err returns nil while the grant is held. After a loss its error wraps [ErrLost], and the cause as
+// described there. After [Grant.Release] it wraps [ErrReleased]. Err computes the answer from the
+// clocks at each call, without I/O: in a process that was paused it reports the loss at once.
 func (g *Grant) Err() error {
 	if g.life.Err() == nil {
 		// A session that is found to be over here and now ends its grants before it says so.
@@ -365,7 +365,7 @@ func (g *Grant) dispose() {
 	defer close(r.done)
 	r.outcome = g.remove(r.detached)
 	if errors.Is(r.outcome, zk.ErrNoNode) {
-		r.outcome = fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node())
+		r.outcome = fmt.Errorf("%w: %w: %s", ErrLost, ErrNodeDeleted, g.Node())
 	}
 }
 

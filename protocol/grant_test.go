@@ -248,6 +248,7 @@ func TestGrantWithoutAConnectionEndsWithTrust(t *testing.T) {
 		end := s.Deadline()
 		wait(t, g.Done())
 		require.WithinDuration(t, end, time.Now(), 10*time.Millisecond)
+		require.ErrorIs(t, g.Err(), protocol.ErrUntrusted)
 		link.Heal()
 	})
 }

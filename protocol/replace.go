@@ -70,7 +70,7 @@ func (g *Grant) replace(ctx context.Context, r *Recipe, node string, swap func(c
 	err := swap(ctx)
 	switch {
 	case errors.Is(err, zk.ErrNoNode): // ours, or the one above it
-		g.lose(fmt.Errorf("%w: node %s was deleted", ErrLost, g.Node()))
+		g.lose(fmt.Errorf("%w: %w: %s", ErrLost, ErrNodeDeleted, g.Node()))
 		return nil, g.Err()
 	case errors.Is(err, ErrUncertain):
 		g.Release(ctx)

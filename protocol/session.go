@@ -192,7 +192,7 @@ func (s *session) overdue(now time.Time) error {
 	case s.id == 0:
 		return nil
 	case len(s.grants) > 0 && s.trust.over(now):
-		return fmt.Errorf("%w: session %v: %s", ErrLost, hexID(s.id), s.trust.lapse(now))
+		return fmt.Errorf("%w: session %v %w: %s", ErrLost, hexID(s.id), ErrUntrusted, s.trust.lapse(now))
 	case s.trust.silent(now):
 		return fmt.Errorf("%w: session %v was silent for %v", ErrLost, hexID(s.id),
 			elapsed(s.trust.contact, now).Round(time.Millisecond))

@@ -42,7 +42,7 @@ func TestTourOfAnEnsemble(t *testing.T) {
 	checkElection(t, out.String(), "deposes")
 	checkQueue(t, out.String())
 	checkDoubleBarrier(t, out.String())
-	require.Regexp(t, `worker 1 +is told to stop .*\n +lock: /tour-\w+/lock: lost: node \S+ was deleted\n`, out.String())
+	require.Regexp(t, `worker 1 +is told to stop .*\n +lock: /tour-\w+/lock: lost: node was deleted: \S+\n`, out.String())
 	requireEmpty(t, servers)
 }
 

@@ -7,7 +7,7 @@ func init() {
 			Name: "otel: the end of a session leaves holds whose events are missing",
 			File: "otel/hold.go",
 			Func: "(*Observer).lose",
-			Old:  "if lossCause(e.Err) == nodeDeleted {",
+			Old:  "if errors.Is(e.Err, protocol.ErrNodeDeleted) {",
 			New:  "if true {",
 			Test: "TestEndOfASessionEndsAllItsHolds",
 		},
