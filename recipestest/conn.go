@@ -35,7 +35,7 @@ type conn struct {
 	pending       map[int32]pendingRequest // by xid
 	inbox         []byte                   // what has arrived
 	read          int                      // how much of inbox the client has read
-	hungUp        bool                     // the server has hung up, after inbox
+	end           error                    // what Read returns after inbox, once the server has ended the connection
 	closed        bool                     // the client has closed the connection
 	dead          bool                     // nothing passes any more
 	lossy         bool                     // something was lost in a stall
@@ -203,27 +203,24 @@ func (c *conn) endTorn(data []byte) {
 	c.link.mu.Lock()
 	if !c.closed && !c.dead {
 		c.inbox = append(c.inbox, data...)
-		c.hungUp = true
+		c.end = io.EOF
 		c.change.Broadcast()
 	}
 	c.link.mu.Unlock()
 	hangUp(c.server)
 }
 
-// endReplies shows the client that the server has hung up, or has reset the connection.
+// endReplies shows the client that the server has hung up, or has reset the connection. What has
+// arrived before can still be read, as from a kernel's socket.
 func (c *conn) endReplies(err error) {
 	c.link.mu.Lock()
-	orderly := errors.Is(err, io.EOF)
-	if orderly {
-		c.hungUp = true
-		c.change.Broadcast()
-	} else {
-		c.reset()
+	defer c.link.mu.Unlock()
+
+	c.end = c.error("read", os.NewSyscallError("read", syscall.ECONNRESET))
+	if errors.Is(err, io.EOF) {
+		c.end = io.EOF
 	}
-	c.link.mu.Unlock()
-	if !orderly {
-		hangUp(c.server)
-	}
+	c.change.Broadcast()
 }
 
 // reset ends both sides at once. link.mu is held; the caller hangs up the server afterwards.
@@ -272,8 +269,8 @@ func (c *conn) Read(b []byte) (int, error) {
 				c.inbox, c.read = c.inbox[:0], 0
 			}
 			return n, nil
-		case c.hungUp:
-			return 0, io.EOF
+		case c.end != nil:
+			return 0, c.end
 		}
 		c.change.Wait()
 	}

@@ -1,9 +1,13 @@
 package recipestest_test
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -498,6 +502,31 @@ func TestServerHangsUpOnWhatIsNotZooKeeper(t *testing.T) {
 		_, err = c.Read(make([]byte, 1))
 		require.Error(t, err)
 		require.NoError(t, c.Close())
+	})
+}
+
+// A server that ends a connection before it has read all requests resets it.
+func TestAnswerBeforeAResetArrives(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		for range 20 {
+			link := s.Link(t)
+			client := &speaker{t: t}
+			client.handshake(link.Dial, s, 0)
+			answered := link.Answered(recipestest.OpClose, 1)
+
+			client.send(recipestest.OpExists, "\x00\x00\x00\x01/\x00")
+			client.send(recipestest.OpClose, "")
+			for range 20 { // which the server need not read
+				client.send(recipestest.OpExists, strings.Repeat("x", 100_000))
+			}
+
+			wait(t, answered)
+			require.Equal(t, 1, int(binary.BigEndian.Uint32(client.read(0))))
+			require.Equal(t, 2, int(binary.BigEndian.Uint32(client.read(0))))
+			_, err := io.Copy(io.Discard, client.conn)
+			require.True(t, err == nil || errors.Is(err, syscall.ECONNRESET), "%v", err)
+			require.NoError(t, client.conn.Close())
+		}
 	})
 }
 

@@ -19,6 +19,7 @@ type speaker struct {
 	session  int64
 	password []byte
 	conn     net.Conn
+	xid      uint32
 }
 
 // greet connects and does the handshake, which claims to have seen zxid.
@@ -39,10 +40,16 @@ func (s *speaker) handshake(dial func(string, string, time.Duration) (net.Conn, 
 
 // ask sends a request and returns the zxid of the answer, of which it leaves so many bytes unread.
 func (s *speaker) ask(op recipestest.Op, body string, unread int) (zxid int64) {
-	b := binary.BigEndian.AppendUint32(nil, 7) // xid
+	s.send(op, body)
+	return int64(binary.BigEndian.Uint64(s.read(unread)[4:]))
+}
+
+// send sends a request and does not wait for its answer.
+func (s *speaker) send(op recipestest.Op, body string) {
+	s.xid++
+	b := binary.BigEndian.AppendUint32(nil, s.xid)
 	b = binary.BigEndian.AppendUint32(b, uint32(op))
 	s.write(append(b, body...))
-	return int64(binary.BigEndian.Uint64(s.read(unread)[4:]))
 }
 
 func (s *speaker) write(frame []byte) {
