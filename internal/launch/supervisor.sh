@@ -54,6 +54,12 @@ end() {
 	fi 2>/dev/null
 }
 
+# Reports whether a thread of the server runs still. Each stops by itself, some time after the
+# signal was sent. Where there is no /proc, that is not known.
+runs() {
+	[ -d "/proc/$server/task" ] && cat "/proc/$server"/task/*/stat 2>/dev/null | grep -q '[)] [RSDW] '
+}
+
 while read -r command; do
 	case $command in
 	start)
@@ -63,7 +69,10 @@ while read -r command; do
 		fi
 		;;
 	kill) end ;;
-	pause) kill -STOP "$server" ;;
+	pause)
+		kill -STOP "$server"
+		while runs; do sleep 0.01; done
+		;;
 	resume) kill -CONT "$server" ;;
 	sh\ *)
 		export server
