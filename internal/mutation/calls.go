@@ -11,7 +11,7 @@ func init() {
 		},
 		{
 			Name:    "clean-up: a call that was given up takes a place in line later",
-			File:    "protocol/retry.go",
+			File:    "protocol/detach.go",
 			Old:     "		return errGivenUp\n	default:",
 			New:     "		return nil\n	default:",
 			Package: "./protocol/line",
@@ -19,7 +19,7 @@ func init() {
 		},
 		{
 			Name:    "clean-up: what a call whose back-off has ended had created is left",
-			File:    "protocol/retry.go",
+			File:    "protocol/detach.go",
 			Old:     "if err == nil && undo != nil {",
 			New:     "if false {",
 			Package: "./protocol/line",

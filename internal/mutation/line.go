@@ -43,7 +43,7 @@ func init() {
 		},
 		{
 			Name:    "line: numbers near the end are taken",
-			File:    "protocol/own.go",
+			File:    "protocol/owner.go",
 			Old:     "const MaxSequence = 1<<31 - 1<<20",
 			New:     "const MaxSequence = 1<<31 - 1",
 			Package: "./lock",

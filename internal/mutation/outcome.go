@@ -26,7 +26,7 @@ func init() {
 		},
 		{
 			Name: "clean-up: ends when the server refuses it",
-			File: "protocol/retry.go",
+			File: "protocol/detach.go",
 			Old:  "d == nil || ctx.Err() != nil",
 			New:  "true || ctx.Err() != nil",
 			Test: "TestReleaseThatIsRefusedIsDoneWhenItIsAllowed/embedded",
@@ -55,7 +55,7 @@ func init() {
 		},
 		{
 			Name: "errors: a deadline does not say what the server did",
-			File: "protocol/retry.go",
+			File: "protocol/detach.go",
 			Old:  "return zero, d.contextError(ctx)",
 			New:  "return zero, contextError(ctx)",
 			Test: "TestDeadlineSaysWhatTheServerDid",
@@ -100,7 +100,7 @@ func init() {
 		},
 		{
 			Name:    "outcome: what was begun for a ctx that has ended stays",
-			File:    "protocol/retry.go",
+			File:    "protocol/detach.go",
 			Old:     "if err == nil && undo != nil {",
 			New:     "if false {",
 			Package: "./recipestest/sim",

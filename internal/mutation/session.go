@@ -13,7 +13,7 @@ func init() {
 		},
 		{
 			Name: "session: an expired one is gone on with",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old:  "case h.SessionID != s.id || h.SessionID == 0:",
 			New:  "case false:",
 			Test: "TestServerThatGivesOutAnotherSessionEndsTheOldOne",
@@ -27,14 +27,14 @@ func init() {
 		},
 		{
 			Name: "session: a failed dial closes the gate for good",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old:  "current := w != nil && s.wire == w",
 			New:  "current := s.wire == w",
 			Test: "TestCallsMadeWhileSuspendedGoOnAfterTheReconnect",
 		},
 		{
 			Name: "session: the gate is closed twice",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old:  "if !s.ready {\n\t\ts.ready = true",
 			New:  "if true {\n\t\ts.ready = true",
 			Test: "TestReconnectOvertakesTheCutOfTheOldConnection",
@@ -91,7 +91,7 @@ func init() {
 		},
 		{
 			Name: "session: a handshake claims only what watches were told of",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old:  "return s.newest, s.err",
 			New:  "return s.settled, s.err",
 			Test: "TestSessionIsNotResumedWhereItWouldGoBackInTime",
@@ -105,7 +105,7 @@ func init() {
 		},
 		{
 			Name: "session: answers count for a handshake once watches are set again",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Func: "(*session).seen",
 			Old:  "	s.newest = max(s.newest, zxid)\n	if settles {",
 			New:  "	if settles {\n		s.newest = max(s.newest, zxid)",
@@ -251,14 +251,14 @@ func init() {
 		},
 		{
 			Name: "session: one answer ends the pacing of attempts",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old:  "if by != byServer || now.Sub(w.dialled) >= share(s.trust.timeout, silenceShare) {",
 			New:  "if true {",
 			Test: "TestConnectionsThatEndAtOnceArePaced|TestAttemptsToConnectCount",
 		},
 		{
 			Name: "session: attempts are paced for ever",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old: `		s.failures, s.lastFail = 0, nil
 	}
 }`,
@@ -276,14 +276,14 @@ func init() {
 		},
 		{
 			Name: "session: the time for an answer does not double",
-			File: "protocol/session.go",
+			File: "protocol/keep.go",
 			Old:  "slow = min(2*max(usual, slow), timeout)",
 			New:  "slow = 0",
 			Test: "TestSlowQuorumLosesNothing",
 		},
 		{
 			Name: "session: slow answers are forgotten",
-			File: "protocol/session.go",
+			File: "protocol/keep.go",
 			Old: `				slow = 2 * took
 `,
 			New: `				slow = 0
@@ -292,14 +292,14 @@ func init() {
 		},
 		{
 			Name: "session: one proof at a time",
-			File: "protocol/session.go",
+			File: "protocol/keep.go",
 			Old:  "if w != nil && engaged && !now.Before(due) {",
 			New:  "if w != nil && engaged && len(pending) == 0 && !now.Before(due) {",
 			Test: "TestSlowLinkLosesNothing",
 		},
 		{
 			Name: "session: no last resumption",
-			File: "protocol/session.go",
+			File: "protocol/keep.go",
 			Old: `				w.cut(errors.New("trust is about to run out"))
 `,
 			New: `				_ = last
@@ -316,7 +316,7 @@ func init() {
 		},
 		{
 			Name: "session: trust that is overdue is renewed by a late answer",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old: `	if s.overdue(now) == nil {
 		s.trust.answered`,
 			New: `	if true {
@@ -325,21 +325,21 @@ func init() {
 		},
 		{
 			Name: "session: a session that is overdue is resumed",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old:  "	case overdue != nil: // what",
 			New:  "	case overdue != nil && s.id == 0: // what",
 			Test: "TestHandshakeThatIsAnsweredTooLateResumesNothing",
 		},
 		{
 			Name: "session: trust runs from the answer to a handshake",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old:  "s.trust.began(w.dialled)",
 			New:  "s.trust.began(time.Now())",
 			Test: "TestTrustRunsFromTheDialNotFromTheAnswer",
 		},
 		{
 			Name: "session: an answer to a credential is a sign of life",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old:  "	if r.op == zkwire.OpAuth { // which",
 			New:  "	if r.op == zkwire.OpAuth && code > 0 { // which",
 			Test: "TestAnswerToACredentialIsNoSignOfLife",
@@ -377,7 +377,7 @@ func init() {
 		},
 		{
 			Name: "connection: the client's lock is waited for with the session's held",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old:  "\ts.mu.Unlock()\n\tif due {",
 			New:  "\tdefer s.mu.Unlock()\n\tif due {",
 			Test: "TestRefusalIsLoggedWithoutTheSessionsLock",
@@ -412,14 +412,14 @@ func init() {
 		},
 		{
 			Name: "connection: the timeout of a resumption is ignored",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old:  "	s.password = secretOf(h.Password)\n	s.trust.timeout = h.Timeout\n",
 			New:  "	s.password = secretOf(h.Password)\n",
 			Test: "TestTrustFollowsTheTimeoutOfAResumption",
 		},
 		{
 			Name: "session: requests go on before what is held is confirmed",
-			File: "protocol/session.go",
+			File: "protocol/reconnect.go",
 			Old:  "if len(s.grants) == 0 || elapsed(s.trust.agreed",
 			New:  "if true || elapsed(s.trust.agreed",
 			Test: "TestWhatIsHeldIsConfirmedBeforeOtherRequests",

@@ -229,7 +229,7 @@ func init() {
 		},
 		{
 			Name:    "sim: simulations find a session that goes back in time",
-			File:    "protocol/session.go",
+			File:    "protocol/reconnect.go",
 			Func:    "(*session).beginHandshake",
 			Old:     "return s.newest, s.err",
 			New:     "return s.settled, s.err",

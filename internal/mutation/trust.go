@@ -47,14 +47,14 @@ func init() {
 		},
 		{
 			Name: "trust: the leader is not asked",
-			File: "protocol/session.go",
+			File: "protocol/keep.go",
 			Old:  "if w != nil && engaged && !now.Before(due) {",
 			New:  "if w != nil && engaged && due.IsZero() {",
 			Test: "TestBlipShorterThanTheWindowLosesNothing|TestSessionThatHoldsNothingSendsNoProofs",
 		},
 		{
 			Name: "trust: a server that does not answer is kept",
-			File: "protocol/session.go",
+			File: "protocol/keep.go",
 			Old:  `w.cut(fmt.Errorf("no answer from the leader`,
 			New:  `_ = (fmt.Errorf("no answer from the leader`,
 			Test: "TestSilentServerIsLeftForAnother",
@@ -140,7 +140,7 @@ func init() {
 		},
 		{
 			Name: "trust: a resumption cuts a write short for nothing",
-			File: "protocol/session.go",
+			File: "protocol/keep.go",
 			Old:  `if w != nil && holds && renewable {`,
 			New:  `if w != nil && holds && (renewable || true) {`,
 			Test: "TestQuorumThatSuddenlySlowsDownLosesNothing",
@@ -161,7 +161,7 @@ func init() {
 		},
 		{
 			Name: "trust: an idle session sends no pings",
-			File: "protocol/session.go",
+			File: "protocol/keep.go",
 			Old:  `return len(s.grants) > 0 && !late &&`,
 			New:  `return !late &&`,
 			Test: "TestPingsGoOnWhileNothingIsHeld",
