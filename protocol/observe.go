@@ -54,8 +54,9 @@ type Observer interface {
 // An Event is what an [Observer] is told of. A field that does not apply is zero, but for Time and
 // Context.
 //
-// The modes are "read" and "write" in package rwlock, "take", "reserve" and "offer" in package
-// queue, "await" for Await in package group, and "leave" for Leave in package doublebarrier.
+// The modes are "read" and "write" in package rwlock, "take", "reserve", "offer" and "drain" in
+// package queue, "await" for Await in package group, and "leave" for Leave in package
+// doublebarrier.
 type Event struct {
 	Kind EventKind
 

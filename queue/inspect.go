@@ -335,7 +335,14 @@ func (e *ending) missing(what string) error {
 // the permission to read the queue's node. Where the last entry may not be read, it lists the queue
 // whenever entries come or go. It is safe for concurrent use.
 func (q *Queue) Drained(ctx context.Context) error {
+	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
+
+	began, in := time.Now(), (*protocol.Session)(nil)
+	q.drains.Waiting(ctx)
 	_, err := ask(ctx, q, func(s *protocol.Session) (struct{}, error) {
+		in = s
 		for {
 			entries, err := q.list(ctx, s)
 			if err != nil || len(entries) == 0 {
@@ -350,6 +357,7 @@ func (q *Queue) Drained(ctx context.Context) error {
 			}
 		}
 	})
+	q.drains.Waited(ctx, began, in, 0, err)
 	return err
 }
 

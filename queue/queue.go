@@ -19,6 +19,7 @@ type Queue struct {
 	takes      *protocol.Recipe // the recipe in the modes of its waits
 	reserves   *protocol.Recipe
 	offerWaits *protocol.Recipe
+	drains     *protocol.Recipe
 	path       string
 	priorities bool // of entries: kazoo's layout
 	producers
@@ -44,7 +45,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Queue {
 		retryDelay: retryDelay,
 	}
 	protocol.Configure(r, q, opts)
-	q.takes, q.reserves, q.offerWaits = r.Mode("take"), r.Mode("reserve"), r.Mode("offer")
+	q.takes, q.reserves, q.offerWaits, q.drains = r.Mode("take"), r.Mode("reserve"), r.Mode("offer"), r.Mode("drain")
 	return q
 }
 

@@ -190,6 +190,17 @@ var waits = map[string]struct {
 			return err
 		}, "offer", false,
 	},
+	"queue Drained": {
+		func(t *testing.T, c *protocol.Client, path string) func() {
+			q := queue.New(c, path)
+			_, err := q.Offer(t.Context(), nil)
+			require.NoError(t, err)
+			return func() { _, err := q.Take(t.Context()); require.NoError(t, err) }
+		},
+		func(ctx context.Context, c *protocol.Client, path string) error {
+			return queue.New(c, path).Drained(ctx)
+		}, "drain", false,
+	},
 }
 
 func offerLater(t *testing.T, c *protocol.Client, path string) func() {
