@@ -125,6 +125,38 @@ func TestClientThatMayCreateContendersIsInTheWay(t *testing.T) {
 	})
 }
 
+// The right to delete below a path is that of an operator: holders are told of their loss.
+func TestClientThatMayDeleteBreaksWhatIsHeld(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		ctx, root := suite.Lasting(t), srv.Root(t)
+		shared := protocol.WithACLFor(func(path string) []zk.ACL {
+			return append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead|zk.PermDelete)...)
+		})
+		_, err := suite.Session(t, srv.Client(t)).EnsurePath(ctx, root)
+		require.NoError(t, err)
+		alice, mallory := as(t, srv, "alice", shared), as(t, srv, "mallory")
+
+		m := lock.New(alice, root+"/lock")
+		lease, err := m.Lock(ctx)
+		require.NoError(t, err)
+		suite.CatchUp(t, mallory)
+		require.NoError(t, lock.New(mallory, root+"/lock").Break(ctx, lease.Node()))
+		suite.Wait(t, lease.Done())
+		require.ErrorIs(t, lease.Err(), protocol.ErrLost)
+		require.ErrorIs(t, lease.Err(), protocol.ErrNodeDeleted)
+		require.NoError(t, m.Do(ctx, func(context.Context, *lock.Lease) error { return nil }))
+
+		q := queue.New(alice, root+"/queue")
+		id, err := q.Offer(ctx, []byte("a"))
+		require.NoError(t, err)
+		suite.CatchUp(t, mallory)
+		require.NoError(t, suite.Session(t, mallory).Delete(ctx, root+"/queue/"+id, -1))
+		suite.CatchUp(t, alice)
+		_, err = q.Poll(ctx)
+		require.ErrorIs(t, err, queue.ErrEmpty)
+	})
+}
+
 // The right to create below a path is the right to take part. What comes of a forged marker, a
 // fencing token tells apart.
 func TestForgedMarkerLeavesTokensInOrder(t *testing.T) {
