@@ -395,6 +395,9 @@ func TestEitherAllEnterOrNoneThoughTheVersionsBeginAgain(t *testing.T) {
 			if was {
 				<-second.done
 				visits = append(visits, second)
+				if second.err == nil { // ctx does not end before the server's answer
+					require.NoError(t, first.err, "step %d: the first was counted", step)
+				}
 			}
 			require.NoError(t, agree(2, visits, 0), "step %d", step)
 			return was

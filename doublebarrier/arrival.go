@@ -22,12 +22,14 @@ type arrival struct {
 	nodes    int     // how many it has tried to create
 	node     string  // the name of the present one; empty if there is none
 	sequence int32   // its number
+	czxid    int64   // of the transaction that created it; 0 if that is not known
 	seen     *record // as it was read last; nil if it was not since node was created
+	spared   *record // no gate up to this record has counted node; nil if that is not known
 	counted  bool    // by a round: there is no way back
 	full     *gate   // of a round that it is not a member of
 
 	present    atomic.Bool // a node of its own may be there
-	unresolved atomic.Bool // a node that was lost with its session may have been counted
+	unresolved atomic.Bool // a node that is gone may have been counted
 }
 
 // An outcome is what has become of an arrival.
@@ -75,9 +77,6 @@ func (l *lingering) Err() error {
 func (a *arrival) attempt(ctx context.Context, s *protocol.Session) (outcome, error) {
 	if a.owner == "" {
 		a.owner = s.NewOwner().String()
-	}
-	if a.present.Load() {
-		a.unresolved.Store(true)
 	}
 	a.session = s
 
@@ -299,6 +298,7 @@ func (a *arrival) read(ctx context.Context) (record, *protocol.Watch, error) {
 		}
 		if err == nil {
 			a.seen = &r
+			a.spares(r)
 		}
 		return r, watch, err
 	}

@@ -99,7 +99,8 @@ func New(c *protocol.Client, path string, n int, opts ...Option) *Barrier {
 // If Enter loses its session or its node while it waits, it joins again. After the loss of a
 // session it does so in the next one. If it then finds itself counted by a round that is under way,
 // it returns an error that wraps [protocol.ErrLost]: to the other members it has died. If that
-// round has ended, Enter may not know of it, and joins the next round under another name.
+// round has ended, Enter may not know of it, and joins the next round under another name. An error
+// that it returns after that wraps [protocol.ErrUncertain].
 //
 // If the first in line expects another number of members, Enter withdraws and returns an error that
 // wraps [ErrSize] and says both numbers. That takes no longer than the server's answers, unless two

@@ -638,6 +638,39 @@ func TestEnterThatHasLostASessionIsUncertain(t *testing.T) {
 }
 
 // A member dies while the last one arrives. If there is no gate by then, it is not counted.
+// What became of the member of the first of two lost sessions stays unknown, though that of the
+// second one is found and withdrawn.
+func TestEnterThatHasLostTwoSessionsIsUncertain(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/b", srv.Link(t)
+		c, watcher := link.Client(t), srv.Client(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		e := enter(ctx, doublebarrier.New(c, path, 2))
+		joined(t, watcher, path, 1)
+		srv.ExpireSession(session(t, c).ID())
+		joined(t, watcher, path, 1)
+		synctest.Wait()
+
+		s, second := session(t, c), suite.Children(t, watcher, path+"/process")
+		srv.Embedded().SetClockRate(0.1) // the server keeps the session
+		link.Cut()
+		suite.Wait(t, s.Done())
+		require.Equal(t, second, suite.Children(t, watcher, path+"/process"))
+		link.Heal()
+		link.TearRequest(recipestest.OpClose, 1) // and the client cannot close it yet
+		time.Sleep(time.Second)
+		third := suite.Children(t, watcher, path+"/process")
+		require.Len(t, third, 1)
+		require.NotEqual(t, second, third)
+
+		cancel()
+		_, err := e.wait()
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+		srv.Embedded().SetClockRate(1)
+	})
+}
+
 func TestMemberThatDiesBeforeTheGateOpensIsNotCounted(t *testing.T) {
 	suite.Sweep(t, func(step int) (met bool) {
 		synctest.Test(t, func(t *testing.T) {

@@ -124,7 +124,7 @@ func (b *Barrier) createProcess(ctx context.Context, s *protocol.Session) (creat
 func (a *arrival) join(ctx context.Context) error {
 	b, s := a.barrier, a.session
 	a.nodes++
-	a.seen = nil
+	a.seen, a.spared = nil, nil
 	missing := false
 
 	own, err := s.CreateOwn(ctx, protocol.OwnNode{
@@ -150,7 +150,7 @@ func (a *arrival) join(ctx context.Context) error {
 
 	switch {
 	case err == nil:
-		a.node = own.Name()
+		a.node, a.czxid = own.Name(), own.Czxid()
 		m, _ := parseMember(a.node)
 		a.sequence = m.sequence
 	case s.Err() == nil && !errors.Is(err, protocol.ErrSequenceExhausted):
@@ -184,7 +184,7 @@ func (a *arrival) withdraw(ctx context.Context) (*gate, error) {
 		} else if r.gate.has(a.node) {
 			return nil, a.lost()
 		}
-		a.gone()
+		a.vanished(a.spares(r))
 		return nil, nil
 	}
 
@@ -229,10 +229,35 @@ func (a *arrival) removeAt(ctx context.Context, name string, version int32) erro
 	return err
 }
 
+// spares reports whether it is certain that no gate up to this record has counted the node. A gate
+// is a change of the record, and stays there until it is over. So the record must be older than the
+// node, or at most one change away from another one that spares it.
+func (a *arrival) spares(r record) bool {
+	switch {
+	case r.creation == 0 || r.gate.has(a.node):
+		return false
+	case r.mzxid < a.czxid:
+	case a.spared != nil && r.creation == a.spared.creation && r.version <= a.spared.version+1:
+	default:
+		return false
+	}
+
+	a.spared = &r
+	return true
+}
+
 // gone notes that there is no node any more, and that it was not counted.
 func (a *arrival) gone() {
 	a.node = ""
 	a.present.Store(false)
+}
+
+// vanished notes that there is no node any more, and whether it may have been counted.
+func (a *arrival) vanished(spared bool) {
+	if !spared {
+		a.unresolved.Store(true)
+	}
+	a.gone()
 }
 
 // resolve finds out about a member that was lost with its session, and that the server may know
@@ -251,6 +276,7 @@ func (a *arrival) resolve(ctx context.Context) error {
 		return err
 	}
 
+	withdrawn := false
 	for _, m := range line {
 		if m.owner != a.owner {
 			continue
@@ -260,7 +286,7 @@ func (a *arrival) resolve(ctx context.Context) error {
 		case g != nil:
 			return a.lost()
 		case err == nil:
-			a.unresolved.Store(a.unresolved.Load() && m.name != a.node)
+			withdrawn = withdrawn || m.name == a.node
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}
@@ -274,7 +300,7 @@ func (a *arrival) resolve(ctx context.Context) error {
 		return a.lost()
 	}
 
-	a.gone()
+	a.vanished(withdrawn)
 	return nil
 }
 

@@ -18,7 +18,9 @@ type record struct {
 	from     int32  // members in line have this sequence number or a higher one; valid if n is
 	rounds   int64  // how many have begun, the present one included
 	gate     *gate  // nil while none is open
-	version  int32
+
+	version         int32
+	mzxid, creation int64 // the transactions that wrote the data, and created process
 }
 
 // recordMark is where our part of the data begins.
@@ -63,8 +65,8 @@ func (b *Barrier) read(ctx context.Context, s *protocol.Session) (record, error)
 		// The gate may have opened after the record was read. Only a record that was read after
 		// ready is known to be lost.
 		if ready.gate.id == seen {
-			ready.preamble, ready.version = r.preamble, r.version
-			return ready, nil
+			r.n, r.from, r.rounds, r.gate = ready.n, ready.from, ready.rounds, ready.gate
+			return r, nil
 		}
 		seen = ready.gate.id
 	}
@@ -85,9 +87,10 @@ func (b *Barrier) readRecord(ctx context.Context, s *protocol.Session) (record, 
 func (b *Barrier) parseRecord(data []byte, stat *zk.Stat) record {
 	preamble, ours, _ := strings.Cut(string(data), recordMark)
 	numbers, gate, _ := strings.Cut(ours, "\n")
-	r := record{preamble: preamble, version: stat.Version}
+	none := record{preamble: preamble, version: stat.Version, mzxid: stat.Mzxid, creation: stat.Czxid}
+	r := none
 	if _, err := fmt.Sscanf(numbers, "%d from=%d rounds=%d", &r.n, &r.from, &r.rounds); err != nil {
-		return record{preamble: preamble, version: stat.Version}
+		return none
 	}
 
 	if r.gate = b.parseGate(gate); r.gate != nil {
@@ -137,6 +140,7 @@ func (a *arrival) write(ctx context.Context, r record, data []byte, rest ...any)
 		return r, err
 	}
 
-	r.version = answers[1].Stat.Version
+	r.version, r.mzxid = answers[1].Stat.Version, answers[1].Stat.Mzxid
+	a.spared = &r
 	return r, nil
 }

@@ -301,6 +301,53 @@ func TestCountedMemberThatIsDeletedHasNotWithdrawn(t *testing.T) {
 	})
 }
 
+// A gate has counted a member, whose node is then deleted by hand, and the round is over before the
+// member has heard of either. It cannot know whether it was counted.
+func TestDeletedMemberOfARoundThatIsOverIsUncertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 2)
+		path := stage.Root(t) + "/b"
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first := enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
+		joined(t, stage.Clients[1], path, 1)
+		synctest.Wait()
+
+		stage.Links[0].Delay(time.Millisecond)
+		second := enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
+		conn := session(t, stage.Clients[1]).Conn()
+		require.NoError(t, conn.Delete(path+"/process/"+second.Members()[0], -1))
+		leave(t, second)
+		cancel()
+		_, err := first.wait()
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+		stage.Calm()
+	})
+}
+
+// The node of a member is deleted by hand, and no round has begun. The member knows that.
+func TestDeletedMemberOfNoRoundIsCertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, 2)
+		path := stage.Root(t) + "/b"
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		e := enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
+		joined(t, stage.Clients[1], path, 1)
+		synctest.Wait()
+
+		stage.Links[0].Delay(time.Millisecond)
+		node := suite.Children(t, stage.Clients[1], path+"/process")[0]
+		require.NoError(t, session(t, stage.Clients[1]).Conn().Delete(path+"/process/"+node, -1))
+		cancel()
+		_, err := e.wait()
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, protocol.ErrUncertain)
+		stage.Calm()
+	})
+}
+
 func TestForeignNodesDoNotSlowALeave(t *testing.T) {
 	for _, n := range []int{3, 9} {
 		synctest.Test(t, func(t *testing.T) {

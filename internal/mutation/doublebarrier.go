@@ -49,8 +49,8 @@ func init() {
 		{
 			Name: "double barrier: a member withdraws by the record of a node that was deleted",
 			File: "doublebarrier/member.go",
-			Old:  "	a.seen = nil\n",
-			New:  "",
+			Old:  "a.seen, a.spared = nil, nil",
+			New:  "a.spared = nil",
 			Test: "TestEitherAllEnterOrNoneThoughTheVersions",
 		},
 		{
@@ -59,6 +59,22 @@ func init() {
 			Old:  "		} else if r.gate.has(a.node) {",
 			New:  "		} else if r.n < 0 {",
 			Test: "TestCountedMemberThatIsDeleted",
+		},
+		{
+			Name: "double barrier: a member of a round that is over knows that none has counted it",
+			File: "doublebarrier/member.go",
+			Func: "(*arrival).spares",
+			Old:  "r.version <= a.spared.version+1",
+			New:  "r.version <= a.spared.version+2",
+			Test: "TestDeletedMemberOfARoundThatIsOver",
+		},
+		{
+			Name: "double barrier: the second of two lost members tells what became of the first",
+			File: "doublebarrier/member.go",
+			Func: "(*arrival).vanished",
+			Old:  "		a.unresolved.Store(true)\n	}\n",
+			New:  "		a.unresolved.Store(true)\n	} else {\n		a.unresolved.Store(false)\n	}\n",
+			Test: "TestEnterThatHasLostTwoSessions",
 		},
 		{
 			Name:    "double barrier: Enter leaves a function with its context",
