@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -66,6 +67,19 @@ func (e *entering) wait() (*doublebarrier.Entry, error) {
 	case <-time.After(3 * suite.Limit):
 		return nil, errStuck
 	}
+}
+
+// oneWaits returns an Enter of the first client that has joined and waits for another member, and
+// what ends its ctx.
+func oneWaits(t *testing.T) (stage *suite.Stage, path string, e *entering, cancel func()) {
+	stage = suite.NewStage(t, 2)
+	path = stage.Root(t) + "/b"
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	e = enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
+	joined(t, stage.Clients[1], path, 1)
+	synctest.Wait()
+	return stage, path, e, cancel
 }
 
 // must returns the entry, which has to come.

@@ -257,13 +257,7 @@ func TestLateRemovalOfAnOrphanedGateDoesNotHitALaterGate(t *testing.T) {
 // The record changes just before a member withdraws, which it does in the background.
 func TestMemberWithdrawsThoughTheRecordHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stage := suite.NewStage(t, 2)
-		path := stage.Root(t) + "/b"
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		e := enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
-		joined(t, stage.Clients[1], path, 1)
-		synctest.Wait()
+		stage, path, e, cancel := oneWaits(t)
 
 		stage.Links[0].Delay(time.Second)
 		data, _ := suite.Get(t, stage.Clients[1], path+"/process")
@@ -281,13 +275,7 @@ func TestMemberWithdrawsThoughTheRecordHasChanged(t *testing.T) {
 // of either. It does not claim to have withdrawn.
 func TestCountedMemberThatIsDeletedHasNotWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stage := suite.NewStage(t, 2)
-		path := stage.Root(t) + "/b"
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		first := enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
-		joined(t, stage.Clients[1], path, 1)
-		synctest.Wait()
+		stage, path, first, cancel := oneWaits(t)
 
 		stage.Links[0].Delay(time.Millisecond)
 		second := enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
@@ -305,13 +293,7 @@ func TestCountedMemberThatIsDeletedHasNotWithdrawn(t *testing.T) {
 // member has heard of either. It cannot know whether it was counted.
 func TestDeletedMemberOfARoundThatIsOverIsUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stage := suite.NewStage(t, 2)
-		path := stage.Root(t) + "/b"
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		first := enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
-		joined(t, stage.Clients[1], path, 1)
-		synctest.Wait()
+		stage, path, first, cancel := oneWaits(t)
 
 		stage.Links[0].Delay(time.Millisecond)
 		second := enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
@@ -329,13 +311,7 @@ func TestDeletedMemberOfARoundThatIsOverIsUncertain(t *testing.T) {
 // The node of a member is deleted by hand, and no round has begun. The member knows that.
 func TestDeletedMemberOfNoRoundIsCertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stage := suite.NewStage(t, 2)
-		path := stage.Root(t) + "/b"
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		e := enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
-		joined(t, stage.Clients[1], path, 1)
-		synctest.Wait()
+		stage, path, e, cancel := oneWaits(t)
 
 		stage.Links[0].Delay(time.Millisecond)
 		node := suite.Children(t, stage.Clients[1], path+"/process")[0]
