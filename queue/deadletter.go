@@ -54,7 +54,7 @@ func (q *Queue) moveToDeadLetters(
 		if err != nil {
 			return err
 		}
-		if stat != nil && int64(uint32(stat.Cversion+stat.NumChildren)>>1) > lastSequence {
+		if stat != nil && nextNumber(stat) > lastSequence {
 			return fmt.Errorf("%w: of the dead letters at %s", protocol.ErrSequenceExhausted, dead.path)
 		}
 

@@ -3,6 +3,7 @@ package queue_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -84,6 +85,24 @@ func TestSequenceExhausted(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "qn-0000000001", id)
 	require.Equal(t, []string{"c"}, drain(t, patient(t), q))
+}
+
+// The server's count of changes to a directory turns negative after half the entries.
+func TestOfferWakesAWaiterInTheSecondHalfOfTheNumbers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+		producer := queue.New(srv.Client(t), path)
+		require.NoError(t, srv.Embedded().SetSequence(path, 1<<30-1))
+		for range 3 {
+			waiting := newCrowd(t, srv, path, 1)
+			offered := time.Now()
+			offer(t, producer, "x")
+			require.Equal(t, "x", <-waiting.got)
+			require.Less(t, time.Since(offered), time.Second)
+		}
+	})
 }
 
 // Foreign producers may have gone over the counter's end: those entries come last.

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
@@ -21,6 +23,12 @@ const (
 // give the same number again and again. 2^20 offers may be under way before all producers have
 // noticed.
 const lastSequence = 1<<31 - 1<<20
+
+// nextNumber returns the number of the next entry. The server's counter has 2 for each child that
+// was created, less the children that are there, and is negative in the second half of the numbers.
+func nextNumber(queue *zk.Stat) int32 {
+	return int32(uint32(queue.Cversion+queue.NumChildren) >> 1)
+}
 
 // defaultPriority is kazoo's.
 const defaultPriority = 100

@@ -257,7 +257,7 @@ func (p *producer) glance(life context.Context) error {
 		p.next = -1
 		return nil
 	}
-	p.next = int64(uint32(stat.Cversion+stat.NumChildren) >> 1)
+	p.next = int64(nextNumber(stat))
 	p.bound.read(int(stat.NumChildren) - 1) // the node of the records is no entry
 	return nil
 }

@@ -397,7 +397,3 @@ func (o *outlook) change(ctx context.Context, s *protocol.Session) <-chan eventK
 	}
 	return changes
 }
-
-// nextNumber returns the number of the next entry. The server's counter has 2 for each child that
-// was created, less the children that are there.
-func nextNumber(queue *zk.Stat) int32 { return (queue.Cversion + queue.NumChildren) / 2 }
