@@ -92,7 +92,8 @@ func parseAt(node string, i int, priorities bool) (n name, ok bool) {
 	case len(parts) == 1 && parts[0] == plainPrefix:
 		return n, true
 	case len(parts) == 2 && parts[0] == priorityPrefix && priorities && len(parts[1]) == 3:
-		n.priority, ok = parseCount(parts[1])
+		priority, ok := parseNumber(parts[1], 31)
+		n.priority = int(priority)
 		return n, ok
 	case len(parts) == 6 && parts[0] == notedPrefix:
 		ok = n.parseNotes(parts[1:])
@@ -102,21 +103,19 @@ func parseAt(node string, i int, priorities bool) (n name, ok bool) {
 }
 
 func (n *name) parseNotes(parts []string) (ok bool) {
-	var numbers [4]int
-	for i := range numbers {
-		if numbers[i], ok = parseCount(parts[i]); !ok {
-			return false
-		}
-	}
-	n.notes = notes{int64(numbers[0]), int64(numbers[1]), numbers[2], unescaper.Replace(parts[4])}
-	n.priority = numbers[3]
-	return true
+	due, ok1 := parseNumber(parts[0], 63)
+	since, ok2 := parseNumber(parts[1], 63)
+	attempts, ok3 := parseNumber(parts[2], 31)
+	priority, ok4 := parseNumber(parts[3], 31)
+	n.notes = notes{int64(due), int64(since), int(attempts), unescaper.Replace(parts[4])}
+	n.priority = int(priority)
+	return ok1 && ok2 && ok3 && ok4
 }
 
-// parseCount reads digits and nothing else.
-func parseCount(digits string) (n int, ok bool) {
-	n, err := strconv.Atoi(digits)
-	return n, err == nil && digits[0] != '+' && digits[0] != '-'
+// parseNumber reads digits and nothing else.
+func parseNumber(digits string, bits int) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(digits, 10, bits)
+	return n, err == nil
 }
 
 // compareNames orders entries by priority, and then by sequence number. Negative numbers, which

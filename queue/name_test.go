@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ func TestNamesAreReadAsWritten(t *testing.T) {
 		want := notes{
 			due:      rapid.Int64Min(0).Draw(t, "due"),
 			since:    rapid.Int64Min(0).Draw(t, "since"),
-			attempts: rapid.IntMin(0).Draw(t, "attempts"),
+			attempts: rapid.IntRange(0, math.MaxInt32).Draw(t, "attempts"),
 			origin:   rapid.OneOf(rapid.String(), rapid.StringMatching(`[-%/0-9A-F\x00]*`)).Draw(t, "origin"),
 		}
 		priority, sequence := rapid.IntRange(0, 999).Draw(t, "priority"), rapid.Int32().Draw(t, "sequence")
@@ -85,6 +86,9 @@ func TestNamesAreParsed(t *testing.T) {
 		"item-5-4-3-2-%2Fq%2Da b--000000007": {
 			sequence: -7, priority: 2, notes: notes{due: 5, since: 4, attempts: 3, origin: "/q-a b"},
 		},
+		"item-9223372036854775807-1786000000000-2147483647-2--0000000007": {
+			sequence: 7, priority: 2, notes: notes{due: 1<<63 - 1, since: 1786000000000, attempts: 1<<31 - 1},
+		},
 		"entry-050-0000000007": {sequence: 7, priority: 50},
 		"entry-050--000000007": {sequence: -7, priority: 50},
 	} {
@@ -98,6 +102,7 @@ func TestNamesAreParsed(t *testing.T) {
 		"", "-", "--", "qn", "qn-", "qn-7", "qn---000000007", "qn--0000000007", "-0000000007", "--000000007", "zkrecipes",
 		"entry-50-0000000007", "entry-+50-0000000007", "entry-100--0000000007", "entry--0000000007",
 		"item-5-4-3-0000000007", "item-5-4-3--2--0000000007", "item-5-4-3-2-x-y-0000000007", "item-5--3-2-x-0000000007",
+		"item-9223372036854775808-4-3-2-x-0000000007", "item-5-4-2147483648-2-x-0000000007",
 	} {
 		_, ok := parseName(node, true)
 		require.False(t, ok, node)

@@ -61,9 +61,9 @@ func requireFacts(t *testing.T, out string) {
 	require.Contains(t, out, "Fin.")
 	takeovers := regexp.MustCompile(`takes over +with token (\d+), (\S+) s later`).FindAllStringSubmatch(out, -1)
 	require.Len(t, takeovers, 2)
-	last := 0
+	last := int64(0)
 	for _, found := range takeovers {
-		token, err := strconv.Atoi(found[1])
+		token, err := strconv.ParseInt(found[1], 10, 64)
 		require.NoError(t, err)
 		require.Greater(t, token, last)
 		last = token

@@ -91,11 +91,11 @@ func checkLock(t *testing.T, out string, workers int) {
 	t.Log(out)
 	tokens := regexp.MustCompile(`worker (\d+) +gets the lock +token (\d+)`).FindAllStringSubmatch(out, -1)
 	require.Len(t, tokens, workers)
-	last := 0
+	last := int64(0)
 
 	for i, found := range tokens {
 		require.Equal(t, strconv.Itoa(i+1), found[1], "order of arrival")
-		token, err := strconv.Atoi(found[2])
+		token, err := strconv.ParseInt(found[2], 10, 64)
 		require.NoError(t, err)
 		require.Greater(t, token, last, "tokens increase")
 		last = token
@@ -191,13 +191,13 @@ func checkDoubleBarrier(t *testing.T, out string) {
 
 // requireOrder checks that out matches the patterns in this order, and returns the numbers in
 // parentheses.
-func requireOrder(t *testing.T, out string, patterns ...string) (numbers []int) {
+func requireOrder(t *testing.T, out string, patterns ...string) (numbers []int64) {
 	t.Helper()
 	for _, p := range patterns {
 		found := regexp.MustCompile(p).FindStringSubmatchIndex(out)
 		require.NotNil(t, found, "%s is not in\n%s", p, out)
 		if len(found) > 2 {
-			n, err := strconv.Atoi(out[found[2]:found[3]])
+			n, err := strconv.ParseInt(out[found[2]:found[3]], 10, 64)
 			require.NoError(t, err)
 			numbers = append(numbers, n)
 		}

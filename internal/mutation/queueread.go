@@ -83,5 +83,19 @@ func init() {
 			New:  "if n := nextNumber(queue); n != number && number == 0 {",
 			Test: "TestOfferAfterADelayedOneWakesAWaiter",
 		},
+		{
+			Name: "queue: a lookout halves the server's counter with its sign",
+			File: "queue/name.go",
+			Old:  "int32(uint32(queue.Cversion+queue.NumChildren) >> 1)",
+			New:  "(queue.Cversion + queue.NumChildren) / 2",
+			Test: "TestOfferWakesAWaiterInTheSecondHalfOfTheNumbers",
+		},
+		{
+			Name: "queue: a delay is read as a number of 32 bits",
+			File: "queue/name.go",
+			Old:  "parseNumber(parts[0], 63)",
+			New:  "parseNumber(parts[0], 31)",
+			Test: "TestNamesAreParsed",
+		},
 	}...)
 }
