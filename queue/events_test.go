@@ -44,6 +44,24 @@ func TestEventsOfAQueue(t *testing.T) {
 	})
 }
 
+// An observer hears what has become of an item, which is not taken before.
+func TestSettledItemsAreEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		events := counter{}
+		q := queue.New(srv.Client(t).With(protocol.WithObserver(events)), srv.Root(t)+"/q")
+		offer(t, q, "x", "y")
+		require.NoError(t, reserve(t, q).Ack(t.Context()))
+		require.NoError(t, reserve(t, q).Nack(t.Context()))
+
+		synctest.Wait()
+		require.Equal(t, 1, events[protocol.EventAcknowledged])
+		require.Equal(t, 1, events[protocol.EventReturned])
+		require.NotContains(t, events, protocol.EventTaken)
+	})
+}
+
 // An observer hears that another client was faster with an entry which a consumer has read ahead. A
 // consumer that lists the queue at that moment does not collide, and this may happen now and then.
 func TestCollisionIsAnEvent(t *testing.T) {

@@ -42,6 +42,14 @@ func TestNamesAreReadAsWritten(t *testing.T) {
 	})
 }
 
+// Servers refuse what is replaced here, and nothing else.
+func TestReasonsAreLegible(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "a b c", legible("a\nb\tc"))
+	require.Equal(t, "\uf900 \u00e9\ud55c ", legible("\uf900\ue000\u00e9\ud55c\U0001f600"))
+	require.Equal(t, strings.Repeat("\u00e9", reasonLength), legible(strings.Repeat("\u00e9", reasonLength+1)))
+}
+
 func FuzzParseName(f *testing.F) {
 	for _, node := range []string{
 		"", "-", "--", "qn", "qn-", "-0000000001", "--000000001", "qn--0000000001", "qn-0000000001", "qn-1", "qn-+000000001",

@@ -118,10 +118,12 @@ func TestOfferPriority(t *testing.T) {
 		require.ErrorContains(t, err, "WithPriorities")
 		require.Equal(t, before, link.Count(recipestest.OpAny))
 
-		id, err := q.OfferPriority(t.Context(), 7, []byte("x"))
-		require.NoError(t, err)
-		require.Regexp(t, "^entry-007-[0-9]{10}$", id)
-		id, err = q.Offer(t.Context(), []byte("y"))
+		for _, priority := range []int{0, 7, 999} {
+			id, err := q.OfferPriority(t.Context(), priority, []byte("x"))
+			require.NoError(t, err)
+			require.Regexp(t, fmt.Sprintf("^entry-%03d-[0-9]{10}$", priority), id)
+		}
+		id, err := q.Offer(t.Context(), []byte("y"))
 		require.NoError(t, err)
 		require.Regexp(t, "^entry-100-[0-9]{10}$", id)
 	})
