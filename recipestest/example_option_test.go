@@ -15,6 +15,7 @@ import (
 func lockExcludesOnAllServers(t *testing.T) {
 	for name, option := range map[string]recipestest.Option{
 		"followers that lag":    recipestest.Lagging(50 * time.Millisecond),
+		"three addresses":       recipestest.WithFollowers(3),
 		"TLS":                   recipestest.WithTLS(),
 		"client certificates":   recipestest.WithMutualTLS(),
 		"without a TCP port":    recipestest.WithInMemory(),

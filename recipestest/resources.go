@@ -53,6 +53,13 @@ func (r *resources) release() {
 		if err := e.Resume(); err != nil {
 			r.tb.Logf("recipestest: resume the server: %v", err)
 		}
+		for _, f := range r.server.followers {
+			f.Rejoin()
+			f.Lag(0)
+			if err := f.Resume(); err != nil {
+				r.tb.Logf("recipestest: resume a follower: %v", err)
+			}
+		}
 	}
 
 	for _, l := range links {

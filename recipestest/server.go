@@ -22,10 +22,11 @@ import (
 type Server struct {
 	tb            testing.TB
 	connectString string
-	dial          zk.Dialer        // the leader, or what is attached
-	spread        zk.Dialer        // its followers, if they lag
-	embedded      *embedded.Server // nil if attached
-	tls           *secrecy         // nil if the server does not speak TLS
+	dial          zk.Dialer            // the leader, or what is attached
+	spread        zk.Dialer            // its followers, if they lag
+	embedded      *embedded.Server     // nil if attached
+	followers     []*embedded.Follower // that clients reach it through, if there are any
+	tls           *secrecy             // nil if the server does not speak TLS
 
 	mu       sync.Mutex // guards what follows
 	faulty   bool       // a test can keep clients from the server

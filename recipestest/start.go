@@ -3,6 +3,8 @@ package recipestest
 import (
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,8 +19,9 @@ type Option func(*settings) error
 
 type settings struct {
 	embedded.Config
-	lag time.Duration
-	tls *secrecy
+	lag       time.Duration
+	followers int
+	tls       *secrecy
 }
 
 // WithInMemory makes the server reachable through memory instead of TCP, with [Server.Client],
@@ -69,6 +72,23 @@ func Lagging(d time.Duration) Option {
 	}
 }
 
+// WithFollowers makes clients reach the server through n followers, each at an address of its own, as
+// they reach the members of an ensemble. [Server.ConnectString] lists them. When the follower of a
+// client is stopped, isolated or made to lag, by a method of [Server.Followers], the client goes on
+// at another one. n must be positive. It cannot be combined with [Lagging]; use
+// [embedded.Follower.Lag].
+//
+// The leader, [Server.Embedded], has no address in that list. To stop it stops all of them.
+func WithFollowers(n int) Option {
+	return func(s *settings) error {
+		if n < 1 {
+			return fmt.Errorf("there must be a follower at least, got %d", n)
+		}
+		s.followers = n
+		return nil
+	}
+}
+
 // Start starts an embedded ZooKeeper for tb and its subtests, on a free port of its own. It is
 // stopped when tb ends. Sessions may have timeouts of 1 to 10 seconds, as with a real server whose
 // tickTime is 500 ms. Start fails tb at once if an option is invalid or the server cannot start.
@@ -84,6 +104,9 @@ func Start(tb testing.TB, opts ...Option) *Server {
 		if err := opt(&cfg); err != nil {
 			tb.Fatalf("recipestest: start: %v", err)
 		}
+	}
+	if cfg.lag > 0 && cfg.followers > 0 {
+		tb.Fatal("recipestest: start: Lagging and WithFollowers cannot be combined: call Follower.Lag")
 	}
 
 	checkGoroutines(tb)
@@ -103,14 +126,35 @@ func Start(tb testing.TB, opts ...Option) *Server {
 		dial = e.Dial
 	}
 
-	s := newServer(tb, e.ConnectString(), cfg.tls.over(dial))
-	s.embedded, s.tls = e, cfg.tls
+	followers, connectString, err := follow(e, cfg.followers)
+	if err != nil {
+		tb.Fatalf("recipestest: start: %v", err)
+	}
+	s := newServer(tb, connectString, cfg.tls.over(dial))
+	s.embedded, s.followers, s.tls = e, followers, cfg.tls
 	if cfg.lag > 0 {
 		s.spread = cfg.tls.over(spread(e, cfg.lag))
 	}
 
 	s.resourcesOf(tb)
 	return s
+}
+
+// follow returns n followers of e that listen, and the addresses at which clients reach it.
+func follow(e *embedded.Server, n int) ([]*embedded.Follower, string, error) {
+	if n == 0 {
+		return nil, e.ConnectString(), nil
+	}
+	followers, addresses := make([]*embedded.Follower, n), make([]string, n)
+	for i := range followers {
+		followers[i] = e.Follower()
+		address, err := followers[i].Listen()
+		if err != nil {
+			return nil, "", err
+		}
+		addresses[i] = address
+	}
+	return followers, strings.Join(addresses, ","), nil
 }
 
 // spread dials the followers of e in turn. The first knows what e knows, and the last lags by d.
@@ -136,4 +180,14 @@ func (s *Server) Embedded() *embedded.Server {
 	defer s.mu.Unlock()
 	s.faulty = true
 	return s.embedded
+}
+
+// Followers returns the followers that clients reach the server through, in the order of
+// [Server.ConnectString]. There are none without [WithFollowers]. Like the server, they are made
+// whole for the checks at the end of the test that started it.
+func (s *Server) Followers() []*embedded.Follower {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faulty = true
+	return slices.Clone(s.followers)
 }

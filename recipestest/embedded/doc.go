@@ -17,6 +17,8 @@
 //   - delete containers that have become empty: [Server.ReapContainers];
 //   - bring a sequence counter near its end: [Server.SetSequence];
 //   - make a follower lag behind the server: [Server.Follower], [Follower.Lag];
+//   - stop one server of several, so that clients go on at another one: [Follower.Listen],
+//     [Follower.Stop], [Follower.Resume];
 //   - isolate a follower, or depose a leader, without the server noticing: [Follower.Isolate],
 //     [Follower.Depose], [Follower.Rejoin];
 //   - have a follower report late which sessions are alive: [Follower.Report].

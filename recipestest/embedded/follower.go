@@ -68,8 +68,13 @@ type Follower struct {
 	lag     time.Duration
 	log     []transaction // committed, but not yet applied here
 	waiting []*conn       // connections with something deferred, oldest first
+	stopped bool
 	closed  bool
 	contact contact
+
+	address  string       // where it listens, if it does
+	listener net.Listener // nil in memory, and while it is unreachable
+
 	reports time.Duration         // between reports of sessions; 0: each contact is reported at once
 	heard   map[*session]struct{} // since the last report
 	due     time.Duration         // of the next report; 0 if nothing was heard
@@ -207,6 +212,7 @@ func (f *Follower) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.closed = true
+	f.closeListener()
 	s.followers = slices.DeleteFunc(s.followers, func(other *Follower) bool { return other == f })
 	f.dropAll()
 }

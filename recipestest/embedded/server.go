@@ -123,7 +123,8 @@ type Server struct {
 	// says otherwise. It is held for the length of one request, and nothing blocks while it is
 	// held.
 	mu          sync.Mutex
-	listener    net.Listener // nil in memory and while stopped
+	listener    net.Listener         // nil in memory and while stopped
+	listening   map[string]*Follower // by address
 	stopped     bool
 	closed      bool
 	err         error     // why the server has ended by itself
@@ -156,14 +157,15 @@ func Start(cfg Config) (*Server, error) {
 
 	now := time.Now()
 	s := &Server{
-		cfg:      cfg,
-		log:      cfg.Logger,
-		address:  pipe.Address,
-		started:  now,
-		wake:     make(chan struct{}, 1),
-		done:     make(chan struct{}),
-		tree:     newTree(),
-		sessions: make(map[int64]*session),
+		cfg:       cfg,
+		log:       cfg.Logger,
+		address:   pipe.Address,
+		started:   now,
+		wake:      make(chan struct{}, 1),
+		done:      make(chan struct{}),
+		tree:      newTree(),
+		listening: make(map[string]*Follower),
+		sessions:  make(map[int64]*session),
 		// Session ids include the start time, so the next server does not reuse them.
 		nextSession: int64(uint64(now.UnixMilli()) << 24 >> 8),
 		open:        make(map[*conn]struct{}),
@@ -193,7 +195,8 @@ func Start(cfg Config) (*Server, error) {
 	}
 
 	if l != nil {
-		s.listen(l)
+		s.listener = l
+		s.listen(l, nil)
 	}
 	s.helpers.Go(s.housekeep)
 	return s, nil
@@ -206,8 +209,8 @@ func Start(cfg Config) (*Server, error) {
 // their server. JavaScript's numbers still hold such zxids exactly.
 func firstZxid(now time.Time) int64 { return now.UnixMilli() << 10 }
 
-// ConnectString returns host and port for a client to connect to. For a server in memory it returns
-// an address that clients accept and that [Server.Dial] ignores.
+// ConnectString returns host and port for a client to connect to, those of the leader. For a server
+// in memory it returns an address that clients accept, for [Server.Dial].
 func (s *Server) ConnectString() string { return s.address }
 
 // Done returns a channel that is closed when the server has ended: by [Server.Close], or because it
@@ -257,19 +260,22 @@ func (s *Server) Stop() {
 	s.halt()
 }
 
-// halt closes the listener and all connections. The caller holds mu.
+// halt closes all listeners and connections. The caller holds mu.
 func (s *Server) halt() {
 	s.stopped = true
 	if s.listener != nil {
 		s.listener.Close()
 		s.listener = nil
 	}
+	for _, f := range s.listening {
+		f.closeListener()
+	}
 	s.dropAll()
 }
 
-// Resume makes a stopped server reachable again, at the same address. The timeout of every session
-// starts again, as after a restart. Resume fails if the server is closed, or if another listener
-// has taken the address.
+// Resume makes a stopped server reachable again, at the same address, and with it its followers that
+// were not stopped by themselves. The timeout of every session starts again, as after a restart.
+// Resume fails if the server is closed, or if another listener has taken an address.
 func (s *Server) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,10 +291,17 @@ func (s *Server) Resume() error {
 		if err != nil {
 			return fmt.Errorf("embedded: %w", err)
 		}
-		s.listen(l)
+		s.listener = l
+		s.listen(l, nil)
 	}
 
 	s.stopped = false
+	for _, f := range s.listening {
+		if err := f.openListener(); err != nil {
+			s.halt()
+			return err
+		}
+	}
 	for _, f := range s.followers {
 		f.catchUp(never)
 	}
@@ -364,11 +377,15 @@ func (s *Server) SetSequence(path string, next int32) error {
 	return nil
 }
 
-// Dial connects to this server in memory and ignores network and address. Its signature is that of
-// go-zookeeper's Dialer. It never blocks, and fails with ECONNREFUSED while the server is stopped
-// or closed. The connection buffers 64 KB in each direction and supports deadlines.
+// Dial connects in memory: to the follower that listens at the address, see [Follower.Listen], and
+// with any other address to the server itself. Its signature is that of go-zookeeper's Dialer. It
+// never blocks, and fails with ECONNREFUSED while the server or the follower is stopped or closed.
+// The connection buffers 64 KB in each direction and supports deadlines.
 func (s *Server) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	return s.dial(network, nil)
+	s.mu.Lock()
+	f := s.listening[address]
+	s.mu.Unlock()
+	return s.dial(network, f)
 }
 
 // dial connects to f, or to the leader if f is nil.
@@ -380,16 +397,15 @@ func (s *Server) dial(network string, f *Follower) (net.Conn, error) {
 	return client, nil
 }
 
-// listen accepts connections until the listener is closed. The caller holds mu, or has not shared
-// the server yet.
-func (s *Server) listen(l net.Listener) {
-	s.listener = l
+// listen accepts connections to f, or to the leader if f is nil, until the listener is closed. The
+// caller holds mu, or has not shared the server yet.
+func (s *Server) listen(l net.Listener, f *Follower) {
 	s.helpers.Go(func() {
 		for {
 			nc, err := l.Accept()
 			switch {
 			case err == nil:
-				s.accept(nc, nil)
+				s.accept(nc, f)
 			case errors.Is(err, net.ErrClosed):
 				return
 			default: // out of file descriptors, or the client has already gone
@@ -403,11 +419,11 @@ func (s *Server) listen(l net.Listener) {
 }
 
 // accept begins to serve a connection to f, or to the leader if f is nil. It closes the connection
-// and reports false if the server is stopped or f is closed.
+// and reports false if the server or f is stopped or closed.
 func (s *Server) accept(nc net.Conn, f *Follower) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || f != nil && f.closed {
+	if s.stopped || f != nil && (f.closed || f.stopped) {
 		nc.Close()
 		return false
 	}

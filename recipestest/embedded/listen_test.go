@@ -1,0 +1,122 @@
+package embedded_test
+
+import (
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+// Whether a follower is reachable depends on the follower and on its server.
+func TestFollowerListens(t *testing.T) {
+	t.Parallel()
+	test := func(t *testing.T, cfg embedded.Config, dial func(s *embedded.Server, address string) (net.Conn, error)) {
+		t.Parallel()
+		s, err := embedded.Start(cfg)
+		require.NoError(t, err)
+		f, other := s.Follower(), s.Follower()
+		address, err := f.Listen()
+		require.NoError(t, err)
+		again, err := f.Listen()
+		require.NoError(t, err)
+		require.Equal(t, address, again)
+		elsewhere, err := other.Listen()
+		require.NoError(t, err)
+		require.NotEqual(t, address, elsewhere)
+		require.NotEqual(t, address, s.ConnectString())
+		require.NotEqual(t, elsewhere, s.ConnectString())
+
+		reaches := func(address string, want bool) {
+			t.Helper()
+			c, err := dial(s, address)
+			if !want {
+				require.ErrorIs(t, err, syscall.ECONNREFUSED)
+				return
+			}
+			require.NoError(t, err)
+			c.Close()
+		}
+		reaches(address, true)
+
+		f.Stop()
+		reaches(address, false)
+		reaches(elsewhere, true)
+		reaches(s.ConnectString(), true)
+
+		s.Stop()
+		reaches(elsewhere, false)
+		require.NoError(t, other.Resume())
+		reaches(elsewhere, false)
+
+		require.NoError(t, s.Resume())
+		reaches(elsewhere, true)
+		reaches(address, false)
+		require.NoError(t, f.Resume())
+		reaches(address, true)
+
+		f.Close()
+		reaches(address, false)
+		require.ErrorIs(t, f.Resume(), net.ErrClosed)
+		_, err = f.Listen()
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.NoError(t, s.Close())
+		reaches(elsewhere, false)
+		require.ErrorIs(t, other.Resume(), net.ErrClosed)
+	}
+
+	t.Run("tcp", func(t *testing.T) {
+		test(t, embedded.Config{}, func(_ *embedded.Server, address string) (net.Conn, error) {
+			return net.Dial("tcp", address)
+		})
+	})
+	t.Run("memory", func(t *testing.T) {
+		test(t, embedded.Config{InMemory: true}, func(s *embedded.Server, address string) (net.Conn, error) {
+			return s.Dial("tcp", address, time.Second)
+		})
+	})
+}
+
+// A follower that begins to listen while it is stopped is reachable from Resume on.
+func TestStoppedFollowerListensOnceItIsResumed(t *testing.T) {
+	t.Parallel()
+	s, err := embedded.Start(embedded.Config{})
+	require.NoError(t, err)
+	defer s.Close()
+	f := s.Follower()
+	f.Stop()
+	address, err := f.Listen()
+	require.NoError(t, err)
+	_, err = net.Dial("tcp", address)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+
+	require.NoError(t, f.Resume())
+	c, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	c.Close()
+}
+
+// Connections to a follower end when it is stopped. Those to others do not.
+func TestStoppedFollowerHasNoConnections(t *testing.T) {
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		f := s.Follower()
+		read := func(c net.Conn) error {
+			c.SetReadDeadline(time.Now().Add(time.Second))
+			_, err := c.Read(make([]byte, 1))
+			return err
+		}
+		gone, err := f.Dial("tcp", "", 0)
+		require.NoError(t, err)
+		stays, err := s.Dial("tcp", "", 0)
+		require.NoError(t, err)
+		f.Stop()
+		var late net.Error
+		require.NotErrorAs(t, read(gone), &late)
+		require.ErrorAs(t, read(stays), &late)
+		stays.Close()
+		gone.Close()
+	})
+}
