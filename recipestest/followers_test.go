@@ -128,3 +128,15 @@ func TestFollowersAreMadeWholeForTheChecks(t *testing.T) {
 		followers[2].Lag(time.Hour)
 	})
 }
+
+func TestFollowersThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for want, opts := range map[string][]recipestest.Option{
+		"a follower at least, got 0": {recipestest.WithFollowers(0)},
+		"cannot be combined":         {recipestest.WithFollowers(2), recipestest.Lagging(time.Second)},
+	} {
+		failed := run(t, func(tb testing.TB) { recipestest.Start(tb, opts...) })
+		require.Len(t, failed.errors, 1)
+		require.Contains(t, failed.errors[0], want)
+	}
+}

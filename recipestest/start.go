@@ -106,7 +106,7 @@ func Start(tb testing.TB, opts ...Option) *Server {
 		}
 	}
 	if cfg.lag > 0 && cfg.followers > 0 {
-		tb.Fatal("recipestest: start: Lagging and WithFollowers cannot be combined: call Follower.Lag")
+		tb.Fatalf("recipestest: start: Lagging and WithFollowers cannot be combined: call Follower.Lag")
 	}
 
 	checkGoroutines(tb)

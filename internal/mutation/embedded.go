@@ -325,6 +325,27 @@ func init() {
 			Test: "TestWatchesOfFollowersAreCounted",
 		},
 		{
+			Name: "embedded: a follower that is stopped is reachable",
+			File: dir + "server.go",
+			Old:  "(f.closed || f.stopped)",
+			New:  "f.closed",
+			Test: "TestFollowerListens",
+		},
+		{
+			Name: "embedded: a server that resumes leaves its followers unreachable",
+			File: dir + "server.go",
+			Old:  "		if err := f.openListener(); err != nil {\n",
+			New:  "		if err := error(nil); err != nil && f != nil {\n",
+			Test: "TestFollowerListens",
+		},
+		{
+			Name: "embedded: connections to a follower outlive its stop",
+			File: dir + "listen.go",
+			Old:  "	f.closeListener()\n	f.dropAll()\n",
+			New:  "	f.closeListener()\n",
+			Test: "TestStoppedFollowerHasNoConnections",
+		},
+		{
 			Name:    "sim: reads do not wait for a follower to catch up",
 			File:    "protocol/verbs.go",
 			Old:     "return c.Sync(path) })\n	return err",
