@@ -26,8 +26,8 @@
 //   - [Link.Isolate] imitates a server that has lost its leader: it answers pings and nothing else.
 //   - [Link.Move] leads to a follower that may lag, so clients read an older state. With [Lagging]
 //     all clients are connected to such followers, as in an ensemble.
-//   - [Server.Followers] can be stopped, isolated or made to lag one by one. With [WithFollowers] the
-//     connect string names them, and clients go on at another one.
+//   - [Server.Followers] can be stopped, isolated or made to lag one by one. With [WithFollowers]
+//     the connect string names them, and clients go on at another one.
 //   - [Server.ExpireSession] ends a session behind the client's back.
 //
 // [Link.At] runs any of these at a given packet, so that a loop meets an operation at each of its

@@ -68,8 +68,8 @@ func TestClientsGoOnAtTheFollowerThatIsLeft(t *testing.T) {
 	})
 }
 
-// retried makes a plain client's request until it is answered. The errors of a broken connection are
-// of many kinds.
+// retried makes a plain client's request until it is answered. The errors of a broken connection
+// are of many kinds.
 func retried(t *testing.T, do func() error) {
 	t.Helper()
 	require.Eventually(t, func() bool { return do() == nil }, time.Minute, time.Millisecond)

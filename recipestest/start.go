@@ -72,13 +72,13 @@ func Lagging(d time.Duration) Option {
 	}
 }
 
-// WithFollowers makes clients reach the server through n followers, each at an address of its own, as
-// they reach the members of an ensemble. [Server.ConnectString] lists them. When the follower of a
-// client is stopped, isolated or made to lag, by a method of [Server.Followers], the client goes on
-// at another one. n must be positive. It cannot be combined with [Lagging]; use
-// [embedded.Follower.Lag].
+// WithFollowers makes clients reach the server through n followers, each at an address of its own,
+// as they reach the members of an ensemble. [Server.ConnectString] lists them. A test may stop them,
+// isolate them or make them lag: see [Server.Followers]. A client whose follower is stopped goes on
+// at another one. n must be positive. WithFollowers cannot be combined with [Lagging].
 //
-// The leader, [Server.Embedded], has no address in that list. To stop it stops all of them.
+// The leader, [Server.Embedded], has no address in that list. When it is stopped, so are all
+// followers.
 func WithFollowers(n int) Option {
 	return func(s *settings) error {
 		if n < 1 {

@@ -8,10 +8,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/internal/pipe"
 )
 
-// Listen gives the follower an address of its own, as each member of an ensemble has one, and returns
-// it as host:port. It is a free port of the loopback interface, or for a server in memory an address
-// that [Server.Dial] knows. A client that is given several addresses goes on at another one when its
-// server stops:
+// Listen gives the follower an address of its own, as each member of an ensemble has one, and
+// returns it as host:port. It is a free port of the loopback interface, or for a server in memory
+// an address that [Server.Dial] knows. A client that is given several addresses goes on at another
+// one when its server stops:
 //
 //	first, err := server.Follower().Listen()
 //	second, err := server.Follower().Listen()
@@ -51,9 +51,9 @@ func (f *Follower) Listen() (address string, err error) {
 	return f.address, nil
 }
 
-// Stop makes the follower unreachable until [Follower.Resume]: its connections are cut, and new ones
-// refused. It goes on following its leader, and the other servers stay reachable. So a client with
-// several addresses goes on at another one.
+// Stop makes the follower unreachable until [Follower.Resume]: its connections are cut, and new
+// ones refused. It goes on following its leader, and the other servers stay reachable. So a client
+// with several addresses goes on at another one.
 func (f *Follower) Stop() {
 	f.srv.mu.Lock()
 	defer f.srv.mu.Unlock()

@@ -273,9 +273,9 @@ func (s *Server) halt() {
 	s.dropAll()
 }
 
-// Resume makes a stopped server reachable again, at the same address, and with it its followers that
-// were not stopped by themselves. The timeout of every session starts again, as after a restart.
-// Resume fails if the server is closed, or if another listener has taken an address.
+// Resume makes a stopped server reachable again, at the same address, and with it its followers
+// that were not stopped by themselves. The timeout of every session starts again, as after a
+// restart. Resume fails if the server is closed, or if another listener has taken an address.
 func (s *Server) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
