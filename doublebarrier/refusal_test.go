@@ -353,13 +353,46 @@ func TestLastMemberThatMayNotListTheLineReturns(t *testing.T) {
 }
 
 func TestEnterThatMayNotCreateThePathReturns(t *testing.T) {
+	for node, opts := range map[string][]doublebarrier.Option{
+		"/process": nil,
+		"":         {doublebarrier.WithKeptRounds()},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			stage := suite.NewStage(t, 1)
+			path := stage.Root(t) + "/b"
+			stage.Links[0].Fail(recipestest.OpCreateContainer, path+node, noAuth, 1)
+			_, err := enter(t.Context(), doublebarrier.New(stage.Clients[0], path, 1, opts...)).wait()
+			require.ErrorIs(t, err, zk.ErrNoAuth)
+			require.NotErrorIs(t, err, protocol.ErrUncertain)
+		})
+	}
+}
+
+// A foreign ready is there, and the server refuses to let a member write that it has no number.
+// Enter returns that error at once.
+func TestRefusedWriteBesideAForeignReadyEndsEnter(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link := srv.Root(t)+"/b", srv.Link(t)
-		c := link.Client(t)
-		link.Fail(recipestest.OpCreateContainer, path+"/process", noAuth, 1)
-		_, err := enter(t.Context(), doublebarrier.New(c, path, 1)).wait()
+		path, link, watcher := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
+		persistent(t, watcher, path)
+		gate := &suite.Gate{Op: recipestest.OpMulti}
+		c := link.Client(t, gate.Option(link))
+		leave(t, enter(t.Context(), doublebarrier.New(c, path, 1)).must(t)) // so there is a record
+		synctest.Wait()
+		gate.Shut()
+		link.Delay(time.Millisecond)
+		e := enter(t.Context(), doublebarrier.New(c, path, 1))
+		time.Sleep(time.Second)
+		require.True(t, gate.Holding(), "the gate")
+		suite.Keep(t, watcher, path+"/ready")
+		gate.Open()
+		gate.Shut()
+		time.Sleep(time.Second)
+		require.True(t, gate.Holding(), "the record")
+		link.Fail(recipestest.OpMulti, "", noAuth, 1)
+		gate.Open()
+		_, err := e.wait()
 		require.ErrorIs(t, err, zk.ErrNoAuth)
-		require.NotErrorIs(t, err, protocol.ErrUncertain)
+		joined(t, watcher, path, 0)
 	})
 }
 
