@@ -411,6 +411,51 @@ func TestDeletedMemberThatHasReadTheRecordIsCertain(t *testing.T) {
 	})
 }
 
+// The node of a member is deleted by hand when the member is about to write its number. It joins
+// again.
+func TestMemberThatIsDeletedBeforeItWritesJoinsAgain(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, watcher := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
+		persistent(t, watcher, path) // so there is no number yet
+		gate := &suite.Gate{Op: recipestest.OpMulti}
+		c := link.Client(t, gate.Option(link))
+		session(t, c)
+		gate.Shut()
+		e := enter(t.Context(), doublebarrier.New(c, path, 1))
+		synctest.Wait()
+		require.True(t, gate.Holding())
+		first := suite.Children(t, watcher, path+"/process")
+		require.Len(t, first, 1)
+		require.NoError(t, session(t, watcher).Conn().Delete(path+"/process/"+first[0], -1))
+		gate.Open()
+		require.NotEqual(t, first[0], e.must(t).Node())
+		leave(t, e.entry)
+		vanishes(t, watcher, path)
+	})
+}
+
+// The record was overwritten, and ready is deleted while a client looks for the gate.
+func TestReadyMayGoWhileItIsRead(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link, c := srv.Root(t), srv.Link(t), srv.Client(t)
+		conn, onlooker := session(t, c).Conn(), link.Client(t)
+		session(t, onlooker)
+		suite.Sweep(t, func(step int) bool {
+			path := pathOf(root, step)
+			entry := enter(t.Context(), doublebarrier.New(c, path, 1)).must(t)
+			_, err := conn.Set(path+"/process", []byte("foreign"), -1)
+			require.NoError(t, err)
+			met := suite.At(link, step, func() { require.NoError(t, conn.Delete(path+"/ready", -1)) })
+			members, err := doublebarrier.New(onlooker, path, 1).Waiting(t.Context())
+			was := met()
+			require.NoError(t, err, "step %d", step)
+			require.Len(t, members, 1)
+			leave(t, entry)
+			return was
+		})
+	})
+}
+
 // Another client writes before the record when a gate is about to open. What it has written stays.
 func TestGateThatOpensKeepsTheDataOfOthers(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
