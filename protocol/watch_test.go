@@ -227,16 +227,3 @@ func TestWaitAsksAgainOnceAMinute(t *testing.T) {
 		}
 	})
 }
-
-// A watch that begins after Close is not set any more. Its users do not wait for it.
-func TestWatchOfAClosedClientIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		c := srv.Client(t)
-		s := session(t, c)
-		require.NoError(t, c.Close())
-		for _, w := range []*protocol.Watch{s.Watch("/"), s.Watch("/"), s.WatchChildren("/")} {
-			_, err := w.Ready(lasting(t))
-			require.ErrorIs(t, err, protocol.ErrClosed)
-		}
-	})
-}
