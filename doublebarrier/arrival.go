@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
@@ -101,6 +102,7 @@ func (a *arrival) enter(ctx context.Context) (*Entry, error) {
 	for {
 		e, err := a.cross(ctx)
 		switch {
+		case errors.As(err, new(*unfinishedError)): // the arrival is not ours any more
 		case errors.Is(err, errGone) && !a.counted:
 			if ctx.Err() == nil {
 				continue
@@ -154,7 +156,7 @@ func (a *arrival) conclude(g *gate, failed error) (*Entry, error) {
 	return a.complete(func(ctx context.Context) (*Entry, error) {
 		if failed != nil {
 			var err error
-			if g, err = a.withdraw(ctx); err != nil {
+			if g, err = a.settle(ctx, failed); err != nil {
 				return nil, errors.Join(failed, err)
 			} else if g == nil {
 				return nil, failed
@@ -163,6 +165,28 @@ func (a *arrival) conclude(g *gate, failed error) (*Entry, error) {
 
 		return a.admit(ctx, g)
 	}, outcome.leave)
+}
+
+// pause is between two attempts to withdraw that the server refuses.
+const pause = 10 * time.Second
+
+// settle withdraws after an Enter that has failed. If the server refuses, the caller is let go, and
+// settle tries again until the session is over: a gate would count a member that stays in line, and
+// the others would wait for it to leave.
+func (a *arrival) settle(ctx context.Context, failed error) (*gate, error) {
+	for {
+		g, err := a.withdraw(ctx)
+		if err == nil || a.counted || a.session.Err() != nil {
+			return g, err
+		}
+
+		a.barrier.recipe.Logger().Error("member not withdrawn yet", "node", a.node, "error", err)
+		protocol.LetGo(ctx, errors.Join(failed, err))
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // leave leaves on behalf of a caller that has not waited for the entry.

@@ -94,7 +94,8 @@ func New(c *protocol.Client, path string, n int, opts ...Option) *Barrier {
 // entry and no error, though ctx has ended. To find out, Enter takes up to 50 ms after the end of
 // ctx. If the outcome is not known by then, the error also wraps [protocol.ErrUncertain]. The
 // withdrawal goes on in the background, and if the call turns out to be counted, it leaves at once.
-// To the other members it has died inside.
+// To the other members it has died inside. The same holds if the server refuses the withdrawal.
+// Then Enter returns that error, and tries again in the background until its session ends.
 //
 // If Enter loses its session or its node while it waits, it joins again. After the loss of a
 // session it does so in the next one. If it then finds itself counted by a round that is under way,

@@ -179,6 +179,40 @@ func TestOfMoreThanNExactlyNGetIn(t *testing.T) {
 	})
 }
 
+// A member leaves the line, after which the server lists the others in another order.
+func TestMembersAreInOrderOfArrival(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/b", srv.Client(t)
+		b := doublebarrier.New(c, path, 4)
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := enter(ctx, b)
+		joined(t, c, path, 1)
+		var all []*entering
+		for range 2 {
+			all = append(all, enter(t.Context(), b))
+			synctest.Wait()
+		}
+		cancel()
+		gone.wait()
+		all = append(all, enter(t.Context(), b))
+		synctest.Wait()
+		waiting, err := b.Waiting(t.Context())
+		require.NoError(t, err)
+		all = append(all, enter(t.Context(), b))
+
+		var names []string
+		var entries []*doublebarrier.Entry
+		for _, e := range all {
+			names, entries = append(names, e.must(t).Node()), append(entries, e.entry)
+		}
+		require.Equal(t, names, entries[0].Members())
+		for i, w := range waiting {
+			require.Equal(t, names[i], w.Node)
+		}
+		leave(t, entries...)
+	})
+}
+
 func TestDoneContextFailsAndChangesNothing(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/b"

@@ -308,19 +308,180 @@ func TestDeletedMemberOfARoundThatIsOverIsUncertain(t *testing.T) {
 	})
 }
 
-// The node of a member is deleted by hand, and no round has begun. The member knows that.
+// The node of a member is deleted by hand, and no round has begun. The member knows that if the
+// record has changed once since it was read, but a round may have begun and ended in two changes.
 func TestDeletedMemberOfNoRoundIsCertain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stage, path, e, cancel := oneWaits(t)
+	for changes := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			stage, path, e, cancel := oneWaits(t)
 
-		stage.Links[0].Delay(time.Millisecond)
-		node := suite.Children(t, stage.Clients[1], path+"/process")[0]
-		require.NoError(t, session(t, stage.Clients[1]).Conn().Delete(path+"/process/"+node, -1))
+			stage.Links[0].Delay(time.Millisecond)
+			conn := session(t, stage.Clients[1]).Conn()
+			node := suite.Children(t, stage.Clients[1], path+"/process")[0]
+			require.NoError(t, conn.Delete(path+"/process/"+node, -1))
+			data, _ := suite.Get(t, stage.Clients[1], path+"/process")
+			for range changes {
+				_, err := conn.Set(path+"/process", data, -1)
+				require.NoError(t, err)
+			}
+			cancel()
+			_, err := e.wait()
+			require.ErrorIs(t, err, context.Canceled)
+			require.Equal(t, changes == 2, errors.Is(err, protocol.ErrUncertain), "%d changes", changes)
+			stage.Calm()
+		})
+	}
+}
+
+// A member has created the node above the members, and is slow to write its number there. A round
+// begins meanwhile, whose record stays.
+func TestLateNumberDoesNotReplaceARecord(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, c := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
+		gate := &suite.Gate{Op: recipestest.OpSetData}
+		slow := link.Client(t, gate.Option(link))
+		session(t, slow)
+		gate.Shut()
+		late := enter(t.Context(), doublebarrier.New(slow, path, 1))
+		synctest.Wait()
+		require.True(t, gate.Holding())
+		entry := enter(t.Context(), doublebarrier.New(c, path, 1)).must(t)
+		before, _ := suite.Get(t, c, path+"/process")
+		gate.Open()
+		_, err := late.wait()
+		require.ErrorIs(t, err, doublebarrier.ErrFull)
+		after, _ := suite.Get(t, c, path+"/process")
+		require.Equal(t, string(before), string(after))
+		leave(t, entry)
+		vanishes(t, c, path)
+	})
+}
+
+// Another client has cut the record short. Its numbers do not count: the member does not join until
+// it has one as high.
+func TestRecordThatIsCutShortDoesNotCount(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, watcher := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
+		persistent(t, watcher, path)
+		cut := "zkrecipes/doublebarrier n=1 from=1000 rou"
+		_, err := session(t, watcher).Conn().Set(path+"/process", []byte(cut), -1)
+		require.NoError(t, err)
+		leave(t, inside(t, path, link.Client(t))...)
+		require.LessOrEqual(t, link.Count(recipestest.OpCreate), 2)
+		vanishes(t, watcher, path)
+	})
+}
+
+// Other clients' data leave no room for the gate in one request. No server gets to see that one.
+func TestGateThatDoesNotFitIsRefused(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, watcher := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
+		persistent(t, watcher, path)
+		_, err := session(t, watcher).Conn().Set(path+"/process", make([]byte, protocol.MaxData-200), -1)
+		require.NoError(t, err)
+		_, err = doublebarrier.New(link.Client(t), path, 1).Enter(t.Context())
+		require.ErrorIs(t, err, protocol.ErrTooLarge)
+		require.Equal(t, 1, link.Count(recipestest.OpConnect))
+		joined(t, watcher, path, 0)
+	})
+}
+
+// The node of a member is deleted by hand, and the record has changed once since the member read it.
+// No round can have counted the member in one change.
+func TestDeletedMemberThatHasReadTheRecordIsCertain(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, c := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
+		conn := session(t, c).Conn()
+		leave(t, inside(t, path, c, c)...) // so the record has the number
+		ctx, cancel := context.WithCancel(t.Context())
+		e := enter(ctx, doublebarrier.New(link.Client(t), path, 2))
+		joined(t, c, path, 1)
+		synctest.Wait()
+
+		link.Delay(time.Millisecond)
+		node := suite.Children(t, c, path+"/process")[0]
+		require.NoError(t, conn.Delete(path+"/process/"+node, -1))
+		data, _ := suite.Get(t, c, path+"/process")
+		_, err := conn.Set(path+"/process", data, -1)
+		require.NoError(t, err)
 		cancel()
-		_, err := e.wait()
+		_, err = e.wait()
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, protocol.ErrUncertain)
-		stage.Calm()
+	})
+}
+
+// The node of a member is deleted by hand when the member is about to write its number. It joins
+// again.
+func TestMemberThatIsDeletedBeforeItWritesJoinsAgain(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, watcher := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
+		persistent(t, watcher, path) // so there is no number yet
+		gate := &suite.Gate{Op: recipestest.OpMulti}
+		c := link.Client(t, gate.Option(link))
+		session(t, c)
+		gate.Shut()
+		e := enter(t.Context(), doublebarrier.New(c, path, 1))
+		synctest.Wait()
+		require.True(t, gate.Holding())
+		first := suite.Children(t, watcher, path+"/process")
+		require.Len(t, first, 1)
+		require.NoError(t, session(t, watcher).Conn().Delete(path+"/process/"+first[0], -1))
+		gate.Open()
+		require.NotEqual(t, first[0], e.must(t).Node())
+		leave(t, e.entry)
+		vanishes(t, watcher, path)
+	})
+}
+
+// The record was overwritten, and ready is deleted while a client looks for the gate.
+func TestReadyMayGoWhileItIsRead(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link, c := srv.Root(t), srv.Link(t), srv.Client(t)
+		conn, onlooker := session(t, c).Conn(), link.Client(t)
+		session(t, onlooker)
+		suite.Sweep(t, func(step int) bool {
+			path := pathOf(root, step)
+			entry := enter(t.Context(), doublebarrier.New(c, path, 1)).must(t)
+			_, err := conn.Set(path+"/process", []byte("foreign"), -1)
+			require.NoError(t, err)
+			met := suite.At(link, step, func() { require.NoError(t, conn.Delete(path+"/ready", -1)) })
+			members, err := doublebarrier.New(onlooker, path, 1).Waiting(t.Context())
+			was := met()
+			require.NoError(t, err, "step %d", step)
+			require.Len(t, members, 1)
+			leave(t, entry)
+			return was
+		})
+	})
+}
+
+// Another client writes before the record when a gate is about to open. What it has written stays.
+func TestGateThatOpensKeepsTheDataOfOthers(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, watcher := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
+		gate := &suite.Gate{Op: recipestest.OpMulti}
+		c := link.Client(t, gate.Option(link))
+		first := enter(t.Context(), doublebarrier.New(watcher, path, 2))
+		joined(t, watcher, path, 1)
+		synctest.Wait()
+		gate.Shut()
+		second := enter(t.Context(), doublebarrier.New(c, path, 2))
+		synctest.Wait()
+		require.True(t, gate.Holding())
+
+		const foreign = "foreign data "
+		data, _ := suite.Get(t, watcher, path+"/process")
+		_, err := session(t, watcher).Conn().Set(path+"/process", append([]byte(foreign), data...), -1)
+		require.NoError(t, err)
+		gate.Open()
+		entries := []*doublebarrier.Entry{first.must(t), second.must(t)}
+		for _, when := range []string{"the round", "its end"} {
+			data, _ = suite.Get(t, watcher, path+"/process")
+			require.Contains(t, string(data), foreign, when)
+			leave(t, entries...)
+		}
+		vanishes(t, watcher, path)
 	})
 }
 

@@ -83,3 +83,30 @@ func TestCancelledEnterSparesTheMembersOfOthers(t *testing.T) {
 		})
 	}
 }
+
+// Enter gives up while the node above its member is created. It creates no member after that, which
+// a gate might count.
+func TestEnterThatHasGivenUpCreatesNoMember(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/b", srv.Link(t)
+		persistent(t, srv.Client(t), path)
+		wipe(t, session(t, srv.Client(t)).Conn(), path+"/process")
+		gate := &suite.Gate{Op: recipestest.OpCreateContainer}
+		c := link.Client(t, gate.Option(link))
+		session(t, c)
+		gate.Shut()
+		ctx, cancel := context.WithCancel(t.Context())
+		e := enter(ctx, doublebarrier.New(c, path, 2))
+		synctest.Wait()
+		require.True(t, gate.Holding())
+		cancel()
+		_, err := e.wait()
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, protocol.ErrUncertain)
+
+		members := link.Count(recipestest.OpCreate)
+		gate.Open()
+		synctest.Wait()
+		require.Equal(t, members, link.Count(recipestest.OpCreate))
+	})
+}

@@ -590,3 +590,19 @@ func TestErrorOfAnAttemptDoesNotHideTheEndOfItsContext(t *testing.T) {
 		}
 	})
 }
+
+// An attempt has failed, and ctx ends while settle looks for what it has left. The error says both.
+func TestCallWhoseContextEndsInSettleSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		s := session(t, srv.Client(t))
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := protocol.DoOnce(ctx, s, func(*zk.Conn) (struct{}, error) {
+			return struct{}{}, zk.ErrConnectionClosed
+		}, func(context.Context) (none struct{}, done bool, err error) {
+			cancel()
+			return none, false, nil
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, zk.ErrConnectionClosed)
+	})
+}

@@ -164,6 +164,23 @@ func TestForeignNodeIsNoNumber(t *testing.T) {
 	})
 }
 
+// The first in line is foreign and says no number. The next one does.
+func TestNumberIsThatOfTheFirstThatHasOne(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/s"
+		session := suite.Session(t, c)
+		_, err := session.EnsurePath(t.Context(), path)
+		require.NoError(t, err)
+		foreign, err := session.Conn().Create(path+"/foreign-permit-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		p := acquire(t, semaphore.New(c, path, 2))
+		err = releaseOf(semaphore.New(srv.Client(t), path, 3).TryAcquire(t.Context()))
+		require.ErrorIs(t, err, semaphore.ErrPermits)
+		release(t, p)
+		require.NoError(t, session.Conn().Delete(foreign, -1))
+	})
+}
+
 func TestResizeToTheSameNumberChangesNothing(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/s"

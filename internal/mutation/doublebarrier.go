@@ -372,5 +372,20 @@ func init() {
 			New:  "b.recipe.ValidateCall(ctx, nil)",
 			Test: "TestWaitingRefusesBadInput",
 		},
+		{
+			Name: "double barrier: a withdrawal that is refused is not tried again",
+			File: "doublebarrier/arrival.go",
+			Func: "(*arrival).settle",
+			Old:  "if err == nil || a.counted || a.session.Err() != nil {",
+			New:  "if true {",
+			Test: "TestWithdrawalThatIsRefused",
+		},
+		{
+			Name: "double barrier: Enter goes on with an arrival that withdraws in the background",
+			File: "doublebarrier/arrival.go",
+			Old:  "		case errors.As(err, new(*unfinishedError)): // the arrival is not ours any more\n		case errors.Is(err, errGone)",
+			New:  "		case errors.Is(err, errGone)",
+			Test: "TestMemberThatIsCountedBeforeItMayWithdraw",
+		},
 	}...)
 }

@@ -89,3 +89,24 @@ func TestContenderThatIsDeletedWithTheHolderIsNotGranted(t *testing.T) {
 		})
 	}
 }
+
+// The session has watched the node of a waiter, so its grant does not begin to watch later.
+func TestDeletedHolderThatHasWaitedLearnsOfItAtOnce(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, op := srv.Root(t)+"/x", srv.Client(t)
+		ctx, l := suite.Lasting(t), lineAt(op, path)
+		held, err := l.Enter(ctx, request)
+		require.NoError(t, err)
+		next := enter(ctx, lineAt(srv.Client(t), path), request)
+		time.Sleep(time.Second) // in virtual time: it watches its own node by then
+
+		began := time.Now()
+		release(t, held)
+		g := suite.Wait(t, next)
+		require.NoError(t, g.Err())
+		require.NoError(t, l.Break(ctx, g.Node()))
+		synctest.Wait()
+		require.ErrorIs(t, g.Err(), protocol.ErrNodeDeleted)
+		require.Zero(t, time.Since(began))
+	})
+}
