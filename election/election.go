@@ -204,8 +204,8 @@ func (e *Election) lead(ctx context.Context, t *Term, lead func(context.Context,
 		return errors.Join(failed, done)
 	}
 
-	// RunHeld reports how the term ended, which over says already. A refusal by the server is news.
-	if errors.Is(done, protocol.ErrLost) || errors.Is(done, protocol.ErrReleased) {
+	// RunHeld reports the loss of the term, as over does. A refusal by the server is news.
+	if errors.Is(done, protocol.ErrLost) {
 		done = nil
 	}
 	if consequence {

@@ -152,10 +152,7 @@ func (h *handover) remove(ctx context.Context) error {
 			continue
 		case !missing:
 			// The caller hears of it, and the grant has been given back: its own node has to go.
-			protocol.LetGo(ctx, err)
-			if failed := line.Release(ctx, s, leader); failed != nil {
-				return failed
-			}
+			line.Release(ctx, s, leader)
 			return err
 		}
 

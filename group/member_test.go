@@ -450,3 +450,104 @@ func TestMemberWaitsForTheNameThatAnotherOfItsClientHas(t *testing.T) {
 		leave(t, first, stays)
 	})
 }
+
+// Another client deletes the nodes while the members, which have just joined again, set their data.
+// Then they leave. Which of the two a member finds first is left to chance.
+func TestNameIsFreeAfterALeaveWhoseNodeWasDeleted(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, sets := srv.Root(t)+"/g", srv.Link(t), &suite.Gate{Op: recipestest.OpSetData}
+		c := link.Client(t, sets.Option(link))
+		g, operator := group.New(c, path), suite.Session(t, srv.Client(t))
+		suite.Keep(t, srv.Client(t), path)
+		var all []*group.Member
+		for i := range 16 {
+			all = append(all, join(t, g, fmt.Sprint(i), "old"))
+		}
+		deleteAll := func() {
+			time.Sleep(time.Second) // the nodes are watched
+			for _, m := range all {
+				require.NoError(t, operator.Delete(t.Context(), path+"/"+m.Name(), -1))
+			}
+		}
+
+		// The data is replaced while the nodes are created with the old data.
+		link.Delay(100 * time.Millisecond)
+		created := link.Sent(recipestest.OpCreate, link.Count(recipestest.OpCreate)+len(all))
+		deleteAll()
+		suite.Wait(t, created)
+		sets.Shut()
+		for _, m := range all {
+			ctx := suite.Within(t, time.Millisecond)
+			require.ErrorIs(t, m.Set(ctx, []byte("new")), context.DeadlineExceeded)
+		}
+		link.Delay(0)
+		time.Sleep(time.Second)
+		require.True(t, sets.Holding())
+
+		deleteAll()
+		time.Sleep(time.Second)
+		for _, m := range all {
+			leave(t, m)
+		}
+
+		sets.Open()
+		for _, m := range all {
+			leave(t, join(t, g, m.Name(), ""))
+		}
+	})
+}
+
+// The client cannot end its lost session, which has a node of this name.
+func TestJoinThatCannotWaitForItsLostSessionSaysWhy(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, closing := srv.Root(t)+"/g", srv.Link(t), &suite.Gate{Op: recipestest.OpClose}
+		suite.Keep(t, srv.Client(t), path)
+		c := link.Client(t, closing.Option(link))
+		lost := suite.Session(t, c)
+		closing.Shut()
+		over := suite.At(link, 2, link.StallReplies) // the create is executed
+		failed := suite.Later(func() error {
+			_, err := group.New(c, path).Join(suite.Within(t, time.Hour), "a", nil)
+			return err
+		})
+		suite.Wait(t, lost.Done())
+		require.True(t, over())
+
+		link.Fail(recipestest.OpGetData, path+"/a", noAuth, 1)
+		link.Heal()
+
+		require.ErrorIs(t, suite.Wait(t, failed), zk.ErrNoAuth)
+		closing.Open()
+	})
+}
+
+// The member has not heard of the deletion yet.
+func TestLeaveOfAMemberWhoseNodeWasJustDeleted(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c, operator := srv.Root(t)+"/g", srv.Client(t), suite.Session(t, srv.Client(t))
+		m := join(t, group.New(c, path), "a", "")
+		require.NoError(t, operator.Delete(t.Context(), path+"/a", -1))
+		require.True(t, m.Joined())
+		leave(t, m)
+		leave(t, join(t, group.New(c, path), "a", ""))
+	})
+}
+
+// The connection breaks before the create is executed, and the caller stops waiting.
+func TestCancelledJoinSendsNothingLater(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/g", srv.Link(t)
+		c := link.Client(t)
+		suite.Session(t, c)
+		over := suite.At(link, 1, link.Cut)
+		_, err := group.New(c, path).Join(suite.Within(t, time.Second), "a", nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, over())
+
+		link.Heal()
+		time.Sleep(time.Minute)
+
+		require.Zero(t, link.Count(recipestest.OpCreate))
+		require.NoError(t, suite.Session(t, c).Err())
+	})
+}

@@ -47,15 +47,12 @@ func (m *Member) claim(ctx context.Context, s *protocol.Session, data []byte) (p
 		}
 
 		// The session has no other member of this name, so the node is the one that was created
-		// here.
+		// here. Only the end of the session keeps it from being held, and the node goes with that.
 		remove := func(ctx context.Context) error {
 			defer p.free()
 			return m.remove(ctx, s, stat)
 		}
 		p.grant, err = m.group.recipe.NewNamedGrant(ctx, s, m.group.node(m.name), stat.Czxid, remove)
-		if err != nil {
-			remove(ctx) // unless it has gone with the session
-		}
 		return p, err
 	}, func(late place) {
 		if late.grant != nil {

@@ -15,7 +15,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-const noAuth = -102
+// Error codes of a server.
+const (
+	noAuth       = -102
+	badArguments = -8
+)
 
 func TestShareEndsWhenItsLockIsRefused(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -88,11 +92,47 @@ func TestNodeThatMayNotBeReadIsDeletedLater(t *testing.T) {
 // A member that cannot be read is not left out in silence.
 func TestMembersThatCannotBeReadAreAnError(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		const badArguments = -8
 		path, link := srv.Root(t)+"/g", srv.Link(t)
 		g, m := group.New(link.Client(t), path), join(t, group.New(srv.Client(t), path), "a", "")
 		link.Fail(recipestest.OpGetData, path+"/a", badArguments, 1)
 		_, err := g.Members(t.Context())
+		require.ErrorIs(t, err, zk.ErrBadArguments)
+		leave(t, m)
+	})
+}
+
+// An empty list would mean that all members have gone.
+func TestWatchEndsWhenAMemberCannotBeRead(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/g", srv.Link(t)
+		g, m := group.New(link.Client(t), path), join(t, group.New(srv.Client(t), path), "a", "")
+		link.Fail(recipestest.OpGetData, path+"/a", badArguments, 1)
+		for peers, err := range g.Watch(t.Context()) {
+			require.ErrorIs(t, err, zk.ErrBadArguments)
+			require.Empty(t, peers)
+		}
+		leave(t, m)
+	})
+}
+
+func TestJoinEndsWhenItsGroupCannotBeCreated(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/g", srv.Link(t)
+		g := group.New(link.Client(t), path)
+		link.Fail(recipestest.OpCreateContainer, path, noAuth, 1)
+		_, err := g.Join(t.Context(), "a", nil)
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		leave(t, join(t, g, "a", ""))
+	})
+}
+
+// The name is taken, and the server does not say by whom.
+func TestJoinEndsWhenItCannotLookAtTheNode(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/g", srv.Link(t)
+		m := join(t, group.New(srv.Client(t), path), "a", "")
+		link.Fail(recipestest.OpExists, path+"/a", badArguments, 1)
+		_, err := group.New(link.Client(t), path).Join(t.Context(), "a", nil)
 		require.ErrorIs(t, err, zk.ErrBadArguments)
 		leave(t, m)
 	})

@@ -41,8 +41,8 @@ func init() {
 		{
 			Name:    "clean-up: a ResignTo that is refused leaves the leader's node",
 			File:    "election/resignto.go",
-			Old:     "if failed := line.Release(ctx, s, leader); failed != nil {",
-			New:     "if failed := err; failed != nil {",
+			Old:     "			line.Release(ctx, s, leader)\n			return err\n",
+			New:     "			return err\n",
 			Package: "./protocol",
 			Test:    "TestReleaseToThatIsRefusedIsARelease/embedded",
 		},

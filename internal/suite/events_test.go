@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/barrier"
@@ -356,6 +357,19 @@ func TestFurtherWaitsAreReported(t *testing.T) {
 			require.True(t, m.Joined())
 			require.NoError(t, m.Leave(t.Context()))
 		}, []wait{{"", nil}, {"", nil}}},
+		"rejoin that Leave ends": {func(t *testing.T, srv *recipestest.Server, c *protocol.Client, path string) {
+			m, err := group.New(c, path).Join(t.Context(), "a", nil)
+			require.NoError(t, err)
+			other := srv.Client(t)
+			_, err = suite.Session(t, other).Multi(t.Context(),
+				&zk.DeleteRequest{Path: path + "/a", Version: -1},
+				&zk.CreateRequest{Path: path + "/a", Flags: zk.FlagEphemeral})
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			require.False(t, m.Joined())
+			require.NoError(t, m.Leave(t.Context()))
+			suite.Close(t, other)
+		}, []wait{{"", nil}, {"", context.Canceled}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
