@@ -324,6 +324,90 @@ func TestDeletedMemberOfNoRoundIsCertain(t *testing.T) {
 	})
 }
 
+// loseGate deletes all that tells of a gate, but for its members.
+func loseGate(t *testing.T, c *protocol.Client, path string) {
+	t.Helper()
+	conn := session(t, c).Conn()
+	for _, node := range suite.Children(t, c, path) {
+		if node != "process" {
+			require.NoError(t, conn.Delete(path+"/"+node, -1))
+		}
+	}
+	_, err := conn.Set(path+"/process", nil, -1)
+	require.NoError(t, err)
+}
+
+// A gate has counted a member, and all that told of it is deleted by hand before the member has
+// heard of it. Its node is there still. It does not claim that it was not counted.
+func TestMemberThatWasCountedByALostGateIsUncertain(t *testing.T) {
+	for _, how := range []string{"withdraws", "joins again", "is told by another to join again"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stage, path, first, cancel := oneWaits(t)
+				if how == "withdraws" {
+					stage.Links[0].Delay(time.Millisecond)
+				} else {
+					stage.Links[0].Cut()
+				}
+				second := enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
+				loseGate(t, stage.Clients[1], path)
+
+				if how == "is told by another to join again" {
+					ctx, stop := context.WithTimeout(t.Context(), time.Second)
+					defer stop()
+					_, err := doublebarrier.New(stage.Clients[1], path, 2).Enter(ctx)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.NotErrorIs(t, err, protocol.ErrUncertain)
+				}
+				if how != "withdraws" {
+					stage.Links[0].Heal()
+					time.Sleep(time.Minute / 4)
+					require.NotSubset(t, second.Members(), suite.Children(t, stage.Clients[1], path+"/process"))
+				}
+
+				cancel()
+				_, err := first.wait()
+				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, err, protocol.ErrUncertain)
+				leave(t, second)
+				stage.Calm()
+			})
+		})
+	}
+}
+
+// As before, and the member loses its session. The server knows its node still.
+func TestMemberOfALostSessionAndALostGateIsUncertain(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/b", srv.Link(t)
+		c, other := link.Client(t), srv.Client(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first := enter(ctx, doublebarrier.New(c, path, 2))
+		joined(t, other, path, 1)
+		synctest.Wait()
+
+		s := session(t, c)
+		link.Cut()
+		second := enter(t.Context(), doublebarrier.New(other, path, 2)).must(t)
+		loseGate(t, other, path)
+		srv.Embedded().SetClockRate(0.1) // the server keeps the session
+		suite.Wait(t, s.Done())
+		require.Subset(t, suite.Children(t, other, path+"/process"), second.Members())
+		link.Heal()
+		link.TearRequest(recipestest.OpClose, 1) // and the client cannot close it yet
+		time.Sleep(time.Second)
+		require.NotSubset(t, suite.Children(t, other, path+"/process"), second.Members())
+
+		cancel()
+		_, err := first.wait()
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+		srv.Embedded().SetClockRate(1)
+		leave(t, second)
+	})
+}
+
 func TestForeignNodesDoNotSlowALeave(t *testing.T) {
 	for _, n := range []int{3, 9} {
 		synctest.Test(t, func(t *testing.T) {
