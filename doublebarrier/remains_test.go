@@ -308,20 +308,59 @@ func TestDeletedMemberOfARoundThatIsOverIsUncertain(t *testing.T) {
 	})
 }
 
-// The node of a member is deleted by hand, and no round has begun. The member knows that.
-func TestDeletedMemberOfNoRoundIsCertain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stage, path, e, cancel := oneWaits(t)
+// A gate has counted a member, and the path is deleted by hand before the member has heard of it.
+// Perhaps there is another path by then, whose record has a version that the member knows.
+func TestMemberOfARoundWhosePathHasVanishedIsUncertain(t *testing.T) {
+	for _, anew := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			stage, path, first, cancel := oneWaits(t)
 
-		stage.Links[0].Delay(time.Millisecond)
-		node := suite.Children(t, stage.Clients[1], path+"/process")[0]
-		require.NoError(t, session(t, stage.Clients[1]).Conn().Delete(path+"/process/"+node, -1))
-		cancel()
-		_, err := e.wait()
-		require.ErrorIs(t, err, context.Canceled)
-		require.NotErrorIs(t, err, protocol.ErrUncertain)
-		stage.Calm()
-	})
+			stage.Links[0].Delay(time.Millisecond)
+			second := enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
+			wipe(t, session(t, stage.Clients[1]).Conn(), path)
+			if anew {
+				persistent(t, stage.Clients[1], path)
+			}
+			cancel()
+			_, err := first.wait()
+			require.ErrorIs(t, err, context.Canceled, "anew: %v", anew)
+			require.ErrorIs(t, err, protocol.ErrUncertain, "anew: %v", anew)
+			second.Leave(t.Context())
+			stage.Calm()
+		})
+	}
+}
+
+// The node of a member is deleted by hand, and no round has begun. The member knows that, as it has
+// seen all changes of the record but one.
+func TestDeletedMemberOfNoRoundIsCertain(t *testing.T) {
+	for changes := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			stage, path, e, cancel := oneWaits(t)
+
+			conn := session(t, stage.Clients[1]).Conn()
+			data, _ := suite.Get(t, stage.Clients[1], path+"/process")
+			for i := range changes {
+				if i == changes-1 {
+					stage.Links[0].Delay(time.Millisecond)
+				}
+				_, err := conn.Set(path+"/process", data, -1)
+				require.NoError(t, err)
+				if i < changes-1 {
+					synctest.Wait()
+				}
+			}
+
+			stage.Links[0].Delay(time.Millisecond)
+			node := suite.Children(t, stage.Clients[1], path+"/process")[0]
+			require.NoError(t, conn.Delete(path+"/process/"+node, -1))
+			cancel()
+			_, err := e.wait()
+			require.ErrorIs(t, err, context.Canceled)
+			require.NotErrorIs(t, err, protocol.ErrUncertain, "%d changes", changes)
+			stage.Calm()
+		})
+	}
 }
 
 // loseGate deletes all that tells of a gate, but for its members.
