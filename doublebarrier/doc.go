@@ -104,7 +104,7 @@
 // Deleting ready, or the node beside it, by hand does not end a round. Setting the data of the
 // latter may. Changing the data of process does, for the members that wait in Leave, and rounds
 // begin with 1 again. If ready is gone as well, there is no trace of the round. Members that wait
-// then join again, also those that it had counted. Deleting a member's node by hand has the same
-// effect as the member dying. A process that is paused inside cannot learn that it counts as dead:
-// see [Entry.Err].
+// then join again, also those that it had counted, whose later errors wrap
+// [protocol.ErrUncertain]. Deleting a member's node by hand has the same effect as the member
+// dying. A process that is paused inside cannot learn that it counts as dead: see [Entry.Err].
 package doublebarrier

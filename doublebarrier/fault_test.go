@@ -637,7 +637,6 @@ func TestEnterThatHasLostASessionIsUncertain(t *testing.T) {
 	})
 }
 
-// A member dies while the last one arrives. If there is no gate by then, it is not counted.
 // What became of the member of the first of two lost sessions stays unknown, though that of the
 // second one is found and withdrawn.
 func TestEnterThatHasLostTwoSessionsIsUncertain(t *testing.T) {
@@ -671,6 +670,7 @@ func TestEnterThatHasLostTwoSessionsIsUncertain(t *testing.T) {
 	})
 }
 
+// A member dies while the last one arrives. If there is no gate by then, it is not counted.
 func TestMemberThatDiesBeforeTheGateOpensIsNotCounted(t *testing.T) {
 	suite.Sweep(t, func(step int) (met bool) {
 		synctest.Test(t, func(t *testing.T) {

@@ -166,10 +166,10 @@ func (a *arrival) join(ctx context.Context) error {
 // withdraw deletes the member unless it was counted. Then it returns the gate.
 func (a *arrival) withdraw(ctx context.Context) (*gate, error) {
 	b, s := a.barrier, a.session
-	g, err := a.remove(ctx, a.node, a.seen)
+	g, err := a.remove(ctx, a.node)
 	switch {
 	case err == nil && g == nil:
-		a.gone()
+		a.vanished(a.uncounted(*a.seen))
 		return nil, nil
 	case err != nil && !errors.Is(err, zk.ErrNoNode):
 		return nil, err
@@ -197,26 +197,27 @@ func (a *arrival) withdraw(ctx context.Context) (*gate, error) {
 }
 
 // remove deletes a member unless a gate has counted it. Then it returns the gate. It begins with
-// the record as it was read, if it was. It returns [zk.ErrNoNode] if there is no such member.
-func (a *arrival) remove(ctx context.Context, name string, seen *record) (*gate, error) {
+// the record as it was seen, if it was, and ends with that of the moment before the removal. It
+// returns [zk.ErrNoNode] if there is no such member.
+func (a *arrival) remove(ctx context.Context, name string) (*gate, error) {
 	b, s := a.barrier, a.session
 	for {
-		if seen == nil {
+		if a.seen == nil {
 			r, err := b.read(ctx, s)
 			if err != nil && !errors.Is(err, zk.ErrNodeExists) { // a ready that is not ours has counted no member
 				return nil, err
 			}
-			seen = &r
+			a.seen = &r
 		}
-		if seen.gate.has(name) {
-			return seen.gate, nil
+		if a.seen.gate.has(name) {
+			return a.seen.gate, nil
 		}
 
-		err := a.removeAt(ctx, name, seen.version)
+		err := a.removeAt(ctx, name, a.seen.version)
 		if !errors.Is(err, zk.ErrBadVersion) {
 			return nil, err
 		}
-		seen = nil
+		a.seen = nil
 	}
 }
 
@@ -246,18 +247,22 @@ func (a *arrival) spares(r record) bool {
 	return true
 }
 
-// gone notes that there is no node any more, and that it was not counted.
-func (a *arrival) gone() {
-	a.node = ""
-	a.present.Store(false)
+// uncounted reports whether it is certain that no gate has counted the node, which was there when
+// the record was this, without such a gate. A gate stays as long as its members, unless another
+// client replaces the record. Members that join again then have higher numbers: see agree.
+func (a *arrival) uncounted(r record) bool {
+	kept := r.version == 0 || r.n > 0 && a.sequence >= r.from
+	return kept || a.spares(r)
 }
 
-// vanished notes that there is no node any more, and whether it may have been counted.
-func (a *arrival) vanished(spared bool) {
-	if !spared {
+// vanished notes that there is no node any more, and whether that is certain not to have been
+// counted.
+func (a *arrival) vanished(uncounted bool) {
+	if !uncounted {
 		a.unresolved.Store(true)
 	}
-	a.gone()
+	a.node = ""
+	a.present.Store(false)
 }
 
 // resolve finds out about a member that was lost with its session, and that the server may know
@@ -277,16 +282,17 @@ func (a *arrival) resolve(ctx context.Context) error {
 	}
 
 	withdrawn := false
+	a.seen = nil // it was seen in another session
 	for _, m := range line {
 		if m.owner != a.owner {
 			continue
 		}
-		g, err := a.remove(ctx, m.name, nil)
+		g, err := a.remove(ctx, m.name)
 		switch {
 		case g != nil:
 			return a.lost()
 		case err == nil:
-			withdrawn = withdrawn || m.name == a.node
+			withdrawn = withdrawn || m.name == a.node && a.uncounted(*a.seen)
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}

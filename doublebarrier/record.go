@@ -127,7 +127,7 @@ func (b *Barrier) readReady(ctx context.Context, s *protocol.Session) (record, e
 // Our own node has to exist. While it does, process cannot have been removed and created anew with
 // the same version. So no gate has opened since r was read.
 func (a *arrival) write(ctx context.Context, r record, data []byte, rest ...any) (record, error) {
-	b := a.barrier
+	b, certain := a.barrier, a.uncounted(r)
 	ops := append([]any{
 		&zk.CheckVersionRequest{Path: b.member(a.node), Version: -1},
 		&zk.SetDataRequest{Path: b.process(), Data: data, Version: r.version},
@@ -141,6 +141,8 @@ func (a *arrival) write(ctx context.Context, r record, data []byte, rest ...any)
 	}
 
 	r.version, r.mzxid = answers[1].Stat.Version, answers[1].Stat.Mzxid
-	a.spared = &r
+	if certain {
+		a.spared = &r
+	}
 	return r, nil
 }

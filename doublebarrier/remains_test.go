@@ -310,7 +310,7 @@ func TestDeletedMemberOfARoundThatIsOverIsUncertain(t *testing.T) {
 
 // The node of a member is deleted by hand, and no round has begun. The member knows that if the
 // record has changed once since it was read, but a round may have begun and ended in two changes.
-func TestDeletedMemberOfNoRoundIsCertain(t *testing.T) {
+func TestDeletedMemberIsCertainOfARecordThatHasChangedOnce(t *testing.T) {
 	for changes := range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			stage, path, e, cancel := oneWaits(t)
@@ -328,6 +328,61 @@ func TestDeletedMemberOfNoRoundIsCertain(t *testing.T) {
 			_, err := e.wait()
 			require.ErrorIs(t, err, context.Canceled)
 			require.Equal(t, changes == 2, errors.Is(err, protocol.ErrUncertain), "%d changes", changes)
+			stage.Calm()
+		})
+	}
+}
+
+// A gate has counted a member, and the path is deleted by hand before the member has heard of it.
+// Perhaps there is another path by then, whose record has a version that the member knows.
+func TestMemberOfARoundWhosePathHasVanishedIsUncertain(t *testing.T) {
+	for _, anew := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			stage, path, first, cancel := oneWaits(t)
+
+			stage.Links[0].Delay(time.Millisecond)
+			second := enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
+			wipe(t, session(t, stage.Clients[1]).Conn(), path)
+			if anew {
+				persistent(t, stage.Clients[1], path)
+			}
+			cancel()
+			_, err := first.wait()
+			require.ErrorIs(t, err, context.Canceled, "anew: %v", anew)
+			require.ErrorIs(t, err, protocol.ErrUncertain, "anew: %v", anew)
+			second.Leave(t.Context())
+			stage.Calm()
+		})
+	}
+}
+
+// The node of a member is deleted by hand, and no round has begun. The member knows that, as it has
+// seen all changes of the record but one.
+func TestDeletedMemberOfNoRoundIsCertain(t *testing.T) {
+	for changes := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			stage, path, e, cancel := oneWaits(t)
+
+			conn := session(t, stage.Clients[1]).Conn()
+			data, _ := suite.Get(t, stage.Clients[1], path+"/process")
+			for i := range changes {
+				if i == changes-1 {
+					stage.Links[0].Delay(time.Millisecond)
+				}
+				_, err := conn.Set(path+"/process", data, -1)
+				require.NoError(t, err)
+				if i < changes-1 {
+					synctest.Wait()
+				}
+			}
+
+			stage.Links[0].Delay(time.Millisecond)
+			node := suite.Children(t, stage.Clients[1], path+"/process")[0]
+			require.NoError(t, conn.Delete(path+"/process/"+node, -1))
+			cancel()
+			_, err := e.wait()
+			require.ErrorIs(t, err, context.Canceled)
+			require.NotErrorIs(t, err, protocol.ErrUncertain, "%d changes", changes)
 			stage.Calm()
 		})
 	}
@@ -482,6 +537,90 @@ func TestGateThatOpensKeepsTheDataOfOthers(t *testing.T) {
 			leave(t, entries...)
 		}
 		vanishes(t, watcher, path)
+	})
+}
+
+// loseGate deletes all that tells of a gate, but for its members.
+func loseGate(t *testing.T, c *protocol.Client, path string) {
+	t.Helper()
+	conn := session(t, c).Conn()
+	for _, node := range suite.Children(t, c, path) {
+		if node != "process" {
+			require.NoError(t, conn.Delete(path+"/"+node, -1))
+		}
+	}
+	_, err := conn.Set(path+"/process", nil, -1)
+	require.NoError(t, err)
+}
+
+// A gate has counted a member, and all that told of it is deleted by hand before the member has
+// heard of it. Its node is there still. It does not claim that it was not counted.
+func TestMemberThatWasCountedByALostGateIsUncertain(t *testing.T) {
+	for _, how := range []string{"withdraws", "joins again", "is told by another to join again"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stage, path, first, cancel := oneWaits(t)
+				if how == "withdraws" {
+					stage.Links[0].Delay(time.Millisecond)
+				} else {
+					stage.Links[0].Cut()
+				}
+				second := enter(t.Context(), doublebarrier.New(stage.Clients[1], path, 2)).must(t)
+				loseGate(t, stage.Clients[1], path)
+
+				if how == "is told by another to join again" {
+					ctx, stop := context.WithTimeout(t.Context(), time.Second)
+					defer stop()
+					_, err := doublebarrier.New(stage.Clients[1], path, 2).Enter(ctx)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.NotErrorIs(t, err, protocol.ErrUncertain)
+				}
+				if how != "withdraws" {
+					stage.Links[0].Heal()
+					time.Sleep(time.Minute / 4)
+					require.NotSubset(t, second.Members(), suite.Children(t, stage.Clients[1], path+"/process"))
+				}
+
+				cancel()
+				_, err := first.wait()
+				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, err, protocol.ErrUncertain)
+				leave(t, second)
+				stage.Calm()
+			})
+		})
+	}
+}
+
+// As before, and the member loses its session. The server knows its node still.
+func TestMemberOfALostSessionAndALostGateIsUncertain(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/b", srv.Link(t)
+		c, other := link.Client(t), srv.Client(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first := enter(ctx, doublebarrier.New(c, path, 2))
+		joined(t, other, path, 1)
+		synctest.Wait()
+
+		s := session(t, c)
+		link.Cut()
+		second := enter(t.Context(), doublebarrier.New(other, path, 2)).must(t)
+		loseGate(t, other, path)
+		srv.Embedded().SetClockRate(0.1) // the server keeps the session
+		suite.Wait(t, s.Done())
+		require.Subset(t, suite.Children(t, other, path+"/process"), second.Members())
+		link.Heal()
+		link.TearRequest(recipestest.OpClose, 1) // and the client cannot close it yet
+		time.Sleep(time.Second)
+		require.NotSubset(t, suite.Children(t, other, path+"/process"), second.Members())
+
+		cancel()
+		_, err := first.wait()
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+		srv.Embedded().SetClockRate(1)
+		leave(t, second)
 	})
 }
 

@@ -30,7 +30,9 @@ func (sv *survey) queue(ctx context.Context, l *listing, p *Place) error {
 	}
 
 	// The server's counter has 2 for each child that was created, less the children that are there.
-	p.Entries = &Entries{Length: len(elements), Created: (l.stat.Cversion + l.stat.NumChildren) / 2}
+	// After half the numbers it is negative.
+	created := int32(uint32(l.stat.Cversion+l.stat.NumChildren) >> 1)
+	p.Entries = &Entries{Length: len(elements), Created: created}
 	if sv.memory == nil || !sv.memory.elements(p) {
 		if err := sv.readElements(ctx, p, elements); err != nil {
 			return err

@@ -211,6 +211,29 @@ func TestViewerCountsElementsWithoutReadingThem(t *testing.T) {
 	})
 }
 
+// The server's count of changes turns negative there.
+func TestCountGoesOnInTheSecondHalfOfTheNumbers(t *testing.T) {
+	srv := recipestest.Start(t)
+	path, c := srv.Root(t)+"/queue", client(t, srv)
+	q := queue.New(c, path)
+	_, err := q.Offer(t.Context(), []byte("x"))
+	require.NoError(t, err)
+	require.NoError(t, srv.Embedded().SetSequence(path, 1<<30-1))
+	before := look(t, c, path).Entries.Created
+
+	for range 3 {
+		_, err = q.Offer(t.Context(), []byte("y"))
+		require.NoError(t, err)
+	}
+	require.Equal(t, before+3, look(t, c, path).Entries.Created)
+
+	empty := srv.Root(t)
+	_, err = suite.Session(t, c).EnsurePath(t.Context(), empty)
+	require.NoError(t, err)
+	require.NoError(t, srv.Embedded().SetSequence(empty, 1<<30))
+	require.Equal(t, survey.Empty, look(t, c, empty).Recipe)
+}
+
 func TestViewerShowsWhatMayNotBeRead(t *testing.T) {
 	srv := recipestest.Start(t, like39)
 	root := srv.Root(t)
