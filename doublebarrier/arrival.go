@@ -156,7 +156,7 @@ func (a *arrival) conclude(g *gate, failed error) (*Entry, error) {
 	return a.complete(func(ctx context.Context) (*Entry, error) {
 		if failed != nil {
 			var err error
-			if g, err = a.settle(ctx, failed); err != nil {
+			if g, err = a.withdrawForGood(ctx, failed); err != nil {
 				return nil, errors.Join(failed, err)
 			} else if g == nil {
 				return nil, failed
@@ -170,13 +170,13 @@ func (a *arrival) conclude(g *gate, failed error) (*Entry, error) {
 // pause is between two attempts to withdraw that the server refuses.
 const pause = 10 * time.Second
 
-// settle withdraws after an Enter that has failed. If the server refuses, the caller is let go, and
-// settle tries again until the session is over: a gate would count a member that stays in line, and
-// the others would wait for it to leave.
-func (a *arrival) settle(ctx context.Context, failed error) (*gate, error) {
+// withdrawForGood withdraws after an Enter that has failed. If the server refuses, the caller is let
+// go, and it tries again until the session is over: a gate would count a member that stays in line,
+// and the others would wait for it to leave.
+func (a *arrival) withdrawForGood(ctx context.Context, failed error) (*gate, error) {
 	for {
 		g, err := a.withdraw(ctx)
-		if err == nil || a.counted || a.session.Err() != nil {
+		if err == nil || a.counted || ctx.Err() != nil || a.session.Err() != nil {
 			return g, err
 		}
 

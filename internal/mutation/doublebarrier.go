@@ -397,8 +397,8 @@ func init() {
 		{
 			Name: "double barrier: a withdrawal that is refused is not tried again",
 			File: "doublebarrier/arrival.go",
-			Func: "(*arrival).settle",
-			Old:  "if err == nil || a.counted || a.session.Err() != nil {",
+			Func: "(*arrival).withdrawForGood",
+			Old:  "if err == nil || a.counted || ctx.Err() != nil || a.session.Err() != nil {",
 			New:  "if true {",
 			Test: "TestWithdrawalThatIsRefused",
 		},
