@@ -91,30 +91,40 @@ func liveUnder(t *testing.T, srv *recipestest.Server, path string, f suite.Fault
 
 // A Join whose ctx ends has a node only if it returns a member, whatever becomes of the answer.
 func TestJoinThatIsGivenUpAtAnyStepLeavesNothing(t *testing.T) {
-	suite.Sweep(t, func(step int) (met bool) {
-		synctest.Test(t, func(t *testing.T) {
-			srv := recipestest.Start(t, recipestest.WithInMemory())
-			path, link := srv.Root(t)+"/g", srv.Link(t)
-			c := link.Client(t)
-			g := group.New(c, path)
-			suite.Session(t, c)
-			ctx, cancel := context.WithCancel(t.Context())
-			over := suite.At(link, step, func() { cancel(); link.Cut(); time.AfterFunc(time.Second, link.Heal) })
-			m, err := g.Join(ctx, "a", nil)
-			met = over()
-			cancel()
-			if err == nil {
-				joined(t, m, true)
-				leave(t, m)
-			} else {
-				require.ErrorIs(t, err, context.Canceled, "step %d", step)
-			}
-			time.Sleep(time.Minute)
-			require.Empty(t, suite.Children(t, srv.Client(t), path), "step %d", step)
-			leave(t, join(t, g, "a", ""))
+	for _, created := range []bool{false, true} {
+		t.Run(fmt.Sprintf("created=%t", created), func(t *testing.T) {
+			suite.Sweep(t, func(step int) bool { return giveUpJoin(t, created, step) })
 		})
-		return met
+	}
+}
+
+// giveUpJoin gives up a Join at one of the packets, whose group was created before or not.
+func giveUpJoin(t *testing.T, created bool, step int) (met bool) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		path, link := srv.Root(t)+"/g", srv.Link(t)
+		c := link.Client(t)
+		g := group.New(c, path)
+		suite.Session(t, c)
+		if created {
+			suite.Keep(t, srv.Client(t), path)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		over := suite.At(link, step, func() { cancel(); link.Cut(); time.AfterFunc(time.Second, link.Heal) })
+		m, err := g.Join(ctx, "a", nil)
+		met = over()
+		cancel()
+		if err == nil {
+			joined(t, m, true)
+			leave(t, m)
+		} else {
+			require.ErrorIs(t, err, context.Canceled, "step %d", step)
+		}
+		time.Sleep(time.Minute)
+		require.Empty(t, suite.Children(t, srv.Client(t), path), "step %d", step)
+		leave(t, join(t, g, "a", ""))
 	})
+	return met
 }
 
 // The answer to the deletion is lost, and another process takes the name at that moment. The
