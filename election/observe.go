@@ -182,7 +182,8 @@ func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 // Break deletes the node of a candidate, given its name in [Election.Candidates]: an operator's way
 // to move the leadership. A leader then loses its term, and learns of it. It may still be about to
 // act as the leader: guard what it does with its token. A waiting candidate goes to the end of the
-// line.
+// line. One that came less than a tenth of a second ago may win at that moment instead, and then
+// loses its term as well.
 //
 // Break blocks until the server has answered or ctx ends. Its error wraps [zk.ErrNoNode] if there
 // is no such node.
