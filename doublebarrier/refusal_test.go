@@ -284,8 +284,8 @@ func TestCountedMemberThatMayNotLookAtItsNodeIsUncertain(t *testing.T) {
 	})
 }
 
-// The record changes, and the server refuses to read it, also for the withdrawal. Enter returns, and
-// withdraws once it may: no round waits for its member.
+// The record changes, and the server refuses to read it, also for the withdrawal. Enter returns,
+// and withdraws once it may. No round waits for its member.
 func TestWithdrawalThatIsRefusedIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage, path, e, _ := oneWaits(t)

@@ -441,8 +441,8 @@ func TestGateThatDoesNotFitIsRefused(t *testing.T) {
 	})
 }
 
-// The node of a member is deleted by hand, and the record has changed once since the member read it.
-// No round can have counted the member in one change.
+// The node of a member is deleted by hand, and the record has changed once since the member read
+// it. No round can have counted the member in one change.
 func TestDeletedMemberThatHasReadTheRecordIsCertain(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link, c := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
