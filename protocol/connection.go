@@ -165,7 +165,8 @@ func (w *connection) sendAll(frames [][]byte) {
 func (w *connection) request(op zkwire.Op, path string, fields []byte, done func(code zkwire.Code)) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
-	p := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: firstOwnXid + w.ownXids, Op: op})
+	p := make([]byte, 0, zkwire.RequestBody+4+len(path)+len(fields))
+	p = zkwire.AppendRequest(p, zkwire.RequestHeader{Xid: firstOwnXid + w.ownXids, Op: op})
 	p = append(zkwire.AppendString(p, path), fields...)
 	w.ownXids = (w.ownXids + 1) % (1 << 30) // the numbers after these have a meaning
 	w.write(zkwire.SetLength(p), done)
@@ -431,10 +432,10 @@ func (w *connection) take(xid int32) (r sentRequest, ok bool) {
 		return r, false
 	}
 	r = w.sent[i]
-	if i == 0 { // answers come in order, but for those to pings and credentials
+	if i == 0 && len(w.sent) > 1 { // answers come in order, but for those to pings and credentials
 		w.sent = w.sent[1:]
 	} else {
-		w.sent = slices.Delete(w.sent, i, i+1)
+		w.sent = slices.Delete(w.sent, i, i+1) // if none is left, the next one takes the same memory
 	}
 	return r, true
 }

@@ -31,7 +31,11 @@ func Detach[T any](ctx context.Context, s *Session, work func(context.Context) (
 	if d, already := ctx.(*detached); already && d.caller != nil {
 		return work(ctx)
 	}
+	return runDetached(ctx, s, work, undo)
+}
 
+// runDetached is the part of [Detach] that is not on the stack of its work.
+func runDetached[T any](ctx context.Context, s *Session, work func(context.Context) (T, error), undo func(T)) (T, error) {
 	type result struct {
 		v   T
 		err error

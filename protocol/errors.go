@@ -135,11 +135,11 @@ func outcomeOf(err error) outcome {
 
 // serverCode returns the code of an answer for which zk.Conn has no error value, or CodeOK.
 func serverCode(err error) zkwire.Code {
-	if r := (*refusal)(nil); errors.As(err, &r) {
-		return r.code
-	}
 	if err == nil {
 		return 0
+	}
+	if r := (*refusal)(nil); errors.As(err, &r) {
+		return r.code
 	}
 	_, number, unknown := strings.Cut(err.Error(), "unknown error: ")
 	code, err := strconv.ParseInt(number, 10, 32)

@@ -47,12 +47,10 @@ func (s *session) keep() {
 		if len(pending) > 0 && pending[0].over != w { // they have ended with their connection
 			pending, sent = nil, time.Time{}
 		}
-		due, write := s.trust.due(now, pending.write())
+		due, write := s.due(now, pending.write())
 
-		// A contender that has just come makes requests itself. An answer that is late, or renews
-		// nothing, must not make keep spin.
+		// An answer that is late, or renews nothing, must not make keep spin.
 		soon := share(timeout, trouble*syncShare)
-		due = later(due, s.engagedAt.Add(soon))
 		if sent.After(s.trust.confirmed) {
 			due = later(due, sent.Add(soon))
 		}
@@ -100,6 +98,14 @@ func (s *session) keep() {
 		s.mu.Unlock()
 		timer.Reset(next.Sub(now))
 	}
+}
+
+// due returns when the next request that renews trust is due while s is engaged, and whether it must
+// be a write. While a write is under way it need not be one. A contender that has just come makes
+// requests itself. The caller holds mu.
+func (s *session) due(now time.Time, writing bool) (at time.Time, write bool) {
+	at, write = s.trust.due(now, writing)
+	return later(at, s.engagedAt.Add(share(s.trust.timeout, trouble*syncShare))), write
 }
 
 // wakeBy makes keep look at the clocks at that time, at the latest. The caller holds mu.

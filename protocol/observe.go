@@ -225,11 +225,12 @@ func (c *Client) observe(e Event) {
 	if !c.observed() {
 		return
 	}
-	e.Time = time.Now()
-	if e.Context == nil {
-		e.Context = context.Background()
+	event := e // e itself would be allocated without an observer, too
+	event.Time = time.Now()
+	if event.Context == nil {
+		event.Context = context.Background()
 	}
-	if first := c.events.post(func() { c.observer.Observe(e) }, 0); first {
+	if first := c.events.post(func() { c.observer.Observe(event) }, 0); first {
 		c.log.Warn("observer is too slow: events are left out")
 	}
 }

@@ -20,23 +20,33 @@ import (
 // Create refuses it with [ErrTooLarge] and sends nothing. Do and DoOnce find out what is too large
 // for this server. All other errors are those of c. Create is safe for concurrent use.
 func Create(c *zk.Conn, path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
-	made, err := send(headerSize+createSize(path, data, acl), func() (string, error) {
-		return c.Create(path, data, flags, acl)
-	})
-	return made, denied(err, "create", path)
+	size := headerSize + createSize(path, data, acl)
+	if err := refuse(size); err != nil {
+		return "", err
+	}
+	made, err := c.Create(path, data, flags, acl)
+	return made, denied(withSize(err, size), "create", path)
 }
 
 // Set calls Set of c. It refuses data that is too large as [Create] does.
 func Set(c *zk.Conn, path string, data []byte, version int32) (*zk.Stat, error) {
-	stat, err := send(headerSize+setSize(path, data), func() (*zk.Stat, error) { return c.Set(path, data, version) })
-	return stat, denied(err, "write", path)
+	size := headerSize + setSize(path, data)
+	if err := refuse(size); err != nil {
+		return nil, err
+	}
+	stat, err := c.Set(path, data, version)
+	return stat, denied(withSize(err, size), "write", path)
 }
 
 // Multi calls Multi of c. It refuses transactions that are too large as [Create] does. One size
 // above a megabyte would make zk.Conn panic.
 func Multi(c *zk.Conn, ops ...any) ([]zk.MultiResponse, error) {
-	answers, err := send(MultiSize(ops...), func() ([]zk.MultiResponse, error) { return c.Multi(ops...) })
-	return answers, deniedIn(err, answers, ops)
+	size := MultiSize(ops...)
+	if err := refuse(size); err != nil {
+		return nil, err
+	}
+	answers, err := c.Multi(ops...)
+	return answers, deniedIn(withSize(err, size), answers, ops)
 }
 
 // MultiSize returns the size in bytes of the request that [Multi] sends for these operations.
@@ -82,18 +92,20 @@ func aclSize(acl []zk.ACL) int {
 // accepts.
 const maxRequest = sendBuffer - 4
 
-// send calls request unless its size is above maxRequest. It marks the error of a request that got
-// no answer.
-func send[T any](size int, request func() (T, error)) (v T, err error) {
+// refuse returns an error if a request of this size is above maxRequest.
+func refuse(size int) error {
 	if size > maxRequest {
-		return v, fmt.Errorf("%w: a request of %d bytes, at most %d", ErrTooLarge, size, maxRequest)
+		return fmt.Errorf("%w: a request of %d bytes, at most %d", ErrTooLarge, size, maxRequest)
 	}
+	return nil
+}
 
-	v, err = request()
+// withSize returns err, of a request of this size, with the size if the request got no answer.
+func withSize(err error, size int) error {
 	if err != nil && outcomeOf(err) == unknown {
 		err = &unanswered{err, size}
 	}
-	return v, err
+	return err
 }
 
 // An unanswered is the error of a request that got no answer, with the size of that request.

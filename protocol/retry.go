@@ -108,8 +108,11 @@ func once[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) 
 		v, err := op(s.conn)
 		return v, outcomeOf(err), named(err)
 	}
+	return outlasting(ctx, s, op)
+}
 
-	// Under another ctx the call may outlast it.
+// outlasting is once for an op that may outlast ctx. It runs in a goroutine of its own.
+func outlasting[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) (v T, out outcome, err error) {
 	type result struct {
 		v   T
 		err error

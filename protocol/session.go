@@ -272,7 +272,8 @@ func (s *session) engage() {
 	s.engaged++
 	if s.engaged == 1 {
 		s.engagedAt = time.Now()
-		s.wakeBy(s.engagedAt.Add(share(s.trust.timeout, trouble*syncShare)))
+		due, _ := s.due(s.engagedAt, false)
+		s.wakeBy(due)
 	}
 }
 

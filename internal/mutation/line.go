@@ -35,7 +35,7 @@ func init() {
 		{
 			Name:    "line: data of another client is overwritten",
 			File:    "protocol/line/contender.go",
-			Func:    "(*contender).create",
+			Func:    "(*contender).createFast",
 			Old:     "Version: version})",
 			New:     "Version: min(version, -1)})",
 			Package: "./lock",

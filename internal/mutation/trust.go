@@ -67,6 +67,20 @@ func init() {
 			Test: "TestSessionThatHoldsNothingSendsNoProofs",
 		},
 		{
+			Name: "trust: a keeper that idles does not hear of a contender",
+			File: "protocol/session.go",
+			Old:  "		s.wakeBy(due)",
+			New:  "		_ = due",
+			Test: "TestContendersOfABusySessionDoNotWakeItsKeeper",
+		},
+		{
+			Name: "trust: a contender does not know when its session proves that it lives",
+			File: "protocol/session.go",
+			Old:  "due, _ := s.due(s.engagedAt, false)",
+			New:  "due := s.engagedAt.Add(share(s.trust.timeout, trouble*syncShare))",
+			Test: "TestContendersOfABusySessionDoNotWakeItsKeeper",
+		},
+		{
 			Name: "trust: an untrusted session grants",
 			File: "protocol/session.go",
 			Old:  "	case s.trust.over(time.Now()):\n		return errStale",

@@ -68,18 +68,23 @@ func (l *Line) contend(ctx context.Context, s *protocol.Session, r *Request, cla
 	return g, err
 }
 
-// create makes one attempt to create the node. Where no other contender is likely to be in line, it
-// sets the data of the line's own node in the same transaction, to nothing as they were. The answer
-// then tells how many children there are, and the number of the transaction, which is the token.
+// create makes one attempt to create the node.
 func (c *contender) create(conn *zk.Conn, prefix string) (string, error) {
 	l, s := c.line, c.session
 	acl, data := s.ACL(l.pathOf(path.Base(prefix))), s.NodeData(c.request.Data)
 	version, empty, own, likely := l.parent.known()
 	// A claim has looked right now. If that is out of date already, another one was faster.
-	if fast := own && likely || c.claims && empty; !fast {
-		return protocol.Create(conn, prefix, data, zk.FlagEphemeralSequential, acl)
+	if fast := own && likely || c.claims && empty; fast {
+		return c.createFast(conn, prefix, data, acl, version)
 	}
+	return protocol.Create(conn, prefix, data, zk.FlagEphemeralSequential, acl)
+}
 
+// createFast is create where no other contender is likely to be in line. In the same transaction it
+// sets the data of the line's own node, to nothing as they were at this version. The answer then
+// tells how many children there are, and the number of the transaction, which is the token.
+func (c *contender) createFast(conn *zk.Conn, prefix string, data []byte, acl []zk.ACL, version int32) (string, error) {
+	l, s := c.line, c.session
 	answers, err := protocol.Multi(conn,
 		&zk.CreateRequest{Path: prefix, Data: data, Acl: acl, Flags: zk.FlagEphemeralSequential},
 		&zk.SetDataRequest{Path: s.Path(l.recipe.Path()), Version: version})

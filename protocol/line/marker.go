@@ -19,11 +19,11 @@ import (
 // ReleaseOps returns the operations, with absolute paths, that delete the node of a holder of an
 // exclusive kind, and tell the waiters in the same transaction that nothing is ahead of it.
 func ReleaseOps(s *protocol.Session, path string) []any {
-	node := s.Path(path)
+	marker := path + protocol.MarkerSuffix
 	return []any{
-		&zk.CreateRequest{Path: node + protocol.MarkerSuffix, Acl: s.ACL(path + protocol.MarkerSuffix), Flags: zk.FlagEphemeral},
-		&zk.DeleteRequest{Path: node + protocol.MarkerSuffix, Version: -1},
-		&zk.DeleteRequest{Path: node, Version: -1},
+		&zk.CreateRequest{Path: s.Path(marker), Acl: s.ACL(marker), Flags: zk.FlagEphemeral},
+		&zk.DeleteRequest{Path: s.Path(marker), Version: -1},
+		&zk.DeleteRequest{Path: s.Path(path), Version: -1},
 	}
 }
 
