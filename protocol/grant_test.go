@@ -228,7 +228,37 @@ func TestReleaseOfADeletedNodeReportsTheLoss(t *testing.T) {
 		g, err := protocol.NewRecipe(c, "test", path).NewGrant(t.Context(), s, path, 1,
 			func(context.Context) error { return zk.ErrNoNode })
 		require.NoError(t, err)
-		require.ErrorIs(t, g.Release(t.Context()), protocol.ErrLost)
+		err = g.Release(t.Context())
+		require.ErrorIs(t, err, protocol.ErrLost)
+		require.ErrorIs(t, err, protocol.ErrNodeDeleted)
+	})
+}
+
+// A holder that has its node guarded hears of a deletion at once. Again, and after the usual time,
+// that costs nothing.
+func TestGuardedNodeIsWatchedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, path := srv.Link(t), srv.Root(t)+"/x"
+		c, other := link.Client(t), session(t, srv.Client(t))
+		g := hold(t, c, path)
+		before := link.Count(recipestest.OpAny)
+		g.Guard()
+		g.Guard()
+		time.Sleep(50 * time.Millisecond)
+		g.Guard()
+		synctest.Wait()
+		require.Equal(t, before+1, link.Count(recipestest.OpAny))
+		release(t, g)
+
+		g = hold(t, c, path)
+		g.Guard()
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, other.Delete(t.Context(), path+"/"+g.Node(), -1))
+		wait(t, g.Done())
+		require.Zero(t, time.Since(began))
+		require.ErrorIs(t, g.Err(), protocol.ErrNodeDeleted)
+		g.Guard() // has nothing to watch any more
 	})
 }
 

@@ -2,6 +2,7 @@ package protocol_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -236,6 +237,7 @@ func TestReplacementOfAGrantThatIsLostMeanwhile(t *testing.T) {
 				require.Nil(t, next)
 				require.ErrorIs(t, err, protocol.ErrLost)
 				require.ErrorIs(t, g.Err(), protocol.ErrLost)
+				require.Equal(t, swapped == zk.ErrNoNode, errors.Is(g.Err(), protocol.ErrNodeDeleted))
 			})
 		})
 	}

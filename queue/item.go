@@ -286,7 +286,7 @@ func (it *Item) carryOut(life context.Context) error {
 	// Whatever the reason, an item that is over must not stay reserved.
 	p.deleteClaim(life, c, true)
 	if claimGone(err) {
-		err = fmt.Errorf("%w: %s is not reserved by this item any more", protocol.ErrLost, it.ID())
+		err = fmt.Errorf("%w: %w: %s is not reserved by this item any more", protocol.ErrLost, protocol.ErrNodeDeleted, it.ID())
 	}
 	return err
 }

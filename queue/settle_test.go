@@ -114,6 +114,7 @@ func TestBatchWithALostItem(t *testing.T) {
 			return it.Ack(t.Context())
 		})
 		require.ErrorIs(t, errs[5], protocol.ErrLost)
+		require.ErrorIs(t, errs[5], protocol.ErrNodeDeleted)
 		require.ErrorContains(t, errs[5], "not reserved by this item")
 		for i, err := range errs {
 			if i != 5 {
