@@ -388,6 +388,27 @@ func TestDeletedMemberOfNoRoundIsCertain(t *testing.T) {
 	}
 }
 
+// The first member in line withdraws. Changes of the record that it has not heard of do not make that
+// uncertain, as the record still names the first number in line.
+func TestWithdrawalOfTheFirstInLineIsCertain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage, path, e, cancel := oneWaits(t)
+
+		stage.Links[0].Delay(time.Millisecond)
+		conn := session(t, stage.Clients[1]).Conn()
+		data, _ := suite.Get(t, stage.Clients[1], path+"/process")
+		for range 3 {
+			_, err := conn.Set(path+"/process", data, -1)
+			require.NoError(t, err)
+		}
+		cancel()
+		_, err := e.wait()
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, protocol.ErrUncertain)
+		stage.Calm()
+	})
+}
+
 // A member has created the node above the members, and is slow to write its number there. A round
 // begins meanwhile, whose record stays.
 func TestLateNumberDoesNotReplaceARecord(t *testing.T) {
