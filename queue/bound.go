@@ -197,8 +197,7 @@ func (p *producer) linger(life context.Context) {
 		case <-b.turn.Done():
 		case <-life.Done():
 		}
-		p.endTurn(life)
-		return
+		return // with no offer left, serve ends the turn
 	}
 	if !time.Now().Before(b.over) {
 		p.endTurn(life)

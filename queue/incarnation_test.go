@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,6 +143,8 @@ func receiptsDeleted(t *testing.T, srv *recipestest.Server) bool {
 		return false
 	}
 	require.ErrorIs(t, err, protocol.ErrUncertain)
+	require.ErrorContains(t, err, "outcome unknown: the receipt was deleted")
+	require.Equal(t, 1, strings.Count(err.Error(), protocol.ErrUncertain.Error()))
 	offer(t, q, "d")
 	require.Equal(t, []string{"a", "b", "c", "d"}, drain(t, patient(t), q))
 	return true

@@ -275,8 +275,7 @@ func (it *Item) carryOut(life context.Context) error {
 		p.release(c, gone)
 		it.report(life, d)
 		return nil
-	case p.session.Err() != nil:
-		p.release(c, false)
+	case p.session.Err() != nil: // whose budget is over, too
 		if !errors.Is(err, protocol.ErrLost) {
 			err = fmt.Errorf("%w: %w", protocol.ErrLost, err)
 		}

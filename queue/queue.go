@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
@@ -166,7 +164,6 @@ func (q *Queue) reserve(ctx context.Context, wait bool) (it *Item, err error) {
 		switch {
 		case err == nil && it == nil: // it has become a dead letter
 		case err != nil && ctx.Err() == nil && under.session.Err() != nil:
-		case err != nil && errors.Is(err, zk.ErrNoNode): // an operator has deleted it
 		default:
 			return it, q.recipe.Wrap(err)
 		}

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -16,7 +17,7 @@ import (
 // A refusal is a request that the server refuses once, with a call that makes it.
 type refusal struct {
 	op   recipestest.Op
-	node string // below the queue's path; "first" stands for the first entry
+	node string // below the queue's path; "first" and "last" stand for entries, "claim" for a claim
 	code zkwire.Code
 	call func(ctx context.Context, q *queue.Queue, first string) error
 }
@@ -64,10 +65,15 @@ func TestRefusedRequestEndsTheCallThatMadeIt(t *testing.T) {
 		"Remove, claims":       {recipestest.OpGetChildren, "/first", noAuth, remove},
 		"Drained, sync":        {recipestest.OpSync, "", noAuth, drained},
 		"Drained, listing":     {recipestest.OpGetChildren, "", noAuth, drained},
+		"Drained, last entry":  {recipestest.OpGetData, "/last", invalidACL, drained},
 		"List, entry":          {recipestest.OpExists, "/first", invalidACL, listAll},
 		"List, claims":         {recipestest.OpGetChildren, "/first", invalidACL, listAll},
+		"List, claim":          {recipestest.OpExists, "/first/claim", invalidACL, listAll},
+		"Offer, sync":          {recipestest.OpSync, "", noAuth, offerOne},
+		"Offer, version":       {recipestest.OpExists, "/zkrecipes/receipts", noAuth, offerOne},
 		"Offer, length":        {recipestest.OpExists, "", noAuth, offerOne},
 		"OfferWait, first two": {recipestest.OpGetChildren, "", noAuth, offerWait},
+		"OfferWait, entry":     {recipestest.OpGetData, "/first", noAuth, offerWait},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -75,15 +81,13 @@ func TestRefusedRequestEndsTheCallThatMadeIt(t *testing.T) {
 				holder := queue.New(srv.Client(t), root)
 				first, err := holder.Offer(ctx, []byte("a"))
 				require.NoError(t, err)
-				offer(t, holder, "b")
+				last, err := holder.Offer(ctx, []byte("b"))
+				require.NoError(t, err)
 				it, err := holder.Reserve(ctx)
 				require.NoError(t, err)
 				require.Equal(t, first, it.ID())
 
-				node := r.node
-				if node == "/first" {
-					node = "/" + first
-				}
+				node := strings.NewReplacer("first", first, "last", last, "claim", claimOf(it)).Replace(r.node)
 				c := link.Client(t)
 				suite.Session(t, c)
 				link.Fail(r.op, root+node, int32(r.code), 1)

@@ -276,6 +276,7 @@ func TestReservationsThatWereGivenUpAreNoAttempts(t *testing.T) {
 		h.link.Delay(100 * time.Millisecond)
 		for i := range 3 {
 			_, before := register(t, h.operator, h.path)
+			multis := h.link.Count(recipestest.OpMulti)
 			ctx, cancel := context.WithCancel(t.Context())
 			sent := h.link.Sent(recipestest.OpMulti, h.link.Count(recipestest.OpMulti)+1)
 			failed := make(chan error, 1)
@@ -284,6 +285,7 @@ func TestReservationsThatWereGivenUpAreNoAttempts(t *testing.T) {
 			cancel()
 			require.ErrorIs(t, <-failed, context.Canceled)
 			time.Sleep(time.Second)
+			require.Equal(t, 2, h.link.Count(recipestest.OpMulti)-multis) // the claim and its end
 
 			id := h.entries(t)[0]
 			released, after := register(t, h.operator, h.path)

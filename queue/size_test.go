@@ -148,6 +148,36 @@ func batchesFit(t *testing.T, most int) {
 	})
 }
 
+// Items that are moved at the same time do not get too large together for a server that takes each
+// of them alone.
+func TestMovesFitASmallServer(t *testing.T) {
+	for _, most := range []int{64 << 10, 36 << 10} { // a batch is halved once, or twice
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const n = 150
+				srv := recipestest.Start(t, recipestest.WithConfig(embedded.Config{InMemory: true, MaxPacket: most}))
+				link := srv.Link(t)
+				path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
+				q := queue.New(link.Client(t), path)
+				items := make(chan *queue.Item, n)
+				for range n {
+					offer(t, q, strings.Repeat("x", 1000))
+				}
+				for range n {
+					items <- reserve(t, q)
+				}
+
+				link.Delay(time.Millisecond)
+				before := link.Count(recipestest.OpConnect)
+				require.NoError(t, together(n, func() error { return (<-items).Nack(patient(t), queue.AtTail()) }))
+				require.LessOrEqual(t, link.Count(recipestest.OpConnect)-before, 3)
+				require.Len(t, drain(t, patient(t), q), n)
+			})
+		})
+	}
+}
+
 // A transaction that serves many calls is bounded.
 func TestManyReservesAtALongPath(t *testing.T) {
 	t.Parallel()
