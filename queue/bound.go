@@ -197,7 +197,8 @@ func (p *producer) linger(life context.Context) {
 		case <-b.turn.Done():
 		case <-life.Done():
 		}
-		return // with no offer left, serve ends the turn
+		p.endTurn(life)
+		return
 	}
 	if !time.Now().Before(b.over) {
 		p.endTurn(life)

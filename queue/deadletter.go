@@ -88,6 +88,7 @@ func (q *Queue) toDeadLetters(life context.Context, p *perSession, c *claim) err
 		return nil
 	}
 	if over := p.session.Err(); over != nil {
+		p.release(c, false)
 		return over
 	}
 

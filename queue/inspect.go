@@ -281,6 +281,9 @@ func (q *Queue) Free(ctx context.Context, id string) error {
 // operate calls do, for the entry with this ID, under the current session, and under the next one
 // if that is lost.
 func (q *Queue) operate(ctx context.Context, id string, do func(*protocol.Session, *ending) error) error {
+	if err := q.recipe.Validate(nil); err != nil {
+		return q.recipe.Wrap(err)
+	}
 	if _, ok := q.parse(id); !ok || strings.Contains(id, "/") || protocol.ValidatePath("/"+id) != nil {
 		return q.recipe.Wrap(fmt.Errorf("%w: %q is not the ID of an entry", zk.ErrInvalidPath, id))
 	}

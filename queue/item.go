@@ -275,7 +275,8 @@ func (it *Item) carryOut(life context.Context) error {
 		p.release(c, gone)
 		it.report(life, d)
 		return nil
-	case p.session.Err() != nil: // whose budget is over, too
+	case p.session.Err() != nil:
+		p.release(c, false)
 		if !errors.Is(err, protocol.ErrLost) {
 			err = fmt.Errorf("%w: %w", protocol.ErrLost, err)
 		}

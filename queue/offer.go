@@ -304,11 +304,14 @@ func (p *producer) send(life context.Context) {
 		p.deliver(sent, done)
 	case errors.Is(err, errNothingToDo):
 	case errors.Is(err, protocol.ErrUncertain):
+		p.bound.forget()
 		for _, o := range sent {
 			p.offers.Answer(&UncertainError{Data: o.items, Err: err}, o)
 		}
 	case errors.Is(err, errNoReceipt): // and nothing was executed
-	case errors.Is(err, protocol.ErrTooLarge) && len(sent) > 1: // each of them may do alone
+		p.bound.forget()
+	case errors.Is(err, protocol.ErrTooLarge) && len(sent) > 1:
+		returned(p.offers, sent, true) // each of them may do alone
 	case errors.Is(err, zk.ErrBadVersion):
 		p.report(protocol.EventCollided, len(sent), err)
 		p.bound.collide()

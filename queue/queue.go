@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
@@ -164,6 +166,7 @@ func (q *Queue) reserve(ctx context.Context, wait bool) (it *Item, err error) {
 		switch {
 		case err == nil && it == nil: // it has become a dead letter
 		case err != nil && ctx.Err() == nil && under.session.Err() != nil:
+		case err != nil && errors.Is(err, zk.ErrNoNode): // an operator has deleted it
 		default:
 			return it, q.recipe.Wrap(err)
 		}

@@ -105,7 +105,8 @@ func (s *settler) round(life context.Context) {
 	case err == nil, errors.Is(err, protocol.ErrUncertain):
 		s.settlements.Answer(err, sent...)
 	case errors.Is(err, errNothingToDo), errors.Is(err, errNoReceipt), s.session.Err() != nil:
-	case errors.Is(err, protocol.ErrTooLarge) && len(sent) > 1: // each of them may do alone
+	case errors.Is(err, protocol.ErrTooLarge) && len(sent) > 1:
+		s.settlements.Shrink() // each of them may do alone
 	case failed < 0:
 		s.settlements.Answer(err, sent...)
 	default:

@@ -28,6 +28,9 @@ type removal struct {
 	claim   *claim
 }
 
+// suited reports whether there are entries for the request.
+func (r *removal) suited() bool { return len(r.entries) > 0 }
+
 // A consumer removes and reserves entries under one session, for all callers in this process. These
 // never compete among themselves, and share transactions.
 type consumer struct {
@@ -73,8 +76,9 @@ func (c *consumer) serve(life context.Context) {
 		found, err := c.round(life, pending)
 
 		switch {
-		case errors.Is(err, errNoReceipt): // what was read with it is forgotten when there is another
+		case errors.Is(err, errNoReceipt): // and what was read with it is of no use
 			c.receipt.discard()
+			c.forget()
 		case err != nil:
 			c.forget()
 			if over := c.session.Err(); over != nil {
@@ -273,6 +277,8 @@ func (c *consumer) load(entries []*entry, wanted int) (sent []*removal, touched 
 		return len(r.entries) > 0
 	})
 	c.removals.Answer(ErrTooManyItems, poor...)
+	c.removals.Return(slices.DeleteFunc(slices.Clone(sent), (*removal).suited))
+	sent = slices.DeleteFunc(sent, func(r *removal) bool { return !r.suited() })
 
 	if len(sent) > 0 {
 		for _, draw := range c.tickets.draws(c, len(entries)-len(left), wanted) {
@@ -323,14 +329,20 @@ func (c *consumer) deliver(sent []*removal, touched []*entry, done result) {
 // were made go with the session at the latest, so these requests go on, under the next session if
 // this one is over.
 func (c *consumer) outcomeUnknown(sent []*removal, err error) {
+	over := c.session.Err()
 	for _, r := range sent {
-		if r.reserve {
-			c.deleteLater(r.claim)
-		} else {
+		if !r.reserve {
 			c.removals.Answer(&UncertainError{IDs: r.ids, Data: r.data, Err: err}, r)
+			continue
+		}
+
+		c.deleteLater(r.claim)
+		if over != nil {
+			c.removals.Answer(over, r)
 		}
 	}
 	c.removals.Return(sent)
+	c.forget()
 }
 
 // collided notes why the transaction failed at an entry. The others are tried again.

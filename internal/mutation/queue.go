@@ -20,8 +20,8 @@ func init() {
 		{
 			Name: "queue: a claim of unknown outcome stays",
 			File: "queue/take.go",
-			Old:  "\t\t\tc.deleteLater(r.claim)\n\t\t} else {",
-			New:  "\t\t} else {",
+			Old:  "		c.deleteLater(r.claim)\n		if over != nil {",
+			New:  "		if over != nil {",
 			Test: "TestClaimOfUnknownOutcomeIsGivenUp",
 		},
 		{

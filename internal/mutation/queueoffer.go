@@ -13,8 +13,8 @@ func init() {
 		{
 			Name: "offer: a receipt that is gone says that nothing happened",
 			File: "queue/offer.go",
-			Old:  "	case errors.Is(err, protocol.ErrUncertain):\n		for",
-			New:  "	case errors.Is(err, protocol.ErrUncertain) && !errors.Is(err, errNoReceipt):\n		for",
+			Old:  "	case errors.Is(err, protocol.ErrUncertain):\n		p.bound.forget()",
+			New:  "	case errors.Is(err, protocol.ErrUncertain) && !errors.Is(err, errNoReceipt):\n		p.bound.forget()",
 			Test: "TestDeletedReceiptMakesTheOutcomeUncertain/embedded",
 		},
 		{
