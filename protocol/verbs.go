@@ -150,13 +150,14 @@ func (s *Session) sync(ctx context.Context, path string) error {
 
 // DeleteWith deletes a node whose name is never used again with op, a transaction that does more,
 // and returns [zk.ErrNoNode] if the node is gone. If the server refuses op for another reason, the
-// node alone is deleted, as [Session.Delete] does.
+// node alone is deleted, as [Session.Delete] does. So a reason of op's own does not get to the
+// caller, not even if the session is lost meanwhile.
 func (s *Session) DeleteWith(ctx context.Context, path string, op func(*zk.Conn) error) error {
 	s.engage()
 	defer s.disengage()
 
 	_, err := Do(ctx, s, deletion(op))
-	if err == nil || errors.Is(err, zk.ErrNoNode) || outcomeOf(err) != definite || s.Err() != nil {
+	if err == nil || errors.Is(err, zk.ErrNoNode) || outcomeOf(err) != definite {
 		return err
 	}
 	return s.remove(ctx, s.Path(path))
