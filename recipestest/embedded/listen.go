@@ -41,7 +41,7 @@ func (f *Follower) Listen() (address string, err error) {
 		}
 		f.address = l.Addr().String()
 		if f.stopped || s.stopped {
-			l.Close() // the address is known from now on, and nobody answers there yet
+			l.Close() // Resume opens one at the same address
 		} else {
 			f.listener = l
 			s.listen(l, f)
