@@ -170,9 +170,9 @@ func (a *arrival) conclude(g *gate, failed error) (*Entry, error) {
 // pause is between two attempts to withdraw that the server refuses.
 const pause = 10 * time.Second
 
-// withdrawForGood withdraws after an Enter that has failed. If the server refuses, the caller is let
-// go, and it tries again until the session is over: a gate would count a member that stays in line,
-// and the others would wait for it to leave.
+// withdrawForGood withdraws after an Enter that has failed. If the server refuses, the caller is
+// let go, and it tries again until the session is over: a gate would count a member that stays in
+// line, and the others would wait for it to leave.
 func (a *arrival) withdrawForGood(ctx context.Context, failed error) (*gate, error) {
 	for {
 		g, err := a.withdraw(ctx)

@@ -388,8 +388,8 @@ func TestDeletedMemberOfNoRoundIsCertain(t *testing.T) {
 	}
 }
 
-// The first member in line withdraws. Changes of the record that it has not heard of do not make that
-// uncertain, as the record still names the first number in line.
+// The first member in line withdraws. Changes of the record that it has not heard of do not make
+// that uncertain, as the record still names the first number in line.
 func TestWithdrawalOfTheFirstInLineIsCertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage, path, e, cancel := oneWaits(t)

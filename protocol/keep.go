@@ -100,9 +100,9 @@ func (s *session) keep() {
 	}
 }
 
-// due returns when the next request that renews trust is due while s is engaged, and whether it must
-// be a write. While a write is under way it need not be one. A contender that has just come makes
-// requests itself. The caller holds mu.
+// due returns when the next request that renews trust is due while s is engaged, and whether it
+// must be a write. While a write is under way it need not be one. A contender that has just come
+// makes requests itself. The caller holds mu.
 func (s *session) due(now time.Time, writing bool) (at time.Time, write bool) {
 	at, write = s.trust.due(now, writing)
 	return later(at, s.engagedAt.Add(share(s.trust.timeout, trouble*syncShare))), write

@@ -73,9 +73,9 @@ func Lagging(d time.Duration) Option {
 }
 
 // WithFollowers makes clients reach the server through n followers, each at an address of its own,
-// as they reach the members of an ensemble. [Server.ConnectString] lists them. A test may stop them,
-// isolate them or make them lag: see [Server.Followers]. A client whose follower is stopped goes on
-// at another one. n must be positive. WithFollowers cannot be combined with [Lagging].
+// as they reach the members of an ensemble. [Server.ConnectString] lists them. A test may stop
+// them, isolate them or make them lag: see [Server.Followers]. A client whose follower is stopped
+// goes on at another one. n must be positive. WithFollowers cannot be combined with [Lagging].
 //
 // The leader, [Server.Embedded], has no address in that list. When it is stopped, so are all
 // followers.

@@ -151,8 +151,9 @@ func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
 
 // Break deletes the node of a contender, given its name in [RWMutex.Contenders]. A holder then
 // loses its lease, and learns of it. It may still be about to act on the lock: guard what it does
-// with [Lease.Token] or [Lease.Check]. A waiter goes to the end of the line. One that came less than
-// a tenth of a second ago may be granted at that moment instead, and then loses its lease as well.
+// with [Lease.Token] or [Lease.Check]. A waiter goes to the end of the line. One that came less
+// than a tenth of a second ago may be granted at that moment instead, and then loses its lease as
+// well.
 //
 // Break blocks until the server has answered or ctx ends. Its error wraps [zk.ErrNoNode] if there
 // is no such node.

@@ -17,7 +17,7 @@ func init() {
 			Test: "TestDisagreementIsNoticedWhateverHappensMeanwhile",
 		},
 		{
-			Name: "double barrier: an agreement is written whoever is first in line",
+			Name: "double barrier: an agreement is written by any member, first in line or not",
 			File: "doublebarrier/size.go",
 			Func: "(*arrival).agree",
 			Old:  "a.list(ctx, r)",
