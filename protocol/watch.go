@@ -11,7 +11,7 @@ import (
 
 // A Watch is a node, or the children of one, that was read and is watched since. All watches of a
 // session on one node share one watch at the server, and one that is no longer of interest costs
-// nothing to drop. A Watch is not safe for concurrent use, but for Changed.
+// nothing to drop. A Watch is not safe for concurrent use, but for Changed once it is Ready.
 //
 // After a reconnect watches are set again, and the server tells what it has to tell since (see the
 // package documentation). Methods that wait for a change do not rely on that: they ask the server
@@ -21,6 +21,7 @@ type Watch struct {
 	key     string // in the session's table
 	node    string // absolute
 	shared  *sharedWatch
+	joined  bool // another Watch had begun to read the node
 
 	reconnected <-chan struct{} // closed once there was a reconnect since the server was asked last
 }
@@ -33,28 +34,48 @@ const recheckAfter = time.Minute
 func (s *Session) Watch(path string) *Watch { return s.watch(s.Path(path)) }
 
 func (s *Session) watch(node string) *Watch {
-	return &Watch{session: s, key: node, node: node, shared: s.watches.on(s, node)}
+	return s.share(&Watch{session: s, key: node, node: node})
 }
 
 // WatchChildren begins to watch the children of a node, or its creation if it does not exist. It
 // does not block: [Watch.Ready] does.
 func (s *Session) WatchChildren(path string) *Watch {
 	node := s.Path(path)
-	return &Watch{session: s, key: node + childrenKey, node: node, shared: s.watches.below(s, node)}
+	return s.share(&Watch{session: s, key: node + childrenKey, node: node})
+}
+
+// share returns w with what it shares with other watches.
+func (s *Session) share(w *Watch) *Watch {
+	if w.key == w.node {
+		w.shared, w.joined = s.watches.on(s, w.node)
+	} else {
+		w.shared, w.joined = s.watches.below(s, w.node)
+	}
+	return w
 }
 
 // Ready blocks until the node was read, and returns its Stat. It returns [zk.ErrNoNode] if there is
 // no node; a watch on children returns a nil Stat then. Its other errors are those of [Do].
 func (w *Watch) Ready(ctx context.Context) (*zk.Stat, error) {
-	select {
-	case <-w.session.watches.ready(w.shared):
-		if w.reconnected == nil { // or else Recheck has asked since
-			w.reconnected = w.shared.reconnected
+	for {
+		select {
+		case <-w.session.watches.ready(w.shared):
+		case <-ctx.Done():
+			return nil, w.session.ended(ctx)
 		}
-		return w.shared.stat, w.shared.err
-	case <-ctx.Done():
-		return nil, w.session.ended(ctx)
+		if w.shared.err == nil || !w.joined {
+			break
+		}
+		// What another Watch had begun to read may have come into being before this one was made. A
+		// second read, by whomever, began later than that.
+		w.session.share(w)
+		w.joined = false
 	}
+
+	if w.reconnected == nil { // or else Recheck has asked since
+		w.reconnected = w.shared.reconnected
+	}
+	return w.shared.stat, w.shared.err
 }
 
 // Data returns what was read. Call it after Ready. The caller must not change it.

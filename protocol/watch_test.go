@@ -3,6 +3,9 @@ package protocol_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,6 +227,56 @@ func TestWaitAsksAgainOnceAMinute(t *testing.T) {
 			require.ErrorIs(t, waits(ctx), context.DeadlineExceeded)
 			cancel()
 			require.Equal(t, before+3, link.Count(recipestest.OpExists))
+		}
+	})
+}
+
+// heldConn delivers nothing that comes while mu is locked, and then all at once.
+type heldConn struct {
+	net.Conn
+	mu *sync.RWMutex
+}
+
+func (c heldConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return n, err
+}
+
+// A read that found no node may be shared by a caller who has learnt of the node since. Answers
+// that come together are seen in any order: on one processor the last one is seen first.
+func TestWatchSharesNoOldAbsence(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+		root, other := srv.Root(t), session(t, srv.Client(t))
+		for i := range 20 {
+			link, path := srv.Link(t), fmt.Sprint(root, "/", i)
+			var held sync.RWMutex
+			s := session(t, link.Client(t, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+				c, err := link.Dial(network, address, timeout)
+				return heldConn{c, &held}, err
+			})))
+			read, synced := link.Answered(recipestest.OpGetData, 1), link.Answered(recipestest.OpSync, 1)
+			held.Lock()
+			early := s.Watch(path)
+			wait(t, read)
+			_, err := other.EnsurePath(lasting(t), path)
+			require.NoError(t, err)
+			late := make(chan error)
+			go func() {
+				err := s.Sync(lasting(t), path)
+				if err == nil {
+					_, err = s.Watch(path).Ready(lasting(t))
+				}
+				late <- err
+			}()
+			wait(t, synced)
+			held.Unlock()
+
+			require.NoError(t, <-late, "the node was there before the call")
+			_, err = early.Ready(lasting(t))
+			require.ErrorIs(t, err, zk.ErrNoNode)
 		}
 	})
 }

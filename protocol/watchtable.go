@@ -54,8 +54,8 @@ type sharedWatch struct {
 }
 
 // on returns the watch on the node at an absolute path, and sets it if there is none. It waits for
-// the node to change or to be deleted.
-func (t *watchTable) on(s *Session, path string) *sharedWatch {
+// the node to change or to be deleted. It reports whether another caller's read is under way.
+func (t *watchTable) on(s *Session, path string) (_ *sharedWatch, joined bool) {
 	return t.set(s, path, func(c *zk.Conn, w *sharedWatch) (err error) {
 		w.data, w.stat, _, err = c.GetW(path)
 		err = denied(err, "read", path)
@@ -65,8 +65,8 @@ func (t *watchTable) on(s *Session, path string) *sharedWatch {
 
 // below returns the watch on the children of the node at an absolute path, or on the creation of
 // that node, and sets it if there is none. If the node is created at that very moment a watch on
-// its end stays on besides.
-func (t *watchTable) below(s *Session, path string) *sharedWatch {
+// its end stays on besides. It reports what on does.
+func (t *watchTable) below(s *Session, path string) (_ *sharedWatch, joined bool) {
 	return t.set(s, path+childrenKey, func(c *zk.Conn, w *sharedWatch) (err error) {
 		for {
 			w.children, w.stat, _, err = c.ChildrenW(path)
@@ -85,12 +85,12 @@ func (t *watchTable) below(s *Session, path string) *sharedWatch {
 const childrenKey = "/"
 
 // set returns the watch with that key. If there is none, it starts to read the node under s, which
-// sets the watch.
-func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *sharedWatch) error) *sharedWatch {
+// sets the watch. Otherwise it reports whether the node is still being read.
+func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *sharedWatch) error) (_ *sharedWatch, joined bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if w := t.watches[path]; w != nil {
-		return w
+		return w, w.reading != nil
 	}
 
 	// The watch is in the table before it is set: its event may come before the answer is read.
@@ -119,7 +119,7 @@ func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *sharedWat
 		delete(t.watches, path)
 	}
 
-	return w
+	return w, false
 }
 
 // wasRead says that the node was read. The caller holds mu.

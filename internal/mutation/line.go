@@ -240,6 +240,13 @@ func init() {
 			Test: "TestWaitersThatHaveLeftGiveTheirRoomUp",
 		},
 		{
+			Name: "watches: an absence that was read before the call counts",
+			File: "protocol/watch.go",
+			Old:  "if w.shared.err == nil || !w.joined {",
+			New:  "if true {",
+			Test: "TestWatchSharesNoOldAbsence/embedded",
+		},
+		{
 			Name: "watches: a change of data that was missed is not found",
 			File: "protocol/watch.go",
 			Old:  " && now.Version == read.Version",
