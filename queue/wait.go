@@ -347,9 +347,9 @@ const mostUnfired = 100
 
 // A forecast counts the watches on entries that have not come. It is safe for concurrent use.
 type forecast struct {
-	mu      sync.Mutex // protects what follows
-	node    string     // that is watched
-	watch   *protocol.Watch
+	mu      sync.Mutex      // protects what follows
+	node    string          // that is watched
+	come    <-chan struct{} // closed when it has come
 	unfired int
 }
 
@@ -363,15 +363,16 @@ func (c *consumer) watchNext(number int32) *protocol.Watch {
 	if f.unfired >= mostUnfired {
 		node = c.path
 	}
-	if f.watch != nil && node != f.node {
+	if f.come != nil && node != f.node {
 		select {
-		case <-f.watch.Changed():
+		case <-f.come:
 		default:
 			f.unfired++
 		}
 	}
-	f.node, f.watch = node, c.session.WatchChildren(node)
-	return f.watch
+	next := c.session.WatchChildren(node)
+	f.node, f.come = node, next.Changed()
+	return next
 }
 
 // nextEntry returns the node of the entry with that number, or the queue's if entries may be called
