@@ -112,8 +112,8 @@ func init() {
 		{
 			Name: "watches: each wait sets its own",
 			File: "protocol/watchtable.go",
-			Old:  "w != nil {\n		return w\n	}",
-			New:  "w != nil && false {\n		return w\n	}",
+			Old:  "w != nil {\n		return w, w.reading != nil\n	}",
+			New:  "w != nil && false {\n		return w, false\n	}",
 			Test: "TestThoseWhoWaitForOneNodeShareOneWatch|TestWaitsThatAreGivenUpLeaveNothing",
 		},
 		{
