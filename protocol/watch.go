@@ -139,6 +139,7 @@ func (w *Watch) Recheck(ctx context.Context) (same bool, err error) {
 
 // Current is [Watch.Ready] for a watch that may have been shared for long: if there was a reconnect
 // since the node was read, it asks the server again. It reports whether the node is as it was read.
+// If the watch began after a [Session.Sync], what it says is as new as a read would be.
 func (w *Watch) Current(ctx context.Context) (same bool, err error) {
 	if _, err := w.Ready(ctx); err != nil {
 		return false, err

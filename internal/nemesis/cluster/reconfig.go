@@ -73,10 +73,25 @@ func (m *member) leave(rest []*member) error {
 		`for line in '%s'; do echo "$line"; done >>zoo.cfg`, strings.Join(lines, "' '"))
 }
 
-// reunite adds members that were removed. It returns why not all members vote and are synced with
-// one leader, or nil if they are.
+// reunite adds members that were removed. It returns why not all members vote, know that, and are
+// synced with one leader, or nil if they are.
 func (c *Cluster) reunite() error {
-	return errors.Join(c.configure(c.members), c.unsynced(c.members))
+	return errors.Join(c.configure(c.members), c.unsynced(c.members), c.uninformed())
+}
+
+// uninformed returns which members do not know yet that all vote. The leader knows first. A member
+// that is killed before it has stored the list may not start again: its own list lacks it.
+func (c *Cluster) uninformed() (err error) {
+	for _, m := range c.members {
+		voters, failed := m.voters()
+		if failed == nil && !slices.Equal(voters, ids(c.members)) {
+			failed = fmt.Errorf("members %v vote", voters)
+		}
+		if failed != nil && !errors.Is(failed, errTooOld) {
+			err = errors.Join(err, fmt.Errorf("%v: %w", m, failed))
+		}
+	}
+	return err
 }
 
 // configure makes the given members the ensemble. It does nothing if they are.
