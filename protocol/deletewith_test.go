@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -27,9 +26,7 @@ func TestRefusedDeletionOfALostSessionIsALoss(t *testing.T) {
 		s.Go(func(life context.Context) {
 			heard <- s.DeleteWith(life, node, func(*zk.Conn) error {
 				link.Stall()
-				for s.Err() == nil {
-					time.Sleep(s.Timeout())
-				}
+				<-s.Done()
 				return refused
 			})
 		})

@@ -66,8 +66,8 @@ func (w *Watch) Ready(ctx context.Context) (*zk.Stat, error) {
 		if w.shared.err == nil || !w.joined {
 			break
 		}
-		// What another Watch had begun to read may have come into being before this one was made. A
-		// second read, by whomever, began later than that.
+		// The node may have been created after that read and before this watch was made. The next
+		// read begins later than that, also if it is shared again.
 		w.session.share(w)
 		w.joined = false
 	}

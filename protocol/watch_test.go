@@ -259,6 +259,8 @@ func TestWatchSharesNoOldAbsence(t *testing.T) {
 			})))
 			read, synced := link.Answered(recipestest.OpGetData, 1), link.Answered(recipestest.OpSync, 1)
 			held.Lock()
+			deliver := sync.OnceFunc(held.Unlock)
+			t.Cleanup(deliver)
 			early := s.Watch(path)
 			wait(t, read)
 			_, err := other.EnsurePath(lasting(t), path)
@@ -272,7 +274,7 @@ func TestWatchSharesNoOldAbsence(t *testing.T) {
 				late <- err
 			}()
 			wait(t, synced)
-			held.Unlock()
+			deliver()
 
 			require.NoError(t, <-late, "the node was there before the call")
 			_, err = early.Ready(lasting(t))
