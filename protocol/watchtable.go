@@ -105,11 +105,11 @@ func (t *watchTable) set(s *Session, path string, read func(*zk.Conn, *sharedWat
 			w.reconnected = t.session.resumption()
 			return struct{}{}, read(c, w)
 		})
-		if w.err != nil {
-			t.drop(path, w)
-		}
 		t.mu.Lock()
 		defer t.mu.Unlock()
+		if w.err != nil { // at once, or a caller could find it in the table and not know its age
+			t.drop(path, w)
+		}
 		w.wasRead()
 	})
 
@@ -150,10 +150,8 @@ func (t *watchTable) sole(path string) string {
 	return path
 }
 
-// drop removes a watch that could not be set.
+// drop removes a watch that could not be set. The caller holds mu.
 func (t *watchTable) drop(path string, w *sharedWatch) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.watches[path] == w {
 		delete(t.watches, path)
 		t.unwatchMarker(path)
