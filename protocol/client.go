@@ -313,11 +313,10 @@ func (c *Client) spawn(f func()) bool {
 // run opens sessions, one after the other, until Close begins.
 func (c *Client) run() {
 	connected := false
-	for short := 0; c.closing.Err() == nil; short++ {
+	for short := 0; ; short++ {
 		// A session that ends as soon as it has begun must not make us spin.
-		select {
-		case <-time.After(redialAfter(short, 1, c.timeout)):
-		case <-c.closing.Done():
+		sleep(redialAfter(short, 1, c.timeout), c.closing.Done())
+		if c.closing.Err() != nil {
 			return
 		}
 
@@ -342,10 +341,7 @@ func (c *Client) run() {
 
 			// The servers may accept the credential again in a while, as they have before.
 			c.refuse(err)
-			select {
-			case <-time.After(c.timeout):
-			case <-c.closing.Done():
-			}
+			sleep(c.timeout, c.closing.Done())
 			continue
 		}
 

@@ -374,6 +374,20 @@ func TestStateIsThatOfTheSession(t *testing.T) {
 	})
 }
 
+func TestSessionsThatEndAtOnceAreNotOpenedWithoutAPause(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c := srv.Client(t)
+		began, s := time.Now(), session(t, c)
+		for range 20 {
+			srv.ExpireSession(s.ID())
+			wait(t, s.Done())
+			s = session(t, c)
+		}
+		require.Greater(t, time.Since(began), s.Timeout()/2)
+		require.Less(t, time.Since(began), 2*s.Timeout())
+	})
+}
+
 func TestListenerMayCallTheClientAndCloseIt(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		var c *protocol.Client

@@ -116,10 +116,7 @@ func (d *dialler) dial(network, address string, timeout time.Duration) (net.Conn
 	// answer. There is no pause after the first time, and a short one after the second, as one blip
 	// may follow another.
 	pause := max(redialAfter(failures, d.route.len(), pace), time.Until(accepted.Add(share(granted, redialShare))))
-	select {
-	case <-time.After(pause):
-	case <-s.Done():
-	}
+	sleep(pause, s.Done())
 	if s.life.Err() != nil {
 		return s.stub(), nil
 	}

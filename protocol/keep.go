@@ -12,29 +12,13 @@ import (
 // keep watches the clocks until the session is over. While something is held, or a call
 // has engaged the session, it makes requests that renew trust unless other requests do so.
 func (s *session) keep() {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(s.client.timeout)
 	defer timer.Stop()
 
 	var pending proofs     // not answered yet
 	var sent time.Time     // when the last one was
 	var slow time.Duration // how long an answer may take, if that is longer than usual
-	for {
-		select {
-		case <-s.Done():
-			return
-		case answered := <-pending.oldest():
-			// A sync may be fast where a write is slow.
-			if took := time.Since(pending[0].at); answered && (pending[0].write || 2*took > slow) {
-				slow = 2 * took
-			}
-			pending = pending[1:]
-		case <-s.wake:
-		case <-timer.C:
-		}
-		if s.Err() != nil {
-			return
-		}
-
+	for s.Err() == nil {
 		now := time.Now()
 		s.mu.Lock()
 		timeout, w := s.trust.timeout, s.wire
@@ -97,6 +81,18 @@ func (s *session) keep() {
 		s.wakes = next
 		s.mu.Unlock()
 		timer.Reset(next.Sub(now))
+
+		select {
+		case <-s.Done():
+		case answered := <-pending.oldest():
+			// A sync may be fast where a write is slow.
+			if took := time.Since(pending[0].at); answered && (pending[0].write || 2*took > slow) {
+				slow = 2 * took
+			}
+			pending = pending[1:]
+		case <-s.wake:
+		case <-timer.C:
+		}
 	}
 }
 

@@ -217,3 +217,16 @@ func redialAfter(failures, servers int, timeout time.Duration) time.Duration {
 }
 
 const shortestPause = 10 * time.Millisecond
+
+// sleep blocks for d, or until over is closed. It has no timer that is due at once: where two
+// goroutines of a testing/synctest bubble look at one each, the race detector of Go before 1.27
+// crashes.
+func sleep(d time.Duration, over <-chan struct{}) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-over:
+	}
+}

@@ -406,8 +406,8 @@ func init() {
 		{
 			Name: "connection: a refused credential is sent again at once",
 			File: "protocol/client.go",
-			Old:  "			case <-time.After(c.timeout):\n			case <-c.closing.Done():\n			}\n			continue",
-			New:  "			default:\n			}\n			continue",
+			Old:  "sleep(c.timeout, c.closing.Done())",
+			New:  "",
 			Test: "TestCredentialRefusedLaterIsTriedAgain",
 		},
 		{
