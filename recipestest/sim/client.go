@@ -97,12 +97,7 @@ func (c *Client) Spell() time.Duration { return c.world.spell(c.Rand) }
 
 // Sleep blocks for d, or until ctx ends, and then for as long as the process stands still.
 func (c *Client) Sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	sleep(ctx, d)
 	c.Awake()
 }
 
