@@ -244,6 +244,29 @@ func (c heldConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// A caller that has joined a read that found no node reads once more, be it with others, and no
+// more than once.
+func TestWatchThatJoinsReadsOfAnAbsentNodeAsksTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, path := srv.Link(t), srv.Root(t)+"/absent"
+		s := session(t, link.Client(t))
+		before := link.Count(recipestest.OpGetData)
+		link.Delay(time.Millisecond)
+		first, joins := s.Watch(path), s.Watch(path)
+		_, err := first.Ready(lasting(t))
+		require.ErrorIs(t, err, zk.ErrNoNode)
+
+		s.Watch(path) // begins the second read
+		late := later(func() error {
+			_, err := joins.Ready(lasting(t))
+			return err
+		})
+		synctest.Wait() // until it has joined that, too
+		require.ErrorIs(t, wait(t, late), zk.ErrNoNode)
+		require.Equal(t, 2, link.Count(recipestest.OpGetData)-before)
+	})
+}
+
 // A read that found no node may be shared by a caller who has learnt of the node since. Answers
 // that come together are seen in any order: on one processor the last one is seen first.
 func TestWatchSharesNoOldAbsence(t *testing.T) {

@@ -247,6 +247,13 @@ func init() {
 			Test: "TestWatchSharesNoOldAbsence/embedded",
 		},
 		{
+			Name: "watches: callers at an absent node read it again and again",
+			File: "protocol/watch.go",
+			Old:  "		w.joined = false\n",
+			New:  "",
+			Test: "TestWatchThatJoinsReadsOfAnAbsentNodeAsksTwice",
+		},
+		{
 			Name: "watches: a change of data that was missed is not found",
 			File: "protocol/watch.go",
 			Old:  " && now.Version == read.Version",
