@@ -45,9 +45,11 @@
 //	                                    tickets, keys, the consumers and producers that wait
 //
 // Nodes with other names are left alone. One that is created while consumers wait can delay the
-// next entry by a minute. Directories are created as needed, as containers. So servers delete the
-// queue's node some minutes after the last entry and the last use, and its IDs begin again. It
-// stays if it was created as a persistent node, or once a key was offered.
+// next entry by a minute. To change an entry, set its data: one that is deleted and created again
+// with the same name may be delivered as it was before. Directories are created as needed, as
+// containers. So servers delete the queue's node some minutes after the last entry and the last
+// use, and its IDs begin again. It stays if it was created as a persistent node, or once a key was
+// offered.
 //
 // The Java DistributedQueue and Curator's SimpleDistributedQueue may share a path, both ways. Their
 // producers write qn-<sequence>, and their consumers see these entries alone. They log a warning
