@@ -42,7 +42,7 @@
 // The race detector of Go before 1.27 may crash, with a failed CHECK or a SIGSEGV of
 // ThreadSanitizer, when two goroutines of a bubble look at the same time at a timer's channel that
 // is due: see https://go.dev/issue/78156. Sessions of package protocol have no such timers. A test
-// that has them, as time.After(0), is safe with GOMAXPROCS=1.
+// that has them, such as time.After(0), is safe with GOMAXPROCS=1.
 //
 // # TLS and credentials
 //
