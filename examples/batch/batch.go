@@ -38,6 +38,7 @@ type batch struct {
 	tasks   *queue.Queue
 	workers []*worker
 	reports chan report
+	done    map[string]bool // the tasks of all phases that are reported as done
 }
 
 // A worker is a process as its parent sees it.
@@ -64,6 +65,7 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 		servers: servers, out: out, began: time.Now(),
 		path:    "/batch-" + strings.ToLower(rand.Text()[:6]),
 		reports: make(chan report, 1000),
+		done:    make(map[string]bool),
 	}
 
 	where := "on the ensemble " + servers
@@ -104,8 +106,9 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 	return nil
 }
 
-// runPhase fills the queue, lets the workers in, and waits until all of them have ended. In the
-// second phase it kills one.
+// runPhase fills the queue, lets the workers in, and waits until all of them have ended, and have
+// reported all tasks: their reports may come later than the end of the phase. In the second phase
+// it kills one.
 func (b *batch) runPhase(ctx context.Context, n int) error {
 	var items [][]byte
 	for i := range tasks {
@@ -128,9 +131,8 @@ func (b *batch) runPhase(ctx context.Context, n int) error {
 	b.tell(fmt.Sprintf("phase %d", n), "begins", fmt.Sprintf("with %d members", len(entry.Members())))
 	left := make(chan error, 1)
 	go func() { left <- entry.Leave(ctx) }()
-	done := make(map[string]string) // task to worker
 
-	for over, joined := false, 0; !over || joined < workers || len(b.reports) > 0; {
+	for over, joined := false, 0; !over || joined < workers || len(b.done) < n*tasks; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -143,8 +145,7 @@ func (b *batch) runPhase(ctx context.Context, n int) error {
 					b.tell(r.by.name, "joins", "phase "+r.object)
 				}
 			case r.what == "ends":
-				done[r.object] = r.by.name
-				b.progress(n, len(done), r)
+				b.progress(n, r)
 			case r.what == "begins" && r.object == fatal && r.attempt == 1:
 				if err := b.replace(r); err != nil {
 					return err
@@ -191,12 +192,16 @@ func (b *batch) callRoll(ctx context.Context, n int) error {
 	return nil
 }
 
-// progress prints every sixth task, and those that were begun more than once.
-func (b *batch) progress(n, done int, r report) {
+// progress notes that a task is done. It prints every sixth one, and those that were begun more than
+// once.
+func (b *batch) progress(n int, r report) {
 	if r.attempt > 1 {
 		b.tell(r.by.name, "has done", fmt.Sprintf("%s, at attempt %d: its session expired, and the task came back", r.object, r.attempt))
 	}
-	if done%6 == 0 {
+
+	again := b.done[r.object]
+	b.done[r.object] = true
+	if done := len(b.done) - (n-1)*tasks; done%6 == 0 && !again {
 		b.tell(fmt.Sprintf("phase %d", n), "goes on", fmt.Sprintf("%2d of %d", done, tasks))
 	}
 }
