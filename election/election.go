@@ -174,8 +174,9 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 			return e.recipe.Wrap(errors.New("given up: terms are too short"))
 		}
 
+		// A nanosecond at least: see Virtual time in package recipestest.
 		select {
-		case <-time.After(d):
+		case <-time.After(max(d, 1)):
 		case <-ctx.Done(): // Campaign says so
 		}
 	}

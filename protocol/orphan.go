@@ -38,7 +38,7 @@ func (c *Client) closeOrphan(ctx context.Context, session int64, password []byte
 			pause, closing = timeout+timeout/2, c.closing.Done()
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(max(pause, 1)): // see sleep
 		case <-closing:
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w: %w", unclosed(session), context.Cause(ctx), err)

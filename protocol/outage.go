@@ -44,7 +44,8 @@ func (c *Client) beginOutage() {
 func (o *outage) schedule(now time.Time, c *Client) {
 	o.stop()
 	if !c.stopped {
-		o.notice = time.AfterFunc(o.due.Sub(now), func() { c.spawn(c.tellOfOutage) })
+		// A nanosecond at least, see sleep.
+		o.notice = time.AfterFunc(max(o.due.Sub(now), 1), func() { c.spawn(c.tellOfOutage) })
 	}
 }
 

@@ -218,9 +218,9 @@ func redialAfter(failures, servers int, timeout time.Duration) time.Duration {
 
 const shortestPause = 10 * time.Millisecond
 
-// sleep blocks for d, or until over is closed. It has no timer that is due at once: where two
-// goroutines of a testing/synctest bubble look at one each, the race detector of Go before 1.27
-// crashes.
+// sleep blocks for d, or until over is closed. It has no timer that is due at once, and nor has
+// anything else here: with two such timers in a testing/synctest bubble the race detector of Go
+// before 1.27 may crash. See package recipestest.
 func sleep(d time.Duration, over <-chan struct{}) {
 	if d <= 0 {
 		return

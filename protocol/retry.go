@@ -147,7 +147,7 @@ func (c *Client) pause(ctx context.Context, s *Session, over <-chan struct{}, d 
 		s.recipe.name(&e)
 		c.observe(e)
 	}
-	t := time.NewTimer(d)
+	t := time.NewTimer(max(d, 1)) // see sleep
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -187,7 +187,7 @@ func (p *producer) linger(life context.Context) {
 		b.over = time.Now().Add(turnLasts)
 	}
 
-	timer := time.NewTimer(time.Until(b.over))
+	timer := time.NewTimer(max(time.Until(b.over), 1)) // see makeWay
 	defer timer.Stop()
 	for len(p.offers.Pending()) == 0 {
 		select {

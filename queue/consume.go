@@ -199,7 +199,7 @@ func (w *workforce) giveBack(it *Item, failure error) {
 	w.queue.recipe.Logger().Warn("item not given back as it should be",
 		"path", w.queue.path, "id", it.ID(), "error", err, "failure", failure)
 	select {
-	case <-time.After(delay):
+	case <-time.After(max(delay, 1)): // see makeWay
 	case <-w.run.Done():
 	}
 }

@@ -195,6 +195,24 @@ func TestIdleConsumersSendPingsOnly(t *testing.T) {
 	}
 }
 
+// A consumer of an empty queue looks again once a minute. That adds no watch, which other nodes
+// would fire.
+func TestIdleConsumerIsNotWokenByOtherNodes(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/q", srv.Link(t)
+		q, other := queue.New(link.Client(t), path), suite.Session(t, srv.Client(t))
+		taken := suite.Later(func() error { _, err := q.Take(t.Context()); return err })
+		time.Sleep(3*time.Hour + time.Second)
+		before := link.Count(recipestest.OpAny)
+		require.NoError(t, other.Create(t.Context(), path+"/other", nil, 0))
+		time.Sleep(time.Millisecond)
+		require.Equal(t, before, link.Count(recipestest.OpAny))
+		_, err := queue.New(srv.Client(t), path).Offer(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, suite.Wait(t, taken))
+	})
+}
+
 // Entries that stay reserved are looked at by one session in all, about once a minute.
 func TestReservedEntriesAreCheckedByOneSession(t *testing.T) {
 	t.Parallel()

@@ -241,7 +241,8 @@ func (f *foreign) makeWay(life context.Context, took time.Duration) {
 	if !often && f.rounds%pauseEach != pauseFirst {
 		return
 	}
-	pause := time.NewTimer(min(pauseFor*took, pauseMost))
+	// A nanosecond at least: see Virtual time in package recipestest.
+	pause := time.NewTimer(max(min(pauseFor*took, pauseMost), 1))
 	defer pause.Stop()
 	select {
 	case <-pause.C:

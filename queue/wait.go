@@ -84,7 +84,7 @@ func (c *consumer) waitForEntries(life context.Context) {
 	for {
 		var due <-chan time.Time
 		if at := c.window.nextDue(); !at.IsZero() && c.place.lookout.Load() {
-			timer := time.NewTimer(time.Until(at))
+			timer := time.NewTimer(max(time.Until(at), 1)) // see makeWay
 			defer timer.Stop()
 			due = timer.C
 		}

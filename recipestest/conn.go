@@ -384,9 +384,9 @@ func (d *deadline) set(change *sync.Cond, t time.Time) {
 	case t.IsZero() || !d.fires.IsZero() && !t.Before(d.fires):
 		return // the timer finds out
 	case d.timer == nil:
-		d.timer = time.AfterFunc(time.Until(t), func() { d.fire(change) })
+		d.timer = time.AfterFunc(max(time.Until(t), 1), func() { d.fire(change) }) // see Virtual time
 	default:
-		d.timer.Reset(time.Until(t))
+		d.timer.Reset(max(time.Until(t), 1))
 	}
 	d.fires = t
 }

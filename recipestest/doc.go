@@ -40,9 +40,9 @@
 // and reconnect pass in milliseconds, and timing is exact.
 //
 // The race detector of Go before 1.27 may crash, with a failed CHECK or a SIGSEGV of
-// ThreadSanitizer, when two goroutines of a bubble look at the same time at a timer's channel that
-// is due: see https://go.dev/issue/78156. Sessions of package protocol have no such timers. A test
-// that has them, such as time.After(0), is safe with GOMAXPROCS=1.
+// ThreadSanitizer, when two goroutines of a bubble at the same time look at a timer's channel that
+// is due, or set a time.AfterFunc that is: see https://go.dev/issue/78156. The recipes set no timer
+// that is due at once, such as time.After(0). A test that sets one is safe with GOMAXPROCS=1.
 //
 // # TLS and credentials
 //

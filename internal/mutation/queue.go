@@ -253,10 +253,17 @@ func init() {
 			Test: "TestTooManyItems",
 		},
 		{
+			Name: "queue: a consumer that looks again watches again",
+			File: "queue/wait.go",
+			Old:  "f.come != nil && node != f.node",
+			New:  "f.come != nil",
+			Test: "TestIdleConsumerIsNotWokenByOtherNodes",
+		},
+		{
 			Name: "queue: a worker that cannot put an item off tries it again at once",
 			File: "queue/consume.go",
-			Old:  "case <-time.After(delay):",
-			New:  "case <-time.After(0):",
+			Old:  "case <-time.After(max(delay, 1)):",
+			New:  "case <-time.After(1):",
 			Test: "TestConsumeWithoutThePermissionToMove",
 		},
 		{

@@ -90,7 +90,7 @@ func (t *Turn) Keep(d time.Duration) {
 	end := time.Now().Add(d)
 	t.client.world.held.keep(t, end)
 	step := t.client.world.Timeout / 64
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(step)
 	defer timer.Stop()
 	for t.Holds() {
 		left := time.Until(end)
