@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -385,6 +386,59 @@ func TestSessionsThatEndAtOnceAreNotOpenedWithoutAPause(t *testing.T) {
 		}
 		require.Greater(t, time.Since(began), s.Timeout()/2)
 		require.Less(t, time.Since(began), 2*s.Timeout())
+	})
+}
+
+// endSessions ends sessions, so that the pauses before the next ones become long.
+func endSessions(t *testing.T, srv *recipestest.Server, c *protocol.Client, sessions int) {
+	for range sessions {
+		s := session(t, c)
+		srv.ExpireSession(s.ID())
+		wait(t, s.Done())
+	}
+}
+
+func TestPauseIsShortAfterASessionThatHasLasted(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c := srv.Client(t)
+		endSessions(t, srv, c, 11)
+		require.Greater(t, took(func() { session(t, c) }), 100*time.Millisecond)
+		time.Sleep(session(t, c).Timeout() + time.Second)
+		endSessions(t, srv, c, 1)
+		require.Less(t, took(func() { session(t, c) }), 20*time.Millisecond)
+	})
+}
+
+func TestCloseDuringThePauseBeforeASessionEndsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		c := link.Client(t)
+		endSessions(t, srv, c, 10)
+		synctest.Wait()
+		before := link.Count(recipestest.OpConnect)
+		require.Zero(t, took(func() { require.NoError(t, c.Close()) }))
+		require.Empty(t, strings.Join(ourGoroutines(), "\n\n"))
+		require.Equal(t, before, link.Count(recipestest.OpConnect))
+	})
+}
+
+func TestCloseDuringThePauseAfterARefusedCredentialEndsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		var refused atomic.Bool
+		c := srv.Client(t, alice, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			conn, err := srv.Dial(network, address, timeout)
+			if refused.Load() {
+				conn = misspelling{conn}
+			}
+			return conn, err
+		}))
+		s := session(t, c)
+		refused.Store(true)
+		endSessions(t, srv, c, 1)
+		time.Sleep(s.Timeout() / 2) // the pause lasts for a timeout
+		synctest.Wait()
+		require.Zero(t, took(func() { require.NoError(t, c.Close()) }))
+		require.Empty(t, strings.Join(ourGoroutines(), "\n\n"))
 	})
 }
 

@@ -49,24 +49,34 @@ func TestCallsKeepTheirDeadlineAtASilentServerAndTheSessionIsResumed(t *testing.
 	})
 }
 
-// TestSilentServerIsLeftForAnother has two ways to the server, one of which falls silent.
+// twoWays are two links to one server, as to two members of an ensemble.
+type twoWays struct {
+	links [2]*recipestest.Link
+	last  atomic.Int32 // which one was dialled last
+}
+
+func overTwoWays(t *testing.T, srv *recipestest.Server) (*protocol.Client, *twoWays) {
+	w := &twoWays{links: [2]*recipestest.Link{srv.Link(t), srv.Link(t)}}
+	return connect(t, "a:1,b:2", protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+		at := int32(strings.Index("ab", address[:1]))
+		w.last.Store(at)
+		return w.links[at].Dial(network, srv.ConnectString(), timeout)
+	})), w
+}
+
+// used returns the link that was dialled last, and the other one.
+func (w *twoWays) used() (used, other *recipestest.Link) {
+	at := w.last.Load()
+	return w.links[at], w.links[1-at]
+}
+
 func TestSilentServerIsLeftForAnother(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		links, root := map[string]*recipestest.Link{"a:1": srv.Link(t), "b:2": srv.Link(t)}, srv.Root(t)
-		var mu sync.Mutex
-		var last string
-		c := connect(t, "a:1,b:2", protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-			mu.Lock()
-			last = address
-			mu.Unlock()
-			return links[address].Dial(network, srv.ConnectString(), timeout)
-		}))
-		s := session(t, c)
+		c, ways := overTwoWays(t, srv)
+		root, s := srv.Root(t), session(t, c)
 		g := hold(t, c, root)
 		for range 4 {
-			mu.Lock()
-			silent := links[last]
-			mu.Unlock()
+			silent, _ := ways.used()
 			silent.Stall()
 			require.Less(t, took(func() { require.True(t, exists(t, c, root)) }), s.Timeout()/2)
 			silent.Heal()
@@ -76,6 +86,48 @@ func TestSilentServerIsLeftForAnother(t *testing.T) {
 		require.NoError(t, g.Release(lasting(t)))
 		require.Same(t, s, session(t, c))
 		require.NoError(t, c.Close())
+	})
+}
+
+func TestServersThatWereSlowAreLeftInTimeOnceTheyAreFast(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, ways := overTwoWays(t, srv)
+		s, g := session(t, c), hold(t, c, srv.Root(t))
+		for _, delay := range []time.Duration{s.Timeout() * 8 / 100, 0} {
+			for _, l := range ways.links {
+				l.Delay(delay)
+			}
+			time.Sleep(2 * s.Timeout())
+		}
+
+		silent, _ := ways.used()
+		silent.Stall()
+		require.Less(t, took(func() { exists(t, c, "/") }), s.Timeout()*30/100)
+		silent.Heal()
+		require.NoError(t, g.Release(lasting(t)))
+	})
+}
+
+// TestServerIsLeftInTimeAfterOneThatHungUp has a first server hang up on a request that was under
+// way for long. That says nothing about how long the second one may take.
+func TestServerIsLeftInTimeAfterOneThatHungUp(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, ways := overTwoWays(t, srv)
+		s, g := session(t, c), hold(t, c, srv.Root(t))
+		time.Sleep(2*s.Timeout() + time.Millisecond) // nothing is under way
+		first, second := ways.used()
+		lost := make(chan struct{})
+		first.At(1, func() { first.Stall(); close(lost) })
+		wait(t, lost)
+		time.Sleep(s.Timeout() * 15 / 100)
+		there := second.Answered(recipestest.OpConnect, 1)
+		first.Cut()
+		wait(t, there)
+		second.Stall()
+		first.Heal()
+		require.Less(t, took(func() { exists(t, c, "/") }), s.Timeout()*27/100)
+		second.Heal()
+		require.NoError(t, g.Release(lasting(t)))
 	})
 }
 

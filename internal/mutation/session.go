@@ -282,6 +282,41 @@ func init() {
 			Test: "TestSlowQuorumLosesNothing",
 		},
 		{
+			Name: "session: servers that were slow are waited for longer for ever",
+			File: "protocol/keep.go",
+			Old:  "answered && (pending[0].write || 2*took > slow)",
+			New:  "answered && 2*took > slow",
+			Test: "TestServersThatWereSlowAreLeftInTimeOnceTheyAreFast",
+		},
+		{
+			Name: "session: a request that was never answered counts as slow",
+			File: "protocol/keep.go",
+			Old:  "answered && (pending[0].write",
+			New:  "(answered || true) && (pending[0].write",
+			Test: "TestServerIsLeftInTimeAfterOneThatHungUp",
+		},
+		{
+			Name: "session: the pause before one is long for ever",
+			File: "protocol/client.go",
+			Old:  "\t\t\tshort = 0\n",
+			New:  "",
+			Test: "TestPauseIsShortAfterASessionThatHasLasted",
+		},
+		{
+			Name: "close: it waits for the pause before a session",
+			File: "protocol/client.go",
+			Old:  "sleep(redialAfter(short, 1, c.timeout), c.closing.Done())",
+			New:  "sleep(redialAfter(short, 1, c.timeout), nil)",
+			Test: "TestCloseDuringThePauseBeforeASessionEndsAtOnce",
+		},
+		{
+			Name: "close: it waits for the pause after a credential was refused",
+			File: "protocol/client.go",
+			Old:  "sleep(c.timeout, c.closing.Done())",
+			New:  "sleep(c.timeout, nil)",
+			Test: "TestCloseDuringThePauseAfterARefusedCredentialEndsAtOnce",
+		},
+		{
 			Name: "session: slow answers are forgotten",
 			File: "protocol/keep.go",
 			Old: `				slow = 2 * took
