@@ -88,7 +88,10 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 	}
 
 	b.phase, b.tasks = plan(b.client, b.path, "parent")
-	defer func() { err = errors.Join(err, b.end(err == nil), b.client.Close()) }()
+	defer func() {
+		err = errors.Join(err, b.end(err == nil))
+		b.client.Close() // if the servers are slow to answer, its session ends by itself
+	}()
 
 	for i := range workers {
 		if err := b.start(fmt.Sprintf("worker %d", i+1), false); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -65,6 +66,9 @@ func runReplica(o options) error {
 	fmt.Println(r.url)
 
 	err = e.Run(ctx, []byte(r.url), r.lead)
+	if errors.Is(err, protocol.ErrLost) && ctx.Err() != nil {
+		err = nil // its term was lost before the parent ended it
+	}
 	cancel()
 	server.Close()
 	background.Wait()

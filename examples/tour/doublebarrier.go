@@ -29,9 +29,10 @@ func doubleBarrier(ctx context.Context, t *tour) error {
 
 		working.Go(func() {
 			barrier := doublebarrier.New(c, t.root+"/double", members)
-			if err := errors.Join(cross(ctx, t, i, barrier), c.Close()); err != nil {
+			if err := cross(ctx, t, i, barrier); err != nil {
 				cancel(fmt.Errorf("%s: %w", member(i), err)) // the first one counts
 			}
+			c.Close()
 		})
 
 		if err := sleep(ctx, t.pace/2); err != nil {

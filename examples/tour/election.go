@@ -19,7 +19,7 @@ func leaderElection(ctx context.Context, t *tour) (err error) {
 	e.election = election.New(t.guide, e.path)
 	defer func() {
 		cancel()
-		err = errors.Join(err, e.close())
+		e.close()
 	}()
 
 	t.say("  Three candidates want to lead. The others follow the leader.\n")
@@ -223,10 +223,9 @@ func (e *electionChapter) stop(ctx context.Context, c *candidate) error {
 }
 
 // close ends all sessions, and the observation. The ctx of the chapter must have ended before.
-func (e *electionChapter) close() (err error) {
+func (e *electionChapter) close() {
 	for _, c := range e.clients {
-		err = errors.Join(err, c.Close())
+		c.Close()
 	}
 	e.busy.Wait()
-	return err
 }

@@ -32,9 +32,7 @@ func exclusiveLock(ctx context.Context, t *tour) error {
 	err := l.lineUp(ctx, func(i int, c *protocol.Client) {
 		working.Go(func() {
 			err := l.work(ctx, i, c)
-			if failed := c.Close(); err == nil {
-				err = failed
-			}
+			c.Close()
 			if err != nil {
 				cancel(fmt.Errorf("%s: %w", name(i), err)) // the first one counts
 			}

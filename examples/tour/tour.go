@@ -88,7 +88,8 @@ func (t *tour) show(ctx context.Context) (err error) {
 	return nil
 }
 
-// connect opens a session.
+// connect opens a session. The errors of closing it do not matter: if the servers are slow to
+// answer, it ends by itself.
 func (t *tour) connect(ctx context.Context) (*protocol.Client, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTooSlow)
 	defer cancel()
@@ -96,11 +97,11 @@ func (t *tour) connect(ctx context.Context) (*protocol.Client, error) {
 }
 
 // leave removes the nodes of the chapters.
-func (t *tour) leave(ctx context.Context) (err error) {
+func (t *tour) leave(ctx context.Context) error {
 	if t.guide == nil {
 		return nil
 	}
-	defer func() { err = errors.Join(err, t.guide.Close()) }()
+	defer t.guide.Close()
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), timeout, errTooSlow)
 	defer cancel()
 	s, err := t.guide.Session(ctx)

@@ -67,7 +67,7 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	if d.client, err = protocol.Connect(ctx, d.servers); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.client.Close()) }()
+	defer d.client.Close() // if the servers are slow to answer, its session ends by itself
 	if d.session, err = d.client.Session(ctx); err != nil {
 		return err
 	}

@@ -67,7 +67,9 @@ func work(ctx context.Context, servers string) error {
 	}()
 
 	client, err := protocol.Connect(ctx, servers, protocol.WithSessionTimeout(sessionTimeout))
-	if err != nil {
+	if errors.Is(err, context.Canceled) {
+		return nil // the others have done all
+	} else if err != nil {
 		return err
 	}
 	defer client.Close()
