@@ -303,7 +303,7 @@ func TestCloseEndsEnterAndLeave(t *testing.T) {
 		watcher, closing := srv.Client(t), srv.Client(t)
 		e := enter(ctx, doublebarrier.New(closing, path, 2))
 		joined(t, watcher, path, 1)
-		require.NoError(t, closing.Close())
+		suite.Close(t, closing)
 		_, err := e.wait()
 		require.ErrorIs(t, err, protocol.ErrClosed)
 		joined(t, watcher, path, 0)
@@ -316,7 +316,7 @@ func TestCloseEndsEnterAndLeave(t *testing.T) {
 		left := make(chan error, 1)
 		go func() { left <- e.entry.Leave(ctx) }()
 		joined(t, watcher, path, 1)
-		require.NoError(t, closing.Close())
+		suite.Close(t, closing)
 		if err := <-left; !errors.Is(err, protocol.ErrClosed) {
 			require.ErrorIs(t, err, protocol.ErrLost) // it had not learnt yet that its node was deleted
 		}

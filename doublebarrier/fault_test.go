@@ -52,7 +52,7 @@ func TestMemberThatDiesBeforeTheGateIsReplaced(t *testing.T) {
 		l := enter(patient(t), doublebarrier.New(live, path, 3))
 		joined(t, watcher, path, 2)
 
-		require.NoError(t, dead.Close())
+		suite.Close(t, dead)
 		_, err := d.wait()
 		require.ErrorIs(t, err, protocol.ErrClosed)
 

@@ -142,7 +142,9 @@ func TestCountedMemberEntersThoughTheOpenerHasDied(t *testing.T) {
 
 		e := enter(patient(t), doublebarrier.New(opener, path, n))
 		members := e.must(t).Members()
-		require.NoError(t, opener.Close())
+		id := session(t, opener).ID()
+		suite.Close(t, opener)
+		suite.Expire(srv, id) // if the server was slow to answer
 		if s := srv.Embedded(); s != nil {
 			s.ReapContainers()
 		}
@@ -200,9 +202,10 @@ func TestFaultAtEachStepOfRemovingAnOrphanedGate(t *testing.T) {
 					joined(t, watcher, path, 1)
 					enter(patient(t), doublebarrier.New(opener, path, 2)).must(t)
 					first.must(t)
-					require.NoError(t, opener.Close())
+					dead, id := session(t, opener).ID(), session(t, victim).ID()
+					suite.Close(t, opener)
+					suite.Expire(srv, dead) // if the server was slow to answer
 
-					id := session(t, victim).ID()
 					met := suite.At(link, step, func() { f.Do(srv, link, id) })
 					if err := first.entry.Leave(patient(t)); f.Name != "expiry" {
 						require.NoError(t, err, "step %d", step)

@@ -39,7 +39,7 @@ func TestNewcomerLearnsTheRound(t *testing.T) {
 		dead := srv.Client(t)
 		enter(patient(t), doublebarrier.New(dead, path, 2))
 		joined(t, watcher, path, 1)
-		require.NoError(t, dead.Close())
+		suite.Close(t, dead)
 		joined(t, watcher, path, 0)
 		requireRound(t, srv, path, 4)
 

@@ -245,7 +245,7 @@ func TestWaitingRefusesBadInputBeforeAnyIO(t *testing.T) {
 	require.Equal(t, before, link.Packets())
 	_, err = doublebarrier.New(c, "/a", 2).Waiting(done)
 	require.ErrorIs(t, err, context.Canceled)
-	require.NoError(t, c.Close())
+	suite.Close(t, c)
 	_, err = doublebarrier.New(c, "/a", 2).Waiting(t.Context())
 	require.True(t, errors.Is(err, protocol.ErrClosed), err)
 }

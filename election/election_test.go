@@ -246,7 +246,7 @@ func TestRunEndsWhenTheClientIsClosed(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/closed"
 		err := election.New(c, path).Run(t.Context(), nil, func(ctx context.Context, _ *election.Term) error {
-			require.NoError(t, c.Close())
+			suite.Close(t, c)
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
@@ -807,9 +807,9 @@ func handOverThrough(t *testing.T, srv *recipestest.Server, path string, f suite
 	term := campaign(t, last, path, "last")
 	require.NoError(t, book.won(term, false))
 	require.NoError(t, term.Resign(ctx))
-	require.NoError(t, clients[victim].Close())
+	suite.Close(t, clients[victim])
 	suite.Await(t, 0, election.New(last, path).Candidates)
-	suite.Close(t, clients...)
+	suite.Close(t, last, clients[(victim+2)%3])
 	return met
 }
 

@@ -205,7 +205,7 @@ func TestHolderThatMayNotReadItsNodeHearsOfABreak(t *testing.T) {
 		path, link, other := srv.Root(t)+"/line", srv.Link(t), srv.Client(t)
 		_, err := session(t, other).EnsurePath(lasting(t), path[:len(path)-len("/line")])
 		require.NoError(t, err)
-		c := link.Client(t, protocol.WithSessionTimeout(2*time.Second),
+		c := link.Client(t, protocol.WithSessionTimeout(6*time.Second),
 			protocol.WithACL(zk.WorldACL(zk.PermAll&^zk.PermRead)))
 		g := hold(t, c, path)
 		wait(t, link.Answered(recipestest.OpGetData, 1))

@@ -667,5 +667,5 @@ func TestKeyOfferedBeforeIsNoErrorWhereTheQueueIsFull(t *testing.T) {
 	require.Empty(t, id)
 	_, err = q.OfferKey(ctx, "other", []byte("x"))
 	require.ErrorIs(t, err, queue.ErrFull)
-	require.NoError(t, c.Close())
+	suite.Close(t, c)
 }

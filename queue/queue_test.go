@@ -242,7 +242,7 @@ func TestAfterClose(t *testing.T) {
 	c := srv.Client(t)
 	q := queue.New(c, srv.Root(t)+"/q")
 	offer(t, q, "a")
-	require.NoError(t, c.Close())
+	suite.Close(t, c)
 	for name, verb := range verbs(q) {
 		require.ErrorIs(t, verb(t.Context()), protocol.ErrClosed, name)
 	}
@@ -257,7 +257,7 @@ func TestCloseEndsWaits(t *testing.T) {
 		go func() { _, err := q.Take(t.Context()); failed <- err }()
 		go func() { _, err := q.Reserve(t.Context()); failed <- err }()
 		await(t, link.Answered(recipestest.OpExists, 1))
-		require.NoError(t, c.Close())
+		suite.Close(t, c)
 		require.ErrorIs(t, <-failed, protocol.ErrClosed)
 		require.ErrorIs(t, <-failed, protocol.ErrClosed)
 	})

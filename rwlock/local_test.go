@@ -347,7 +347,7 @@ func TestSharedReadersOfAClosedClientFail(t *testing.T) {
 		held := must(t, write, other)
 		readers := waiting(t.Context(), m, 5)
 		awaitContenders(t, other, 2)
-		require.NoError(t, c.Close())
+		suite.Close(t, c)
 		for _, r := range readers {
 			require.ErrorIs(t, suite.Wait(t, r).err, protocol.ErrClosed)
 		}

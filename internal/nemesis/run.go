@@ -62,18 +62,14 @@ func begin(ctx context.Context, on ensemble, p plan) (*run, error) {
 	if r.observer, err = protocol.Connect(dialing, connect, protocol.WithSessionTimeout(p.Timeout)); err != nil {
 		return r, err
 	}
-	s, err := r.observer.Session(dialing)
-	if err != nil {
-		return r, err
-	}
 	r.root = fmt.Sprintf("/nemesis-%x", rand.Uint64()) // on an ensemble that has seen other runs
-	if err := s.Create(dialing, r.root, nil, 0); err != nil {
+	if err := r.create(dialing, r.root); err != nil {
 		return r, err
 	}
 
 	for _, name := range p.Recipes {
 		path := r.root + "/" + name
-		if err := s.Create(dialing, path+registerSuffix, nil, 0); err != nil {
+		if err := r.create(dialing, path+registerSuffix); err != nil {
 			return r, err
 		}
 		for client := range p.Clients {
@@ -87,6 +83,22 @@ func begin(ctx context.Context, on ensemble, p plan) (*run, error) {
 		}
 	}
 	return r, nil
+}
+
+// create creates a node. On a busy machine the observer may lose its session meanwhile.
+func (r *run) create(ctx context.Context, path string) error {
+	for {
+		s, err := r.observer.Session(ctx)
+		if err == nil {
+			err = s.Create(ctx, path, nil, 0)
+		}
+		switch {
+		case errors.Is(err, zk.ErrNodeExists): // by an attempt whose answer was lost
+			return nil
+		case !errors.Is(err, protocol.ErrLost) || ctx.Err() != nil:
+			return err
+		}
+	}
 }
 
 func (r *run) end() {

@@ -93,7 +93,7 @@ func TestNoVerbLeavesAnythingWithItsContext(t *testing.T) {
 				try(v)
 			}
 		}
-		require.NoError(t, c.Close())
+		suite.Close(t, c)
 	})
 }
 
@@ -184,8 +184,8 @@ func TestNoVerbThatHasWaitedLeavesAnythingWithItsContext(t *testing.T) {
 					require.NoError(t, err)
 					return err
 				})
-				require.NoError(t, one.Close())
-				require.NoError(t, other.Close())
+				suite.Close(t, one)
+				suite.Close(t, other)
 			})
 		})
 	}

@@ -191,7 +191,7 @@ func TestClientWithoutACredentialIsRefusedAndDoesNotWait(t *testing.T) {
 					err = r.call(ctx, other, root+"/x")
 					require.ErrorIs(t, err, zk.ErrNoAuth)
 					require.ErrorContains(t, err, "see WithAuth")
-					require.NoError(t, alice.Close())
+					suite.Close(t, alice)
 				})
 			})
 		}
@@ -218,7 +218,7 @@ func TestWatcherOfAMissingPathIsRefusedOnceItMayNotBeRead(t *testing.T) {
 				require.NoError(t, rollouts[name].hold(t.Context(), alice, root+"/x"))
 				time.Sleep(2 * time.Minute)
 				require.ErrorIs(t, suite.Wait(t, watched), zk.ErrNoAuth)
-				require.NoError(t, alice.Close())
+				suite.Close(t, alice)
 			})
 		})
 	}

@@ -180,8 +180,13 @@ func (s *subject) heal(t *testing.T) {
 	s.write(t)
 	for client := range clients {
 		for at := range s.members {
-			answer, _ := s.ask(t, client, at)
-			require.Contains(t, answer, "Mode:", "client %d, member %d", client, at+1)
+			s.await(t, func() error { // a slow member may not answer in time
+				answer, err := s.ask(t, client, at)
+				if !strings.Contains(answer, "Mode:") {
+					return fmt.Errorf("client %d, member %d: %q, %v", client, at+1, answer, err)
+				}
+				return nil
+			})
 		}
 	}
 }
@@ -435,9 +440,18 @@ func (s *subject) expectAnswers(t *testing.T) {
 		for at, m := range s.members {
 			from := end{client: true, n: client}
 			whole := s.traffic(from, m.end()) == launch.Traffic{} && s.traffic(m.end(), from) == launch.Traffic{}
-			answer, _ := s.ask(t, client, at)
-			arrived := strings.Contains(answer, "\nNode count:") || strings.Contains(answer, "not currently serving")
-			require.Equal(t, whole, arrived, "client %d, %v: %q", client, m, answer)
+			ask := func() error {
+				answer, err := s.ask(t, client, at)
+				if !strings.Contains(answer, "\nNode count:") && !strings.Contains(answer, "not currently serving") {
+					return fmt.Errorf("client %d, %v: %q, %v", client, m, answer, err)
+				}
+				return nil
+			}
+			if whole {
+				s.await(t, ask) // a slow member may not answer in time
+			} else {
+				require.Error(t, ask(), "client %d, %v", client, m)
+			}
 		}
 	}
 }
@@ -627,8 +641,11 @@ func checkReconfig(t *testing.T, s *subject) {
 		s.write(t)
 		end()
 		for _, m := range s.members {
-			voters, err := m.voters()
-			require.NoError(t, err)
+			var voters []int
+			s.await(t, func() (err error) { // a slow member may not answer in time
+				voters, err = m.voters()
+				return err
+			})
 			require.Equal(t, ids(s.members), voters, m)
 		}
 		s.heal(t)

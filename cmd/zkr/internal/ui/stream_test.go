@@ -183,7 +183,7 @@ func TestTimelineTellsLosses(t *testing.T) {
 	})
 	browser.await(about(root+"/lock", func(r messageRow) bool { return r.Waiting == 1 }))
 
-	require.NoError(t, dying.Close())
+	suite.Close(t, dying)
 	require.NotNil(t, suite.Wait(t, next))
 	var kinds []string
 	for len(kinds) < 2 {
