@@ -32,8 +32,15 @@ func (i *injection) fillDisks() error {
 		if err := m.kill(); err != nil {
 			return err
 		}
-		return errors.Join(m.shell("rm -f full"), m.start())
+		return errors.Join(m.shell("rm -f full"), m.revive())
 	}))
+}
+
+// revive starts a server that is dead. On a full disk it may have begun a log of which not even the
+// header is there. That holds no transaction, but ZooKeeper 3.8.0 does not start with it
+// (ZOOKEEPER-2332), so we remove it, as an operator has to.
+func (m *member) revive() error {
+	return errors.Join(m.shell("find data -name 'log.*' -size -16c -delete"), m.start())
 }
 
 // slow makes each forced write of a server take longer, by a number of microseconds.

@@ -697,6 +697,11 @@ func checkDiskFull(t *testing.T, s *subject) {
 		return nil
 	})
 	end()
+
+	m := s.members[0]
+	require.NoError(t, m.kill())
+	require.NoError(t, m.shell("touch data/version-2/log.fffffffff")) // as a full disk may leave it
+	s.heal(t)
 }
 
 func checkDiskSlow(t *testing.T, s *subject) {

@@ -252,7 +252,7 @@ func (c *Cluster) repair(m *member) error {
 		return err
 	}
 	if m.dead() {
-		return m.restart()
+		return errors.Join(m.kill(), m.revive())
 	}
 	return m.resume()
 }
