@@ -128,8 +128,12 @@ func TestHoldersHoldOnUntilTheyHaveToHurry(t *testing.T) {
 	require.NoError(t, err)
 	defer r.end()
 	r.fleet.tell(cmdWork)
-	require.Eventually(t, func() bool { return len(r.fleet.Holders()) > 0 }, time.Minute, time.Millisecond)
-	kept := r.fleet.Holders()[0]
+	var holders []int
+	require.Eventually(t, func() bool {
+		holders = r.fleet.Holders()
+		return len(holders) > 0
+	}, time.Minute, time.Millisecond)
+	kept := holders[0]
 	r.fleet.Keep(kept)
 	assert.True(t, r.fleet.keeps(r.fleet.all()[kept]))
 
