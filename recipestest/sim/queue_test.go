@@ -33,7 +33,7 @@ func TestSimQueue(t *testing.T) {
 		}
 		if w.Rand.IntN(2) == 0 {
 			s.dead = queue.New(w.Operator(), w.Path+"-dead")
-			s.attempts = 1 + w.Rand.IntN(3)
+			s.attempts, s.history.dead = 1+w.Rand.IntN(3), true
 		}
 		s.work(2+w.Rand.IntN(2), func(u *queueUser) []verb {
 			return []verb{
