@@ -195,8 +195,8 @@ func (b *batch) callRoll(ctx context.Context, n int) error {
 	return nil
 }
 
-// progress notes that a task is done. It prints every sixth one, and those that were begun more than
-// once.
+// progress notes that a task is done. It prints every sixth one, and those that were begun more
+// than once.
 func (b *batch) progress(n int, r report) {
 	if r.attempt > 1 {
 		b.tell(r.by.name, "has done", fmt.Sprintf("%s, at attempt %d: its session expired, and the task came back", r.object, r.attempt))

@@ -41,10 +41,13 @@ func chosen(list string) ([]string, error) {
 		return slices.DeleteFunc(ours, func(name string) bool { return recipes[name].foreign }), nil
 	}
 	names := strings.Split(list, ",")
-	for _, name := range names {
+	for i, name := range names {
 		if _, ok := recipes[name]; !ok {
 			return nil, fmt.Errorf("there is no recipe %q, but %s", name,
 				strings.Join(slices.Sorted(maps.Keys(recipes)), ", "))
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("recipe %q is named twice", name)
 		}
 	}
 	return names, nil

@@ -22,7 +22,6 @@ type deliveries struct {
 	world *sim.World
 	bag   *sim.Bag
 	grace time.Duration // before and after a call has failed, for what it may have reserved
-	dead  bool          // entries that were claimed too often go to the dead letters
 
 	mu      sync.Mutex // protects what follows
 	entries map[string]*delivery
@@ -46,6 +45,7 @@ type delivery struct {
 	touched  []span // by consumers: taken for good, or reserved until the end of the span
 	taken    []span // for certain
 	held     *sim.Exclusive
+	buried   bool // it was among the dead letters at the end
 }
 
 // A claim is a reservation that was handed over.
@@ -115,6 +115,13 @@ func (d *deliveries) took(called time.Time, err error, names ...string) {
 	}
 }
 
+// buried notes that an entry was among the dead letters at the end.
+func (d *deliveries) buried(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.entry(name).buried = true
+}
+
 // reserved notes a claim. It returns a function that notes when the claim was certainly over, or
 // that this is unknown.
 func (d *deliveries) reserved(called time.Time, name string, token int64, attempt int) (over func(known bool, due time.Time)) {
@@ -182,10 +189,11 @@ func (e *delivery) there(s span) bool {
 	return !slices.ContainsFunc(e.touched, s.overlaps)
 }
 
-// buried reports whether an entry may have gone to the dead letters by the end of s though no call
-// has returned it. A claim of a call that has failed counts, and the next consumer moves the entry.
-func (d *deliveries) buried(s span) bool {
-	return d.dead && slices.ContainsFunc(d.unknown, func(u span) bool { return u.called.Before(s.returned) })
+// gone reports whether e, which was found among the dead letters, may have gone there by the end of s
+// though no call has returned it. A claim counts even if its call has failed, and the next consumer
+// then moves the entry.
+func (d *deliveries) gone(e *delivery, s span) bool {
+	return e.buried && slices.ContainsFunc(d.unknown, func(u span) bool { return u.called.Before(s.returned) })
 }
 
 func (s span) overlaps(t span) bool {
@@ -212,11 +220,11 @@ func (d *deliveries) check() error {
 
 	all := d.sorted()
 	for _, empty := range d.empties {
-		if slices.ContainsFunc(d.unknown, empty.overlaps) || d.buried(empty.span) {
+		if slices.ContainsFunc(d.unknown, empty.overlaps) {
 			continue
 		}
 		for _, e := range all {
-			if e.there(empty.span) {
+			if e.there(empty.span) && !d.gone(e, empty.span) {
 				return fmt.Errorf("%s, from %s, says that there is nothing, and %s was there since %s",
 					empty.what, d.show(empty.span), e.name, d.show(e.offered))
 			}
@@ -224,12 +232,9 @@ func (d *deliveries) check() error {
 	}
 
 	for _, l := range d.lists {
-		if d.buried(l.span) {
-			continue
-		}
 		for _, e := range all {
 			moved := slices.ContainsFunc(e.touched, func(s span) bool { return s.called.Before(l.returned) })
-			if !moved && len(e.ids) == 1 && e.there(l.span) && !slices.Contains(l.ids, e.ids[0]) {
+			if !moved && len(e.ids) == 1 && e.there(l.span) && !d.gone(e, l.span) && !slices.Contains(l.ids, e.ids[0]) {
 				return fmt.Errorf("List, from %s, does not have %s, %s, which was there since %s: %s",
 					d.show(l.span), e.name, e.ids[0], d.show(e.offered), l.ids)
 			}

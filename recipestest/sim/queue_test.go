@@ -33,7 +33,7 @@ func TestSimQueue(t *testing.T) {
 		}
 		if w.Rand.IntN(2) == 0 {
 			s.dead = queue.New(w.Operator(), w.Path+"-dead")
-			s.attempts, s.history.dead = 1+w.Rand.IntN(3), true
+			s.attempts = 1 + w.Rand.IntN(3)
 		}
 		s.work(2+w.Rand.IntN(2), func(u *queueUser) []verb {
 			return []verb{
@@ -680,6 +680,9 @@ func (s *queueSim) drain(ctx context.Context, q *queue.Queue) error {
 		switch {
 		case err == nil:
 			s.history.took(called, nil, string(data))
+			if q == s.dead {
+				s.history.buried(string(data))
+			}
 			continue
 		case !errors.Is(err, queue.ErrEmpty):
 			return err
