@@ -1,11 +1,10 @@
-# The versions of the linters that CI uses stand in .ci/run.
-staticcheck := $(shell sed -n 's/^staticcheck=//p' .ci/run)
-golangci    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+golangci := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-PKG  = ./...
-RUN  = .
-FOR  = 1m
-TIME = 2s
+PKG     = ./...
+RUN     = .
+FOR     = 1m
+TIME    = 2s
+MEMBERS = 1
 
 .DEFAULT_GOAL := help
 
@@ -19,33 +18,27 @@ quick: ## One package on the embedded server, in seconds (PKG=./rwlock RUN=TestT
 	go test -short -run '$(RUN)' $(PKG)
 
 .PHONY: test
-test: ## All tests, on real servers too if this machine has any (PKG, RUN)
+test: ## All tests that need nothing but Go (PKG, RUN)
 	go test -run '$(RUN)' $(PKG)
 
 .PHONY: race
 race: export GORACE = suppressions=$(CURDIR)/.ci/known-races
-race: ## All tests with the race detector (PKG, RUN)
+race: ## The same, with the race detector (PKG, RUN)
 	go test -race -timeout 20m -run '$(RUN)' $(PKG)
 
 .PHONY: real
-real: export ZKRECIPES_REQUIRE_REAL = 1
-real: RUN = /^real$$
-real: ## The tests on a real server, which must be there (PKG, RUN)
-	go test -run '$(RUN)' $(PKG)
-
-.PHONY: ensemble
-ensemble: export ZKRECIPES_REQUIRE_REAL = 1
-ensemble: ## The tests of all recipes on an ensemble of three, in minutes (RUN=Suite: only what all locks share)
-	go test -count=1 -timeout 20m -run '$(RUN)' ./internal/suite -ensemble
+real: PKG = ./lock
+real: ## The tests of one package on a real ZooKeeper (PKG, MEMBERS=3)
+	go run ./internal/real/serve -members $(MEMBERS) go test -count=1 -run '/^real$$|Locks?$$///^real$$' $(PKG)
 
 .PHONY: mutate
 mutate: FOR = 10m
-mutate: ## Make mutants of the code by rule, and expect tests to fail (RUN=lock/ FOR=0: all of lock's)
-	go run ./internal/mutation/generated -run '$(RUN)' -for '$(FOR)'
+mutate: ## Make mutants of the code by rule, and list those that no test notices (RUN=^lock FOR=0: all of lock's)
+	go run ./internal/real/mutants -run '$(RUN)' -for '$(FOR)'
 
-.PHONY: mutations
-mutations: ## Take one listed protection after the other out of the code, and expect its test to fail (RUN=trust)
-	go run ./internal/mutation -run '$(RUN)'
+.PHONY: planted
+planted: ## Plant one listed bug after the other in the code, and expect its test to fail (RUN=watch)
+	go run ./internal/real/mutants -planted -run '$(RUN)' -for 0
 
 .PHONY: sim
 sim: PKG = ./recipestest/sim
@@ -63,16 +56,15 @@ bench: ## Measure the recipes beside other libraries, in minutes (RUN=lock/ TIME
 
 .PHONY: lint
 lint: ## All linters; the first run builds golangci-lint, which takes minutes
-	test -z "$$(gofmt -l .)"
-	go vet ./...
-	go -C bench vet ./...
-	go -C cmd/zkr vet ./...
-	go -C otel vet ./...
-	go run $(staticcheck) ./...
+	.ci/run lint
 	go run $(golangci) run
 
+.PHONY: tidy
+tidy: ## Run go mod tidy in each module
+	.ci/modules tidy
+
 .PHONY: api
-api: ## Record the exported API in directory api, and the licences in docs/licences.md
+api: ## Record the exported API in directory api, and the licences in NOTICE.md
 	go test -count=1 -run 'TestExportedAPIIsAsRecorded|TestLicencesAreListed' . -record
 
 .PHONY: apidiff
@@ -81,5 +73,5 @@ apidiff: ## Print which changes of the API since BASE break programs (BASE=v0.1.
 	.ci/apidiff $(BASE)
 
 .PHONY: ci
-ci: ## All that a change has to pass, as root on Debian: it installs packages
-	.ci/run
+ci: ## What a change has to pass, on Debian (STAGE=lint: a stage of .ci/run)
+	.ci/run $(STAGE)

@@ -65,7 +65,7 @@ func publicDirs(t *testing.T) map[string]string {
 		}
 	}
 	require.NotEmpty(t, dirs)
-	dirs["otel"] = "otel" // a module of its own, which go list leaves out
+	dirs["otel"], dirs["recipestest/ensemble"] = "otel", "recipestest/ensemble" // modules of their own, which go list leaves out
 	return dirs
 }
 

@@ -3,23 +3,24 @@
 // # Which recipe
 //
 //   - One process at a time: [github.com/zkrecipes/zkrecipes/lock]
-//   - Many readers, or one writer: [github.com/zkrecipes/zkrecipes/rwlock]
-//   - A number of processes at a time: [github.com/zkrecipes/zkrecipes/semaphore]
-//   - A job that is to be done once, whichever process does it:
-//     [github.com/zkrecipes/zkrecipes/once]
+//   - Many readers or one writer: [github.com/zkrecipes/zkrecipes/rwlock]
+//   - Up to n processes at a time: [github.com/zkrecipes/zkrecipes/semaphore]
+//   - A job that is done once, whichever process does it: [github.com/zkrecipes/zkrecipes/once]
 //   - One leader of a replicated service, which the other replicas can find:
 //     [github.com/zkrecipes/zkrecipes/election]
-//   - Which processes of a service are there, and which of them works at what:
+//   - Which processes of a service are there, and which of them works on what:
 //     [github.com/zkrecipes/zkrecipes/group]
-//   - Tasks that processes hand to one another: [github.com/zkrecipes/zkrecipes/queue]
-//   - Processes that wait until one of them opens the way: [github.com/zkrecipes/zkrecipes/barrier]
+//   - A small value that all agree on (a limit, a counter): [github.com/zkrecipes/zkrecipes/value]
+//   - Work that processes hand to one another: [github.com/zkrecipes/zkrecipes/queue]
+//   - Processes that wait until another process opens the way:
+//     [github.com/zkrecipes/zkrecipes/barrier]
 //   - Processes that begin together and end together:
 //     [github.com/zkrecipes/zkrecipes/doublebarrier]
 //
 // # How to begin
 //
-// Each program connects once, with [github.com/zkrecipes/zkrecipes/protocol.Connect], and gives
-// the client to its recipes:
+// Connect once, with [github.com/zkrecipes/zkrecipes/protocol.Connect], and give the client to your
+// recipes:
 //
 //	func importOrders(ctx context.Context, servers string) error {
 //		client, err := protocol.Connect(ctx, servers) // "zk1:2181,zk2:2181,zk3:2181"
@@ -35,16 +36,18 @@
 //		})
 //	}
 //
-// All recipes work in this way. New does no I/O. Methods take ctx, and those that wait end with it.
-// What they acquire is a value, such as a lease, which reports its own loss and is given back.
+// All recipes work like this. New does no I/O. Methods take ctx, and waiting methods end with it.
+// They return a value (a lease, a term, a permit) that says when it is lost, fences writes, and is
+// what you give back.
+//
+// For a server to try it, run zkr server, or go run ./examples/tour in a clone of the repository.
 //
 // # Where to go on
 //
-//   - The documentation of each recipe lists its guarantees, its costs and its failures.
-//   - [github.com/zkrecipes/zkrecipes/protocol] explains when a holder counts as lost, and why that
-//     is soon enough.
+//   - The page of each recipe lists its guarantees, its costs and its failures.
+//   - docs/cookbook.md, in the repository, has a snippet for most programs, and docs/errors.md says
+//     what to do about each error and warning.
 //   - [github.com/zkrecipes/zkrecipes/recipestest] has a ZooKeeper for your own tests, with network
-//     faults on demand. Below it, package sim finds the faults that break a program.
-//   - docs/writing-a-recipe.md, in the repository, builds a recipe that is not here.
-//   - go run ./examples/tour, in a clone of the repository, shows the recipes at work.
+//     faults on demand.
+//   - docs/design.md says when a holder counts as lost, and why that is soon enough.
 package zkrecipes

@@ -1,6 +1,7 @@
 package zkrecipes_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -9,6 +10,7 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,10 +50,14 @@ func TestGoSnippetsCompile(t *testing.T) {
 
 	// The snippets become packages of this module, which exist only in an overlay. Error messages
 	// have the places in the documents.
+	server, err := embedded.Start(embedded.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { server.Close() })
 	sources := make(map[string]string)
 	tested := make(map[string]bool)
 	for _, doc := range documents(t) {
 		for line, code := range snippets(t, doc, "go") {
+			code = strings.ReplaceAll(code, `"127.0.0.1:2181"`, fmt.Sprintf("%q", server.ConnectString()))
 			position := fmt.Sprintf("//line %s:%d\n", doc, line)
 			var calls string
 			pkg, file := fmt.Sprintf("%s-%d", plain(doc), line), fmt.Sprintf("line%d.go", line)
@@ -59,12 +65,11 @@ func TestGoSnippetsCompile(t *testing.T) {
 			case match == nil:
 				position = "package snippet\n" + imports(code, importPaths) + position
 				calls = testOf(code)
+			case strings.Contains(code, "\t\"testing\"\n"):
+				pkg, file = plain(doc)+"-"+match[1], fmt.Sprintf("line%d_test.go", line)
+				tested[pkg] = true
 			case match[1] != "main":
 				pkg = plain(doc) + "-" + match[1]
-				if strings.Contains(code, "\t\"testing\"\n") {
-					file = fmt.Sprintf("line%d_test.go", line)
-					tested[pkg] = true
-				}
 			}
 
 			source := filepath.Join(scratch, pkg+"-"+file)
@@ -87,28 +92,38 @@ func TestGoSnippetsCompile(t *testing.T) {
 	require.NoError(t, os.WriteFile(overlayFile, overlay, 0o600))
 
 	programs := t.TempDir() + string(filepath.Separator)
-	build := []string{"build", "-buildvcs=false", "-overlay", overlayFile, "-o", programs}
+	var packages []string
 	for source := range sources {
 		if !strings.HasSuffix(source, "_test.go") {
-			build = append(build, "./"+filepath.ToSlash(filepath.Dir(source)))
+			packages = append(packages, "./"+filepath.ToSlash(filepath.Dir(source)))
 		}
 	}
-	out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	for _, flags := range [][]string{nil, {"-o", programs}} { // with -o, go build compiles only programs
+		build := slices.Concat([]string{"build", "-buildvcs=false", "-overlay", overlayFile}, flags, packages)
+		out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
 
-	t.Run("README's program writes one report", func(t *testing.T) {
+	t.Run("README's programs run", func(t *testing.T) {
 		found, err := filepath.Glob(programs + "README-md-*")
 		require.NoError(t, err)
-		require.Len(t, found, 1, "README has one whole program")
-		server, err := embedded.Start(embedded.Config{})
-		require.NoError(t, err)
-		defer server.Close()
+		require.Len(t, found, 2, "README has a lock, and a whole program")
+		slices.SortFunc(found, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
 
-		for _, says := range []string{"writing the report of ", "another machine has written the report of "} {
-			out, err := exec.CommandContext(t.Context(), found[0], server.ConnectString()).CombinedOutput()
+		for _, program := range []struct{ path, args, says string }{
+			{found[0], "", "this process has the lock, with token "},
+			{found[1], server.ConnectString(), "report written"},
+			{found[1], server.ConnectString(), "another machine has written the report"},
+		} {
+			run := exec.CommandContext(t.Context(), program.path, strings.Fields(program.args)...)
+			out, err := run.CombinedOutput()
 			require.NoError(t, err, "%s", out)
-			require.Regexp(t, "^"+says, string(out))
+			require.Contains(t, string(out), program.says)
 		}
+
+		out, err := exec.CommandContext(t.Context(), found[1]).CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), "usage: ")
 	})
 
 	for pkg := range tested {
@@ -157,7 +172,7 @@ func TestBlocksAreOfAKnownKind(t *testing.T) {
 			open = !open
 			assert.Empty(t, match[1], "%s: %q is indented", doc, match[0])
 			if open {
-				assert.Contains(t, []string{"go", "sh", "text", "json", "mermaid", ""}, match[3], doc)
+				assert.Contains(t, []string{"go", "sh", "text", "json", "yaml", "ini", "mermaid", ""}, match[3], doc)
 			} else {
 				assert.Equal(t, "```", match[0], "%s: the end of a block", doc)
 			}
@@ -187,6 +202,7 @@ func TestShellSnippetsNameWhatExists(t *testing.T) {
 				switch words[0] {
 				case "go":
 					checkGoCommand(t, words[1:], at)
+				case "zkr", "docker": // which are not here
 				case "make":
 					for _, target := range words[1:] {
 						assert.Contains(t, targets, target+":", at)
@@ -202,7 +218,7 @@ func TestShellSnippetsNameWhatExists(t *testing.T) {
 // checkGoCommand looks for the directories of the packages that a go command names.
 func checkGoCommand(t *testing.T, args []string, at string) {
 	t.Helper()
-	assert.Contains(t, []string{"get", "run", "test"}, args[0], at)
+	assert.Contains(t, []string{"get", "install", "mod", "run", "test"}, args[0], at)
 
 	dir := ""
 	for i, arg := range args {
@@ -212,7 +228,7 @@ func checkGoCommand(t *testing.T, args []string, at string) {
 		case arg == ".", strings.HasPrefix(arg, "./"):
 			dir := filepath.Join(dir, strings.TrimSuffix(arg, "..."))
 			assert.DirExists(t, dir, at)
-			if args[0] == "run" {
+			if args[0] == "run" && arg != "." { // the reader's own
 				assert.FileExists(t, filepath.Join(dir, "main.go"), at)
 			}
 		}
@@ -220,15 +236,33 @@ func checkGoCommand(t *testing.T, args []string, at string) {
 }
 
 func TestRelativeLinksLeadSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?[^)]*\)`)
 	for _, doc := range documents(t) {
 		for _, match := range link.FindAllStringSubmatch(read(t, doc), -1) {
-			if target := match[1]; !strings.Contains(target, "://") {
-				_, err := os.Stat(filepath.Join(filepath.Dir(doc), target))
-				assert.NoError(t, err, doc)
+			target, anchor := filepath.Join(filepath.Dir(doc), match[1]), match[2]
+			if match[1] == "" {
+				target = doc
 			}
+			if strings.Contains(match[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(target); !assert.NoError(t, err, doc) || anchor == "" {
+				continue
+			}
+			assert.Contains(t, anchors(t, target), anchor, "%s: %s", doc, match[0])
 		}
 	}
+}
+
+// anchors returns what GitHub makes of the headings of a document.
+func anchors(t *testing.T, doc string) (found []string) {
+	t.Helper()
+	drop := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(read(t, doc), -1) {
+		plain := drop.ReplaceAllString(strings.ToLower(heading[1]), "")
+		found = append(found, strings.ReplaceAll(plain, " ", "-"))
+	}
+	return found
 }
 
 // Names of our packages that stand in backticks, such as `lock.Mutex` and `Mutex.Lock`, have to
@@ -262,14 +296,36 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	require.Positive(t, found)
 }
 
+// Tests that stand in backticks, such as those of SECURITY.md, have to exist.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	defined := make(map[string]bool)
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(read(t, path), -1) {
+				defined[match[1]] = true
+			}
+		}
+		return err
+	}))
+
+	for _, doc := range documents(t) {
+		for _, match := range regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(read(t, doc), -1) {
+			if doc != "CONTRIBUTING.md" { // whose name is an example
+				assert.True(t, defined[match[1]], "%s: %s", doc, match[1])
+			}
+		}
+	}
+}
+
 // declarations returns what our packages declare, by their names, and the methods and fields of all
 // types. A type stands there in lower case: a type that is embedded may have the method.
 func declarations(t *testing.T) (packages map[string]map[string]bool, members map[string]bool) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}} {{.Dir}}", "./...").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}} {{.Dir}}", "./...", "./recipestest/ensemble").Output()
 	require.NoError(t, err)
 
 	packages, members = make(map[string]map[string]bool), make(map[string]bool)
+	aliases := make(map[string]string) // by what they stand for
 	for line := range strings.Lines(string(out)) {
 		name, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
 		declared := make(map[string]bool)
@@ -283,6 +339,15 @@ func declarations(t *testing.T) (packages map[string]map[string]bool, members ma
 			for _, d := range file.Decls {
 				declare(d, declared, members)
 			}
+			for _, alias := range regexp.MustCompile(`(?m)^type (\w+) = (\w+)`).FindAllStringSubmatch(read(t, source), -1) {
+				aliases[strings.ToLower(alias[2])] = strings.ToLower(alias[1])
+			}
+		}
+	}
+	for member := range maps.Clone(members) {
+		base, name, _ := strings.Cut(member, ".")
+		if alias := aliases[base]; alias != "" {
+			members[alias+"."+name] = true
 		}
 	}
 	return packages, members
@@ -351,8 +416,8 @@ func snippets(t *testing.T, doc, language string) map[int]string {
 func importPaths(t *testing.T) map[string]string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}} {{.ImportPath}}",
-		"./...", "context", "crypto/tls", "errors", "fmt", "log", "log/slog", "net", "net/http", "os", "os/signal",
-		"slices", "strings", "sync", "syscall", "testing", "time",
+		"./...", "./recipestest/ensemble", "context", "crypto/tls", "database/sql", "errors", "fmt", "log", "log/slog", "net", "net/http", "os",
+		"os/signal", "slices", "strconv", "strings", "sync", "syscall", "testing", "time",
 		"github.com/cenkalti/backoff/v4", "github.com/go-zookeeper/zk").Output()
 	require.NoError(t, err)
 

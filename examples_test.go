@@ -117,7 +117,7 @@ func (p publicPackage) signatures(chosen func(*doc.Func) bool) string {
 // publicPackages returns the packages for users.
 func publicPackages(t *testing.T) (packages []publicPackage) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}} {{.ImportPath}} {{.Dir}}", "./...").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Name}} {{.ImportPath}} {{.Dir}}", "./...", "./recipestest/ensemble").Output()
 	require.NoError(t, err)
 
 	for line := range strings.Lines(string(out)) {

@@ -16,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const licencesHead = `# Licences of what we depend on
+const licencesHead = `# Notice
 
-zkrecipes itself is under the [Apache License 2.0](../LICENSE). A program that uses the recipes links two of these modules:
-` + "`github.com/go-zookeeper/zk` and `github.com/cenkalti/backoff/v4`" + `. The others are for tests, the test kit,
-otel, the command, the benchmarks and the examples. The last column has the go.mod files that require a module.
+zkrecipes is under the [Apache License 2.0](LICENSE). A program that uses the recipes links two other modules,
+` + "`github.com/go-zookeeper/zk` and `github.com/cenkalti/backoff/v4`" + `. The others below are for tests, the test kit, otel,
+the command, the benchmarks and the examples. The last column has the go.mod files that require a module.
 
-A test compares this page with those files, and with the licences in the module cache. ` + "`make api`" + ` writes it anew.
+A test compares this page with those files, and with the licences in the module cache. ` + "`make api`" + ` writes it.
 
 | module | licence | required by |
 |---|---|---|
@@ -44,20 +44,20 @@ func TestLicencesAreListed(t *testing.T) {
 			require.NotEmpty(t, licence, "%s has an unknown licence", path)
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", path, licence, strings.Join(r.by, ", "))
 		}
-		require.NoError(t, os.WriteFile("docs/licences.md", []byte(licencesHead+b.String()), 0o644))
+		require.NoError(t, os.WriteFile("NOTICE.md", []byte(licencesHead+b.String()), 0o644))
 	}
 
-	page := read(t, "docs/licences.md")
-	require.True(t, strings.HasPrefix(page, licencesHead), "make api writes docs/licences.md anew")
+	page := read(t, "NOTICE.md")
+	require.True(t, strings.HasPrefix(page, licencesHead), "make api writes NOTICE.md")
 	listed := make(map[string]string)
 	for _, row := range regexp.MustCompile(`(?m)^\| (\S+\.\S+) \| (.*) \| (.*) \|$`).FindAllStringSubmatch(page, -1) {
 		listed[row[1]] = row[2]
-		if r := required[row[1]]; assert.NotNil(t, r, "%s is not required: make api writes docs/licences.md anew", row[1]) {
-			assert.Equal(t, row[3], strings.Join(r.by, ", "), "%s: make api writes docs/licences.md anew", row[1])
+		if r := required[row[1]]; assert.NotNil(t, r, "%s is not required: make api writes NOTICE.md", row[1]) {
+			assert.Equal(t, row[3], strings.Join(r.by, ", "), "%s: make api writes NOTICE.md", row[1])
 		}
 	}
 	for path, r := range required {
-		assert.Contains(t, listed, path, "make api writes docs/licences.md anew")
+		assert.Contains(t, listed, path, "make api writes NOTICE.md")
 		for _, version := range r.versions {
 			if licence := licenceOf(t, path, version, false); licence != "" {
 				assert.Equal(t, licence, listed[path], path)

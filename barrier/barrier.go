@@ -13,9 +13,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// ErrEphemeral is returned by [Barrier.Set] when the barrier is set but falls with a session that
-// Set does not vouch for: another session, which lives, or this client's own session if the Barrier
-// was made without [WithEphemeral].
+// ErrEphemeral is returned by [Barrier.Set] if the barrier is set but falls with the wrong session:
+// with another session, which lives, or with this client's own session although the Barrier was
+// made without [WithEphemeral].
 var ErrEphemeral = errors.New("set, but falls with another session")
 
 // A Barrier is set, waited at and removed by any number of processes. It is safe for concurrent
@@ -46,7 +46,7 @@ func WithData(data []byte) Option {
 // WithEphemeral makes [Barrier.Set] set a barrier that falls when its setter's session ends. So a
 // setter that dies does not keep the waiters waiting. See [protocol.Session] for when a session
 // ends, and [Barrier.Set] for a setter that is started again. A barrier that was set without this
-// option stays one that does not fall.
+// option still doesn't fall.
 func WithEphemeral() Option {
 	return func(b *Barrier) error {
 		b.ephemeral = true
@@ -63,22 +63,22 @@ func New(c *protocol.Client, path string, opts ...Option) *Barrier {
 }
 
 // Set sets the barrier. If the barrier is set already, it gets the new data and otherwise stays as
-// it is. A removal that was begun before, and has not happened yet, has no effect any more.
+// it is. A removal that began earlier and has not happened yet no longer has an effect.
 //
-// When Set returns nil, the barrier does not fall with another session than the client's present
-// one. Without [WithEphemeral] it falls with no session. So if Set finds a barrier that falls with
-// another session, it waits until that barrier is gone, and then sets its own. A process that was
-// started again thus waits for the end of its former session. Callers of [Barrier.Wait] return when
-// the old barrier falls.
+// When Set returns nil, the barrier falls only with the client's present session (or with no
+// session, without [WithEphemeral]). So if Set finds another session's ephemeral barrier, it waits
+// until that barrier is gone and then sets its own. A process that was started again waits for its
+// former session to expire in this way. Callers of [Barrier.Wait] return when the old barrier
+// falls.
 //
-// If the old barrier is still there after two session timeouts, its setter is taken to be alive,
-// and Set returns an error that wraps [ErrEphemeral]. Set returns that error at once if the barrier
-// falls with this client's session, and this Barrier was made without WithEphemeral.
+// If the old barrier is still there after two session timeouts, its setter must be alive and Set
+// returns an error that wraps [ErrEphemeral]. Set returns that error at once if the barrier falls
+// with this client's session, and this Barrier was made without WithEphemeral.
 //
 // Otherwise Set blocks until the server has answered. If a session is lost, it goes on in the next
-// one. If ctx ends first, Set returns an error that wraps ctx's; the barrier may then be set, or
-// may yet be. Other errors wrap [protocol.ErrClosed], [protocol.ErrTooLarge] or
-// [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth].
+// session. If ctx ends first, Set returns an error that wraps ctx's, and the barrier may be set now
+// or later. Other errors wrap [protocol.ErrClosed], [protocol.ErrTooLarge] or [zk.ErrInvalidPath],
+// or are the server's own, such as [zk.ErrNoAuth].
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
@@ -143,8 +143,8 @@ func (b *Barrier) create(ctx context.Context, s *protocol.Session) error {
 	}
 	node := s.Path(b.recipe.Path())
 	_, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-		// An attempt may be executed after the barrier of the one before was removed. So it has
-		// another ID.
+		// Attempts have different IDs because a late one can be executed after the barrier of the
+		// last attempt was removed.
 		id := b.idPath(s.NewOwner())
 		return protocol.Multi(c,
 			&zk.CreateRequest{Path: node, Data: b.data, Acl: s.ACL(b.recipe.Path()), Flags: zk.FlagEphemeral},
@@ -166,9 +166,9 @@ func (b *Barrier) awaitFall(ctx context.Context, s *protocol.Session, other *zk.
 	return err
 }
 
-// Wait blocks until the barrier is not set. It returns at once if the barrier is not set, also if
-// its parents do not exist. Otherwise it returns when the barrier is removed or falls. If a session
-// is lost, Wait goes on in the next one.
+// Wait blocks until the barrier is not set. It returns at once if the barrier is not set (or if its
+// parents don't exist). Otherwise it returns when the barrier is removed or falls. If a session is
+// lost, Wait goes on in the next session.
 //
 // If ctx ends first, Wait returns an error that wraps ctx's. Other errors wrap [protocol.ErrClosed]
 // or [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth].
@@ -185,7 +185,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	b.recipe.Waiting(ctx)
 	err := b.acrossSessions(ctx, func(s *protocol.Session) error {
 		in = s
-		// The caller may have learnt of a removal in another way: it has to be visible here, too.
+		// A removal that the caller knows about must be visible here, too.
 		if err := s.Sync(ctx, b.recipe.Path()); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package barrier_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -13,76 +12,9 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/barrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
-
-func TestMain(m *testing.M) { suite.Main(m) }
-
-type group = suite.Group
-
-// requireSet demands that a short Wait times out.
-func requireSet(t *testing.T, b *barrier.Barrier, why ...any) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, b.Wait(ctx), context.DeadlineExceeded, why...)
-}
-
-// requireOpen demands that a Wait ends, though no removal is under way.
-func requireOpen(t *testing.T, b *barrier.Barrier) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), suite.Limit)
-	defer cancel()
-	require.NoError(t, b.Wait(ctx))
-}
-
-// waitEnds calls happen until a Wait that had begun before ends. If the connection broke before the
-// waiter had looked at an answer, it reads again, and then waits at the next barrier. So one call
-// of happen may not be enough.
-func waitEnds(t *testing.T, waited <-chan error, happen func()) {
-	t.Helper()
-	for range 10 {
-		happen()
-		select {
-		case err := <-waited:
-			require.NoError(t, err)
-			return
-		case <-time.After(time.Second):
-		}
-	}
-	require.Fail(t, "still waiting")
-}
-
-// settle waits until c has a session, and returns that. The session has then processed all answers
-// that were delivered before, as it does so in order.
-func settle(t *testing.T, c *protocol.Client) (s *protocol.Session) {
-	t.Helper()
-	for {
-		s = suite.Session(t, c)
-		suite.Exists(t, c, "/")
-		if suite.Session(t, c).ID() == s.ID() {
-			return s
-		}
-	}
-}
-
-// kinds are the options of the barriers that can be set.
-var kinds = map[string][]barrier.Option{
-	"persistent": nil,
-	"ephemeral":  {barrier.WithEphemeral()},
-}
-
-func eachKind(t *testing.T, test func(*testing.T, *recipestest.Server, []barrier.Option)) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		for name, opts := range kinds {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				test(t, srv, opts)
-			})
-		}
-	})
-}
 
 func TestBarrierIsSetWaitedAtAndRemoved(t *testing.T) {
 	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
@@ -112,66 +44,6 @@ func TestBarrierIsSetWaitedAtAndRemoved(t *testing.T) {
 			requireOpen(t, setter)
 		}
 		require.Empty(t, suite.Children(t, c, root+"/deep"), "an empty container, which the server may have removed")
-	})
-}
-
-func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	link := srv.Link(t)
-	c := link.Client(t)
-	before := link.Packets()
-
-	for name, b := range map[string]*barrier.Barrier{
-		"nil client":    barrier.New(nil, "/a"),
-		"empty path":    barrier.New(c, ""),
-		"relative path": barrier.New(c, "a"),
-		"root":          barrier.New(c, "/"),
-		"bad option":    barrier.New(c.With(nil), "/a"),
-	} {
-		for verb, f := range map[string]func(context.Context) error{"Set": b.Set, "Remove": b.Remove, "Wait": b.Wait} {
-			err := f(t.Context())
-			require.Error(t, err, "%s %s", name, verb)
-			require.ErrorContains(t, err, "barrier: ", "%s %s", name, verb)
-		}
-	}
-	big := barrier.New(c, "/a", nil, barrier.WithData(make([]byte, protocol.MaxData)))
-	require.ErrorIs(t, big.Set(t.Context()), protocol.ErrTooLarge)
-	require.Equal(t, before, link.Packets())
-}
-
-func TestDoneContextFailsAndChangesNothing(t *testing.T) {
-	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
-		b := barrier.New(srv.Client(t), srv.Root(t)+"/b", opts...)
-		done, cancel := context.WithCancel(t.Context())
-		cancel()
-		require.ErrorIs(t, b.Set(done), context.Canceled)
-		requireOpen(t, b)
-		require.ErrorIs(t, b.Wait(done), context.Canceled, "though it is open")
-		require.NoError(t, b.Set(t.Context()))
-		require.ErrorIs(t, b.Remove(done), context.Canceled)
-		requireSet(t, b)
-		require.NoError(t, b.Remove(t.Context()))
-	})
-}
-
-func TestCloseEndsWait(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		link := srv.Link(t)
-		c := link.Client(t)
-		b := barrier.New(c, path)
-		require.NoError(t, b.Set(t.Context()))
-		asleep := link.Answered(recipestest.OpGetData, 1)
-		errs := make(chan error, 1)
-		go func() { errs <- b.Wait(context.Background()) }()
-		<-asleep
-
-		suite.Close(t, c)
-		require.ErrorIs(t, <-errs, protocol.ErrClosed)
-		require.ErrorIs(t, b.Wait(t.Context()), protocol.ErrClosed)
-		require.ErrorIs(t, b.Set(t.Context()), protocol.ErrClosed)
-		require.ErrorIs(t, b.Remove(t.Context()), protocol.ErrClosed)
 	})
 }
 
@@ -245,116 +117,6 @@ func TestWaiterSleepsThroughChangesOfData(t *testing.T) {
 	})
 }
 
-func TestWaiterWaitsOnInTheNextSession(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		setter := barrier.New(srv.Client(t), path)
-		require.NoError(t, setter.Set(t.Context()))
-
-		for _, again := range []bool{false, true} {
-			link := srv.Link(t)
-			c := link.Client(t)
-			asleep := link.Answered(recipestest.OpGetData, 1)
-			errs := make(chan error, 1)
-			go func() { errs <- barrier.New(c, path).Wait(t.Context()) }()
-			<-asleep
-			next := link.Answered(recipestest.OpGetData, 2)
-
-			if again { // removed and set while it has no session
-				waitEnds(t, errs, func() {
-					session := settle(t, c)
-					link.Cut()
-					srv.ExpireSession(session.ID())
-					require.NoError(t, setter.Remove(t.Context()))
-					require.NoError(t, setter.Set(t.Context()))
-					link.Heal()
-				})
-			} else {
-				srv.ExpireSession(settle(t, c).ID())
-				<-next
-				require.Empty(t, errs)
-				require.NoError(t, setter.Remove(t.Context()))
-				require.NoError(t, <-errs)
-			}
-
-			require.NoError(t, setter.Set(t.Context()))
-		}
-		require.NoError(t, setter.Remove(t.Context()))
-	})
-}
-
-// The test counts packets, and the watches that are left at the server.
-func TestWaitIsCheap(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		setter := barrier.New(srv.Client(t), path)
-		link := srv.Link(t)
-		b := barrier.New(link.Client(t), path)
-		suite.Measure(t, func() error {
-			before := link.Count(recipestest.OpAny)
-			require.NoError(t, b.Wait(t.Context()))
-			if n := link.Count(recipestest.OpAny) - before; n != 2 {
-				return fmt.Errorf("open, and it took %d requests instead of a sync and a read", n)
-			}
-			return nil
-		})
-		require.NoError(t, setter.Set(t.Context()))
-		require.NoError(t, setter.Remove(t.Context()))
-		require.NoError(t, b.Wait(t.Context()))
-		require.Zero(t, link.Events(), "a watch was left")
-
-		suite.Measure(t, func() error {
-			require.NoError(t, setter.Set(t.Context()))
-			before, events := link.Count(recipestest.OpAny), link.Events()
-			watched := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+1)
-			var wait group
-			wait.Go(func() error { return b.Wait(t.Context()) })
-			<-watched
-			require.NoError(t, setter.Remove(t.Context()))
-			require.NoError(t, wait.Wait())
-
-			requests, events := link.Count(recipestest.OpAny)-before, link.Events()-events
-			if requests != 2 || events != 1 {
-				return fmt.Errorf("a wait and a removal took %d requests and %d events instead of 2 and 1", requests, events)
-			}
-			return nil
-		})
-
-		const waiters = 50
-		suite.Measure(t, func() error {
-			require.NoError(t, setter.Set(t.Context()))
-			before, events := link.Count(recipestest.OpGetData), link.Events()
-
-			for range waiters { // they give up, one after the other
-				require.True(t, func() bool {
-					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond)
-					defer cancel()
-					return b.Wait(ctx) != nil
-				}())
-			}
-
-			early := link.Count(recipestest.OpGetData) - before
-			synced := link.Answered(recipestest.OpSync, link.Count(recipestest.OpSync)+waiters)
-			var wait group
-			for range waiters {
-				wait.Go(func() error { return b.Wait(t.Context()) })
-			}
-			<-synced
-			require.NoError(t, setter.Remove(t.Context()))
-			require.NoError(t, wait.Wait())
-
-			reads, events := link.Count(recipestest.OpGetData)-before, link.Events()-events
-			// Waiters that have the answer to their sync, but did not watch yet when the barrier
-			// was removed, read it, too.
-			if early > 1 || reads > 10 || events > 2 {
-				return fmt.Errorf("they do not share what they read: %d reads by waits that were given up, %d by all, %d events",
-					early, reads, events)
-			}
-			return nil
-		})
-	})
-}
-
 // A removal arrives at the server after its caller has given up, and after the barrier was removed
 // and set again.
 func TestLateRemovalDoesNotHitALaterBarrier(t *testing.T) {
@@ -400,175 +162,6 @@ func lateRemoval(t *testing.T, opts []barrier.Option, only bool, after int, slow
 	require.NoError(t, b.Remove(t.Context()))
 }
 
-// One client waits, another sets and removes, and one of the two meets a fault.
-func TestFaultAtEachStep(t *testing.T) {
-	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
-		root := srv.Root(t)
-		for _, f := range suite.QuickFaults {
-			t.Run(f.Name, func(t *testing.T) {
-				t.Parallel()
-				sweep(t, srv, root+"/"+f.Name, opts, f)
-			})
-		}
-	})
-}
-
-func TestLongFaultAtEachStep(t *testing.T) {
-	for kind, opts := range kinds {
-		for _, f := range suite.SlowFaults(10 * time.Second) {
-			t.Run(kind+" "+f.Name, func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					srv := recipestest.Start(t, recipestest.WithInMemory())
-					sweep(t, srv, srv.Root(t), opts, f)
-				})
-			})
-		}
-	}
-}
-
-func sweep(t *testing.T, srv *recipestest.Server, root string, opts []barrier.Option, f suite.Fault) {
-	suite.Sweep(t, func(step int) bool {
-		met := false
-		for _, waits := range []bool{true, false} {
-			met = meetFault(t, srv, fmt.Sprintf("%s/%d-%v", root, step, waits), opts, f, step, waits) || met
-		}
-		return met
-	})
-}
-
-func meetFault(t *testing.T, srv *recipestest.Server, path string, opts []barrier.Option, f suite.Fault, step int, waits bool) (met bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	link := srv.Link(t)
-	victim, sound := link.Client(t), srv.Client(t)
-	defer suite.Close(t, sound, victim)
-	waiter, setter := sound, victim
-	if waits {
-		waiter, setter = victim, sound
-	}
-
-	session := suite.Session(t, victim).ID()
-	s, w := barrier.New(setter, path, opts...), barrier.New(waiter, path)
-	over := suite.At(link, step, func() { f.Do(srv, link, session) })
-	require.NoError(t, s.Set(ctx))
-
-	var wait group
-	wait.Go(func() error { return w.Wait(ctx) })
-	wait.Go(func() error { return w.Wait(ctx) })
-	require.NoError(t, s.Remove(ctx))
-	require.NoError(t, wait.Wait(), "step %d", step)
-
-	met = over()
-	link.Heal()
-	for _, b := range []*barrier.Barrier{s, w} {
-		require.NoError(t, b.Wait(ctx), "step %d: it is removed", step)
-	}
-	require.False(t, suite.Exists(t, sound, path))
-	return met
-}
-
-func TestParentsMayVanish(t *testing.T) {
-	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
-		root := srv.Root(t)
-		c := srv.Client(t)
-		b := barrier.New(c, root+"/parent/b", opts...)
-
-		for range 3 {
-			require.NoError(t, b.Set(t.Context()))
-			require.NoError(t, b.Remove(t.Context()))
-			// The server may have been faster: an empty container.
-			if err := suite.Session(t, c).Conn().Delete(root+"/parent", -1); !errors.Is(err, zk.ErrNoNode) {
-				require.NoError(t, err)
-			}
-			require.NoError(t, b.Wait(t.Context()))
-			require.NoError(t, b.Remove(t.Context()))
-		}
-	})
-}
-
-func TestSeveralRemovalsAtOnce(t *testing.T) {
-	eachKind(t, func(t *testing.T, srv *recipestest.Server, opts []barrier.Option) {
-		path := srv.Root(t) + "/b"
-		var clients []*protocol.Client
-		for range 4 {
-			clients = append(clients, srv.Client(t))
-		}
-
-		for range 20 {
-			require.NoError(t, barrier.New(clients[0], path, opts...).Set(t.Context()))
-			var all group
-			for _, c := range clients {
-				all.Go(func() error { return barrier.New(c, path).Remove(t.Context()) })
-				all.Go(func() error { return barrier.New(c, path).Wait(t.Context()) })
-			}
-			require.NoError(t, all.Wait())
-		}
-	})
-}
-
-func TestForeignChildKeepsTheBarrier(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		c := srv.Client(t)
-		b := barrier.New(c, path)
-		require.NoError(t, b.Set(t.Context()))
-
-		conn := suite.Session(t, c).Conn()
-		_, err := conn.Create(path+"/foreign", nil, 0, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
-
-		require.ErrorIs(t, b.Remove(t.Context()), zk.ErrNotEmpty)
-		children := suite.Children(t, c, path)
-		require.Equal(t, []string{"foreign"}, children)
-		requireSet(t, b)
-	})
-}
-
-// Remove removes a barrier that its server has not heard of yet.
-func TestRemoveOnAServerThatLags(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.WithInMemory(), recipestest.Lagging(time.Second))
-		path := srv.Root(t) + "/barrier"
-		setter, remover := srv.Client(t), srv.Client(t)
-		suite.Session(t, remover)
-
-		for range 4 { // whichever server each of them is connected to
-			require.NoError(t, barrier.New(setter, path).Set(t.Context()))
-			require.NoError(t, barrier.New(remover, path).Remove(t.Context()))
-			requireOpen(t, barrier.New(setter, path))
-			setter, remover = remover, setter
-			time.Sleep(5 * time.Second)
-		}
-	})
-}
-
-// Another removal is under way, and is given up at any step. Remove must not take that for the end
-// of the barrier.
-func TestRemovalThatAnotherOneGaveUp(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	operator := srv.Client(t)
-	conn := suite.Session(t, operator).Conn()
-	path := srv.Root(t) + "/barrier"
-	suite.Sweep(t, func(step int) bool {
-		require.NoError(t, barrier.New(operator, path).Set(t.Context()))
-		marker := path + "/another-remove"
-		_, err := conn.Create(marker, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
-
-		link := srv.Link(t)
-		b := barrier.New(link.Client(t), path)
-		stop := link.At(step, func() { conn.Delete(marker, -1) })
-
-		require.NoError(t, b.Remove(t.Context()))
-		met := !stop()
-		require.False(t, suite.Exists(t, operator, path), "step %d", step)
-		return met
-	})
-}
-
 // An operator deletes the marker of a removal, and leaves the barrier.
 func TestRemovalWhoseMarkerIsDeleted(t *testing.T) {
 	t.Parallel()
@@ -593,4 +186,204 @@ func TestRemovalWhoseMarkerIsDeleted(t *testing.T) {
 		return was
 	})
 	require.True(t, deleted)
+}
+
+// A setter's machine is cut off, and its process is started again: with another client, or with the
+// same one in its next session.
+func TestBarrierThatIsSetAgainAfterARestartDoesNotFall(t *testing.T) {
+	for _, same := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := recipestest.Start(t, recipestest.WithInMemory())
+			path := srv.Root(t) + "/b"
+			link := srv.Link(t)
+			c := link.Client(t)
+			require.NoError(t, barrier.New(c, path, barrier.WithEphemeral()).Set(t.Context()))
+
+			waited := make(chan error, 1)
+			other := barrier.New(srv.Client(t), path)
+			go func() { waited <- other.Wait(t.Context()) }()
+
+			link.Stall()
+			if same {
+				s := suite.Session(t, c)
+				time.Sleep(2 * s.Timeout()) // the servers end it, and it hears of that
+				link.Heal()
+				<-s.Done()
+			} else {
+				c = srv.Client(t)
+			}
+
+			require.NoError(t, barrier.New(c, path, barrier.WithEphemeral()).Set(t.Context()))
+			require.NoError(t, <-waited, "the old one has fallen")
+
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			require.ErrorIs(t, other.Wait(ctx), context.DeadlineExceeded)
+			link.Heal()
+			require.NoError(t, other.Remove(t.Context()))
+		})
+	}
+}
+
+func TestSetReportsThatTheBarrierFallsWithALivingSession(t *testing.T) {
+	for _, opts := range kinds {
+		synctest.Test(t, func(t *testing.T) {
+			srv := recipestest.Start(t, recipestest.WithInMemory())
+			path := srv.Root(t) + "/b"
+			first, c := srv.Client(t), srv.Client(t)
+			require.NoError(t, barrier.New(first, path, barrier.WithEphemeral()).Set(t.Context()))
+			b := barrier.New(c, path, append(opts, barrier.WithData([]byte("new")))...)
+
+			began := time.Now()
+			err := b.Set(t.Context())
+			require.ErrorIs(t, err, barrier.ErrEphemeral)
+			require.ErrorContains(t, err, fmt.Sprintf("%#x", suite.Session(t, first).ID()))
+			require.Equal(t, 2*suite.Session(t, c).Timeout(), time.Since(began))
+			requireSet(t, b)
+			data, _ := suite.Get(t, c, path)
+			require.Equal(t, "new", string(data))
+
+			// The barrier of its own session is what Set wants, or never will be. Neither is a
+			// reason to wait.
+			began = time.Now()
+			require.NoError(t, barrier.New(first, path, barrier.WithEphemeral()).Set(t.Context()))
+			require.ErrorIs(t, barrier.New(first, path).Set(t.Context()), barrier.ErrEphemeral)
+			require.Zero(t, time.Since(began))
+			require.NoError(t, b.Remove(t.Context()))
+		})
+	}
+}
+
+// The answer to Set is lost, and the barrier is removed before Set asks again. What it then sets is
+// another barrier. So a request of the removal that comes late does not hit that.
+func TestLateRemovalDoesNotHitTheBarrierThatARepeatedSetHasSet(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		link, other := srv.Link(t), srv.Client(t)
+		_, err := suite.Session(t, other).EnsurePath(t.Context(), root)
+		require.NoError(t, err)
+		b := barrier.New(link.Client(t), root+"/b", barrier.WithEphemeral())
+		link.StallReplies()
+		set := suite.Later(func() error { return b.Set(t.Context()) })
+		time.Sleep(time.Second)
+
+		late := []any{&zk.DeleteRequest{Path: root + "/b", Version: 0}}
+		for _, node := range suite.Children(t, other, root) {
+			if node != "b" {
+				late = append(late, &zk.DeleteRequest{Path: root + "/" + node, Version: -1})
+			}
+		}
+		require.Len(t, late, 2)
+		require.NoError(t, barrier.New(other, root+"/b").Remove(t.Context()))
+		link.Cut()
+		link.Heal()
+		require.NoError(t, suite.Wait(t, set))
+
+		_, err = suite.Session(t, other).Conn().Multi(late...)
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		requireSet(t, b)
+		require.NoError(t, b.Remove(t.Context()))
+	})
+}
+
+// Another library has set the barrier. It sets it again while the answer to the deletion is on its
+// way.
+func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		hit := false
+		suite.Sweep(t, func(step int) bool {
+			path := fmt.Sprintf("%s-%d", root+"/b", step)
+			link := srv.Link(t)
+			c, other := link.Client(t), srv.Client(t)
+			defer suite.Close(t, c, other)
+			suite.Session(t, c)
+			_, err := suite.Session(t, other).EnsurePath(t.Context(), root)
+			require.NoError(t, err)
+			conn := suite.Session(t, other).Conn()
+
+			create := func() {
+				_, err := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+				require.NoError(t, err)
+			}
+
+			create()
+			_, _, gone, err := conn.ExistsW(path)
+			require.NoError(t, err)
+
+			stalled := make(chan struct{})
+			met := suite.At(link, step, func() { link.StallReplies(); close(stalled) })
+			removed := make(chan error, 1)
+			go func() { removed <- barrier.New(c, path).Remove(t.Context()) }()
+
+			select {
+			case <-stalled:
+			case err := <-removed:
+				require.NoError(t, err)
+				removed <- nil
+			}
+
+			again := false
+			select {
+			case <-gone:
+				create()
+				again = true
+			case <-time.After(100 * time.Millisecond): // this was not the deletion
+			}
+
+			link.Cut()
+			link.Heal()
+			require.NoError(t, <-removed)
+
+			was := met()
+			if again {
+				require.True(t, suite.Exists(t, other, path), "step %d", step)
+				hit = hit || was
+			}
+			return was
+		})
+		require.True(t, hit, "no answer to a deletion was lost")
+	})
+}
+
+// BenchmarkRelease measures the time from the removal to the return of the last waiter. Each waiter
+// has a Barrier of its own.
+func BenchmarkRelease(b *testing.B) {
+	for _, n := range []int{1, 16, 64} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			srv := recipestest.Start(b)
+			path := srv.Root(b) + "/b"
+			setter := barrier.New(srv.Client(b), path)
+			link := srv.Link(b)
+			var waiters []*barrier.Barrier
+			for range n {
+				waiters = append(waiters, barrier.New(link.Client(b), path))
+			}
+			for b.Loop() {
+				b.StopTimer()
+				require.NoError(b, setter.Set(b.Context()))
+				asleep := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+n)
+				var wait group
+				for _, w := range waiters {
+					wait.Go(func() error { return w.Wait(b.Context()) })
+				}
+				<-asleep
+				b.StartTimer()
+				require.NoError(b, setter.Remove(b.Context()))
+				require.NoError(b, wait.Wait())
+			}
+		})
+	}
+}
+
+// A barrier that is removed between the two requests of Set is set again.
+func TestBarrierThatVanishesDuringSetIsSet(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, path := srv.Link(t), srv.Root(t)+"/barrier"
+		b := barrier.New(link.Client(t), path)
+		require.NoError(t, b.Set(t.Context()))
+		link.Fail(recipestest.OpSetData, "", int32(zkwire.CodeNoNode), 1)
+		require.NoError(t, b.Set(t.Context()))
+		requireSet(t, b)
+	})
 }

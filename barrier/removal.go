@@ -15,17 +15,16 @@ import (
 // Remove removes the barrier, and all callers of [Barrier.Wait] return. A barrier that is not set
 // stays so.
 //
-// Remove blocks until the server has answered. If a session is lost, it goes on in the next one. If
-// ctx ends first, Remove returns an error that wraps ctx's. Then the barrier may be removed, or may
-// yet be, but not one that was set meanwhile. Other errors wrap [protocol.ErrClosed] or
-// [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNotEmpty] if the barrier's node has
-// children that are not of this package.
+// Remove blocks until the server has answered. If a session is lost, it goes on in the next
+// session. If ctx ends first, Remove returns an error that wraps ctx's. Then this barrier may be
+// removed now or later, but never a barrier that is set meanwhile. Other errors wrap
+// [protocol.ErrClosed] or [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNotEmpty] if
+// the barrier's node has children that are not of this package.
 //
-// A request that comes late recognises a barrier that was set meanwhile. If [Barrier.Set] found the
-// old barrier set, the version of the node has changed. Otherwise a second node is missing whose
-// name is never used again. Below a persistent barrier, Remove itself creates that node first. An
-// ephemeral node has no children, so Set creates the second node beside it. Both nodes are deleted
-// together.
+// A late request recognises a barrier that was set meanwhile. If [Barrier.Set] found the old
+// barrier, the node's version has changed. Otherwise a second node is missing, and its name is
+// never used again. Below a persistent barrier, Remove itself creates that node first. An ephemeral
+// node has no children, so Set creates the second node beside it. Both nodes are deleted together.
 //
 // An ephemeral barrier of another library has no second node. Remove does not repeat its deletion
 // once another barrier is set. But a deletion that was sent once may still arrive late.
@@ -82,13 +81,18 @@ type removal struct {
 	stat    *zk.Stat // of the barrier
 }
 
-// removePersistent creates a marker below the barrier, and deletes the barrier together with that.
+// removePersistent creates a marker below the barrier and deletes both together.
 func (r *removal) removePersistent(ctx context.Context) error {
-	s := r.session
-	_, err := protocol.Detach(ctx, s, func(ctx context.Context) (struct{}, error) {
+	_, err := protocol.Detach(ctx, r.session, func(ctx context.Context, s *protocol.Session) (struct{}, error) {
+		r := &removal{r.barrier, s, r.stat}
 		marker := r.barrier.recipe.Path() + "/" + s.NewOwner().String() + markerSuffix
 		err := s.Create(ctx, marker, nil, zk.FlagEphemeral)
-		if err != nil && !errors.Is(err, zk.ErrNodeExists) { // which is by an attempt whose answer was lost
+		if errors.Is(err, protocol.ErrQuotaExceeded) || errors.Is(err, protocol.ErrSessionFull) {
+			// A removal makes room, so it must not need room. Without the marker, we can remove a
+			// barrier with the same version that is set at this very moment.
+			return struct{}{}, r.removeForeign(ctx)
+		}
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) { // an attempt whose answer was lost has created it
 			return struct{}{}, err
 		}
 
@@ -107,7 +111,7 @@ func (r *removal) removePersistent(ctx context.Context) error {
 // removals.
 func (r *removal) removeMarked(ctx context.Context, marker string) error {
 	markers := []string{marker}
-	for protocol.Wanted(ctx) == nil {
+	for r.session.Abandoned() == nil {
 		err := r.deleteWith(ctx, markers)
 		if errors.Is(err, zk.ErrNoNode) && len(markers) == 1 {
 			return r.confirm(ctx)
@@ -130,7 +134,7 @@ func (r *removal) removeMarked(ctx context.Context, marker string) error {
 			}
 		}
 	}
-	return protocol.Wanted(ctx)
+	return r.session.Abandoned()
 }
 
 // confirm returns nil if the barrier is gone, and [zk.ErrNoNode] if it is still there. The marker
@@ -144,7 +148,8 @@ func (r *removal) confirm(ctx context.Context) error {
 }
 
 // removeEphemeral deletes the barrier together with the ID nodes that its setter's session has
-// created beside it: one, unless another client has deleted a barrier without that.
+// created beside it: usually one (more if another client has deleted a barrier and not its ID
+// node).
 func (r *removal) removeEphemeral(ctx context.Context) error {
 	dir, base := path.Split(r.barrier.recipe.Path())
 	siblings, _, err := r.session.Children(ctx, path.Clean(dir))
@@ -166,14 +171,14 @@ func (r *removal) removeEphemeral(ctx context.Context) error {
 	return r.deleteWith(ctx, ids)
 }
 
-// removeForeign deletes an ephemeral barrier that only its czxid tells from a later one. A deletion
-// cannot name that, so it is repeated only while the barrier that was meant is still there.
+// removeForeign deletes a barrier that differs from a later barrier only by its czxid. A deletion
+// cannot name a czxid, so it is repeated only while that barrier is still there.
 func (r *removal) removeForeign(ctx context.Context) error {
 	b, s := r.barrier, r.session
 	_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, c.Delete(s.Path(b.recipe.Path()), r.stat.Version)
+		return struct{}{}, protocol.Delete(c, s.Path(b.recipe.Path()), r.stat.Version)
 	}, func(ctx context.Context) (_ struct{}, done bool, err error) {
-		now, err := b.stat(ctx, s)
+		_, now, err := s.Get(ctx, b.recipe.Path())
 		if errors.Is(err, zk.ErrNoNode) {
 			return struct{}{}, true, nil
 		}
@@ -182,8 +187,8 @@ func (r *removal) removeForeign(ctx context.Context) error {
 	return err
 }
 
-// deleteWith deletes the barrier, if it has the version that was read, and the other nodes, or
-// nothing.
+// deleteWith deletes the barrier (if it still has the version that was read) and the other nodes,
+// or nothing.
 func (r *removal) deleteWith(ctx context.Context, others []string) error {
 	var ops []any
 	for _, other := range others {

@@ -15,7 +15,7 @@ import (
 func TestEverythingRuns(t *testing.T) {
 	var out bytes.Buffer
 	plots := t.TempDir()
-	o := options{embedded: true, alone: true, run: regexp.MustCompile(""), time: 20 * time.Millisecond, leases: 100, svg: plots}
+	o := options{embedded: true, alone: true, run: regexp.MustCompile(""), time: 20 * time.Millisecond, svg: plots}
 	if err := bench(t.Context(), &out, o); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
@@ -29,11 +29,6 @@ func TestEverythingRuns(t *testing.T) {
 		svg, err := os.ReadFile(filepath.Join(plots, c.name+".svg"))
 		if err != nil || !bytes.HasSuffix(svg, []byte("</svg>\n")) {
 			t.Errorf("no plot of %s: %v", c.name, err)
-		}
-	}
-	for _, s := range studies {
-		if !strings.Contains(out.String(), s.title) {
-			t.Errorf("no table of %s", s.title)
 		}
 	}
 }

@@ -31,7 +31,6 @@ type env struct {
 	budget  time.Duration // for each contestant
 	latency time.Duration // added to each round trip
 	short   bool
-	leases  int      // in one session, for part scale
 	admin   *zk.Conn // for what is not measured
 	root    string
 	paths   atomic.Int64
@@ -46,7 +45,7 @@ const shortBudget = 100 * time.Millisecond
 
 // newEnv prepares measurements on a server, which it stops if it fails.
 func newEnv(ctx context.Context, o options, s *server) (_ *env, err error) {
-	e := &env{server: s, budget: o.time, latency: o.latency, short: o.time <= shortBudget, leases: o.leases}
+	e := &env{server: s, budget: o.time, latency: o.latency, short: o.time <= shortBudget}
 
 	defer func() {
 		if err != nil {

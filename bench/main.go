@@ -21,10 +21,7 @@ import (
 )
 
 // chapters are the tables, each in a file of its own.
-var chapters = []chapter{lockChapter, handoffChapter, drainChapter, rwlockChapter, queueChapter, doubleBarrierChapter, electionChapter}
-
-// studies are the tables of part scale.
-var studies = []study{pricesStudy, idleStudy, lineStudy, cycleStudy, leasesStudy, observersStudy, leaderChangeStudy}
+var chapters = []chapter{lockChapter, lingerChapter, handoffChapter, drainChapter, rwlockChapter, queueChapter, doubleBarrierChapter, electionChapter}
 
 type options struct {
 	servers    string
@@ -35,7 +32,6 @@ type options struct {
 	run        *regexp.Regexp
 	time       time.Duration
 	latency    time.Duration
-	leases     int
 	svg        string
 	profile    string
 }
@@ -50,7 +46,6 @@ func main() {
 	flag.BoolVar(&o.alone, "alone", false, "leave libraries of other languages out")
 	flag.DurationVar(&o.time, "time", 2*time.Second, "how long to measure each contestant, in all; 50ms is the short mode")
 	flag.DurationVar(&o.latency, "latency", 0, "make each round trip `that much` longer; leaves libraries of other languages out")
-	flag.IntVar(&o.leases, "leases", 10_000, "how many leases one session holds in scale/leases")
 	flag.StringVar(&o.svg, "svg", "", "write a plot of each table, of the first server, to this `directory`")
 	flag.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile to this `file`; its samples are labelled by contestant")
 	flag.Parse()
@@ -130,12 +125,6 @@ func benchOn(ctx context.Context, out io.Writer, o options, s *server) error {
 			if err := t.plot(o.svg, e.where); err != nil {
 				return err
 			}
-		}
-	}
-
-	for _, s := range studies {
-		if err := s.print(ctx, e, out, o.run); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/interop"
+	"github.com/zkrecipes/zkrecipes/internal/real/interop"
 )
 
 // A peer is a process in which a library of another language does the same work as we do. It does

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -22,9 +21,6 @@ type server struct {
 	members []*member // the leader is the last one
 	where   string    // for the heading
 	stop    func()
-
-	// fail ends the leader, and restore starts it again. It is nil if we cannot do that.
-	fail func() (restore func() error, err error)
 }
 
 // A member is one process of a server.
@@ -76,10 +72,6 @@ func startEmbedded(context.Context) (*server, error) {
 		members: []*member{{address: s.ConnectString()}},
 		where:   "the embedded server, NOT a real ZooKeeper; it shares this process, and its allocations and CPU time count as the client's",
 		stop:    func() { s.Close() },
-		fail: func() (func() error, error) {
-			s.Stop()
-			return sync.OnceValue(s.Resume), nil
-		},
 	}, nil
 }
 
@@ -144,16 +136,6 @@ func startJava(ctx context.Context, members int, how, parent string, config ...s
 		s.members = append(s.members, m)
 	}
 
-	if members > 1 {
-		s.fail = func() (func() error, error) {
-			leader := s.members[members-1]
-			process, err := os.FindProcess(leader.pid)
-			if err != nil {
-				return nil, err
-			}
-			return func() error { return errors.Join(start(leader), s.await(ctx, how)) }, process.Kill()
-		}
-	}
 	return s, s.await(ctx, how)
 }
 
@@ -285,14 +267,6 @@ func (s *server) received() (n int64) {
 		n += report(m.address, "Received: %d")
 	}
 	return n
-}
-
-// zxid returns the number of the latest transaction that a server knows.
-func (s *server) zxid() (last int64) {
-	for _, m := range s.members {
-		last = max(last, report(m.address, "Zxid: 0x%x"))
-	}
-	return last
 }
 
 // report returns a number that a server reports about itself, or 0.

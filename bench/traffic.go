@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/binary"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,9 +14,6 @@ type traffic struct {
 	sent, received           atomic.Int64 // bytes
 	kinds                    [len(kinds)]atomic.Int64
 	sessions                 atomic.Int64 // that were opened
-
-	mu    sync.Mutex
-	conns map[net.Conn]struct{} // that are open
 }
 
 // kinds are the names of requests, by their number in the protocol.
@@ -25,9 +21,6 @@ var kinds = [...]string{
 	1: "create", 2: "delete", 3: "exists", 4: "read", 5: "set", 8: "list", 9: "sync", 12: "list", 13: "check", 14: "multi",
 	15: "create", 19: "create", 22: "multiread",
 }
-
-// logged are the kinds of requests that servers write to their logs.
-var logged = []int{1, 2, 5, 14, 15, 19}
 
 func (t *traffic) request(op uint32) {
 	if op == opPing {
@@ -47,36 +40,13 @@ func (t *traffic) byKind() (n [len(kinds)]int64) {
 	return n
 }
 
-func (t *traffic) written() (n int64) {
-	for _, op := range logged {
-		n += t.kinds[op].Load()
-	}
-	return n
-}
-
 // dial is a zk.Dialer.
 func (t *traffic) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	c, err := net.DialTimeout(network, address, timeout)
 	if err != nil {
 		return nil, err
 	}
-
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.conns == nil {
-		t.conns = make(map[net.Conn]struct{})
-	}
-	t.conns[c] = struct{}{}
 	return &countedConn{Conn: c, traffic: t}, nil
-}
-
-// cut breaks all connections.
-func (t *traffic) cut() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for c := range t.conns {
-		c.Close()
-	}
 }
 
 const (
@@ -108,13 +78,6 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	c.traffic.sent.Add(int64(len(p)))
 	c.out.follow(p, fromHead, func(head []byte) { c.traffic.request(binary.BigEndian.Uint32(head[8:])) })
 	return c.Conn.Write(p)
-}
-
-func (c *countedConn) Close() error {
-	c.traffic.mu.Lock()
-	delete(c.traffic.conns, c.Conn)
-	c.traffic.mu.Unlock()
-	return c.Conn.Close()
 }
 
 // frames are those of one direction of a connection.

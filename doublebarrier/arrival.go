@@ -7,186 +7,215 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// An arrival is one call of Enter. It has one node at a time, in one session after the other. Only
-// one goroutine uses it at a time: that of Enter, or the one that finishes what Enter has begun.
+// An arrival is one call of Enter. It has one node at a time, in one session after the other. One
+// goroutine uses it at a time: Enter's, or the background goroutine that finishes Enter's work.
 type arrival struct {
-	barrier  *Barrier
-	caller   context.Context // ends when Enter stops waiting for an outcome
-	session  *protocol.Session
-	owner    string  // the same for all its nodes
-	nodes    int     // how many it has tried to create
-	node     string  // the name of the present one; empty if there is none
-	sequence int32   // its number
-	czxid    int64   // of the transaction that created it; 0 if that is not known
-	seen     *record // as it was read last; nil if it was not since node was created
-	spared   *record // no gate up to this record has counted node; nil if that is not known
-	counted  bool    // by a round: there is no way back
-	full     *gate   // of a round that it is not a member of
+	barrier *Barrier
+	caller  context.Context   // ends when Enter stops waiting for an outcome
+	session *protocol.Session // of the latest attempt
+	owner   string            // the same for all its nodes
+	nodes   int               // how many it has tried to create
+	own     own
+	full    *gate // of a round that it is not a member of
 
-	present    atomic.Bool // a node of its own may be there
-	unresolved atomic.Bool // a node that is gone may have been counted
+	doubt   atomic.Bool // one of its nodes may be there, or may have been counted
+	earlier bool        // a node that is gone may have been counted
 }
 
-// An outcome is what has become of an arrival.
+// An outcome is the result of an arrival.
 type outcome struct {
 	entry *Entry
 	err   error
 }
 
-// errGone says that our node was deleted before a gate was known to have counted it, or that no
-// gate can count it any more.
-var errGone = errors.New("member deleted while waiting")
+var (
+	// errGone says that our node was deleted before a gate was known to have counted it, or that no
+	// gate can count it any more.
+	errGone = errors.New("member deleted while waiting")
 
-// attempt enters under one session. It returns an error if that is to be done again under the next.
+	// errCounted says that the arrival was counted, and has no place inside. There is no way back.
+	errCounted = fmt.Errorf("%w: a round has counted this member, and then its session ended, "+
+		"or another client deleted the member or the gate", protocol.ErrLost)
+)
+
+// attempt enters under one session. It returns an error if the next session must try again.
 func (a *arrival) attempt(ctx context.Context, s *protocol.Session) (outcome, error) {
 	if a.owner == "" {
 		a.owner = s.NewOwner().String()
 	}
 	a.session = s
 
-	e, err := a.enter(ctx)
-	switch {
-	case err == nil:
-		return outcome{entry: e}, nil
-	case errors.As(err, new(*unfinishedError)): // the arrival is not ours any more
-		return outcome{err: a.uncertain(err)}, nil
-	case a.counted:
+	o, err := a.enter(ctx, s)
+	if err != nil { // the arrival is not ours any more
 		return outcome{err: err}, nil
-	case s.Err() != nil:
-		return outcome{}, err
 	}
-	return outcome{err: a.uncertain(err)}, nil
+	if o.err != nil && !errors.Is(o.err, errCounted) && s.Err() != nil {
+		return outcome{}, o.err
+	}
+	return o, nil
 }
 
-// uncertain adds to an error that the arrival may have been counted all the same.
-func (a *arrival) uncertain(err error) error {
-	if !a.present.Load() && !a.unresolved.Load() {
-		return err
-	}
-	return fmt.Errorf("%w: %w whether this member was counted", err, protocol.ErrUncertain)
-}
-
-// complete runs work to its end, whatever becomes of the caller. If the caller stops waiting, it
-// returns an unfinishedError. Work then goes on in the background, which has the arrival to itself,
-// and ends with undo.
-func (a *arrival) complete(work func(context.Context) (*Entry, error), undo func(outcome)) (*Entry, error) {
-	o, err := protocol.Detach(a.caller, a.session, func(ctx context.Context) (outcome, error) {
-		defer a.session.KeepAlive()()
-		e, err := work(ctx)
+// complete runs work to its end. If the caller stops waiting, it returns an error. Work then goes
+// on in the background (which owns the arrival from then on) and ends with undo.
+func (a *arrival) complete(s *protocol.Session, work func(context.Context, *protocol.Session) (*Entry, error),
+	undo func(outcome)) (outcome, error) {
+	return protocol.Detach(a.caller, s, func(ctx context.Context, s *protocol.Session) (outcome, error) {
+		defer s.KeepAlive()()
+		e, err := work(ctx, s)
 		return outcome{e, err}, nil
 	}, undo)
-
-	if err != nil {
-		return nil, &unfinishedError{err}
-	}
-	return o.entry, o.err
 }
 
-// An unfinishedError is the error of a caller that did not wait for the end of its work.
-type unfinishedError struct{ error }
-
-func (u *unfinishedError) Unwrap() error { return u.error }
-
-// enter crosses until that has an outcome.
-func (a *arrival) enter(ctx context.Context) (*Entry, error) {
-	if err := a.checkSize(0); err != nil {
-		return nil, err
+// enter goes through the line until there is an outcome. Like complete, it returns an error if the
+// caller has stopped waiting.
+func (a *arrival) enter(ctx context.Context, s *protocol.Session) (outcome, error) {
+	err := a.checkSize(s, 0)
+	if err == nil {
+		err = a.resolve(ctx, s)
+	}
+	if err != nil {
+		return outcome{err: err}, nil
 	}
 
-	if err := a.resolve(ctx); err != nil {
-		return nil, err
-	}
 	for {
-		e, err := a.cross(ctx)
+		o, err := a.complete(s, a.join, func(joined outcome) {
+			if joined.err == nil {
+				late, _ := a.conclude(s, nil, errGone)
+				late.leave()
+			}
+		})
+		if err != nil || o.err != nil {
+			return o, err
+		}
+		g, failed := a.await(ctx, s)
+		o, err = a.conclude(s, g, failed)
 		switch {
-		case errors.As(err, new(*unfinishedError)): // the arrival is not ours any more
-		case errors.Is(err, errGone) && !a.counted:
+		case err != nil || errors.Is(o.err, errCounted):
+		case errors.Is(o.err, errGone):
 			if ctx.Err() == nil {
 				continue
 			}
-			err = fmt.Errorf("%w: %v", protocol.Wanted(ctx), err)
-		case errors.Is(err, ErrFull) && a.barrier.waits:
-			if err = a.full.awaitEnd(ctx, a.session, false); err == nil {
+			o.err = fmt.Errorf("%w: %v", protocol.Ended(ctx), o.err)
+		case errors.Is(o.err, ErrFull) && a.barrier.waits:
+			if o.err = a.full.awaitEnd(ctx, s, false); o.err == nil {
 				continue
 			}
 		}
-		return e, err
+		return o, err
 	}
 }
 
-// checkSize refuses a barrier whose gate would not fit into one request, with so many bytes of
-// others.
-func (a *arrival) checkSize(others int) error {
-	const rest = 100 // of an operation, the sequence number and the end of lines
+// await waits until a gate is open that has counted our node. Only the record says that: its change
+// wakes the waiting members, and one read of it lets them in.
+//
+// A waiting member needs no trust, so its session makes no requests meanwhile. After a while we
+// also watch our own node, because another client may delete it.
+func (a *arrival) await(ctx context.Context, s *protocol.Session) (*gate, error) {
+	for long := false; ; {
+		g, watch, err := a.look(ctx, s)
+		if errors.Is(err, zk.ErrBadVersion) {
+			continue // another member has changed the record, or the line
+		} else if g != nil || err != nil {
+			return g, err
+		}
+
+		long, err = waitFor(ctx, s, watch, long, a.barrier.member(a.own.Node))
+		if errors.Is(err, zk.ErrNoNode) {
+			err = errGone
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// look reads the record and acts on it. It returns the gate if the gate has counted our node, and
+// otherwise the watch on the record. It returns [zk.ErrBadVersion] if the record has changed
+// meanwhile.
+func (a *arrival) look(ctx context.Context, s *protocol.Session) (*gate, *protocol.Watch, error) {
+	defer s.KeepAlive()()
+	r, watch, err := a.read(ctx, s)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case r.gate.has(a.own.Node):
+		return r.gate, nil, nil
+	case r.gate.hasOwner(a.owner): // it has counted an earlier node of ours
+		return nil, nil, errCounted
+	case r.gate != nil:
+		return nil, nil, a.clearOver(ctx, s, r)
+	case a.own.Sequence < r.From: // the record was lost: see agree
+		return nil, nil, errGone
+	}
+
+	if r, err = a.agree(ctx, s, r); err != nil {
+		return nil, nil, err
+	}
+	g, err := a.open(ctx, s, r)
+	return g, watch, err
+}
+
+// read returns the record, and the watch on it. Our node was created after another Watch of the
+// session may have read the record. Events come in order with answers, so the record is current as
+// long as there is no event.
+func (a *arrival) read(ctx context.Context, s *protocol.Session) (record, *protocol.Watch, error) {
 	b := a.barrier
-	each := len(a.session.Path(b.process())) + 3*len(memberPrefix(a.owner, a.nodes, b.n)) + rest
-
-	if b.n > (protocol.MaxData-others)/each {
-		return fmt.Errorf("%w: %d members take %d bytes each in one transaction, at most %d together",
-			protocol.ErrTooLarge, b.n, each, protocol.MaxData)
+	watch, stat, err := current(ctx, s, b.process())
+	if errors.Is(err, zk.ErrNoNode) {
+		return record{}, nil, errGone // our node was below it
+	} else if err != nil {
+		return record{}, nil, err
 	}
-	return nil
+
+	r := b.parse(watch.Data(), stat)
+	if !r.complete() {
+		if r, err = b.read(ctx, s); err != nil {
+			return r, nil, err
+		}
+	}
+	if r.version == 0 { // no member has written to this process yet: the numbers begin again
+		r.From = 0
+	}
+	a.own.seen = &r
+	a.judge(r, false)
+	return r, watch, nil
 }
 
-// cross joins, waits for the gate, and withdraws if it does not come to that.
-func (a *arrival) cross(ctx context.Context) (*Entry, error) {
-	_, err := a.complete(func(ctx context.Context) (*Entry, error) { return nil, a.join(ctx) }, a.abandon)
+// clearOver removes the gate of a finished round, with or without its ID node, and has the caller
+// read the record again. It returns ErrFull if the round is in progress.
+func (a *arrival) clearOver(ctx context.Context, s *protocol.Session, r record) error {
+	left, err := r.gate.left(ctx, s)
 	if err != nil {
-		return nil, err
+		return err
+	} else if len(left) > 0 {
+		a.full = r.gate
+		return ErrFull
 	}
-
-	g, err := a.await(ctx)
-	return a.conclude(g, err)
-}
-
-// abandon withdraws, or leaves, after an Enter that has not waited for join.
-func (a *arrival) abandon(joined outcome) {
-	if joined.err == nil {
-		e, _ := a.conclude(nil, errGone)
-		outcome{entry: e}.leave()
+	if _, err = a.write(ctx, s, r, r.closed(),
+		&zk.DeleteRequest{Path: r.gate.idNode(), Version: -1},
+		&zk.DeleteRequest{Path: r.gate.ready(), Version: -1}); err != nil {
+		return err
 	}
+	return zk.ErrBadVersion
 }
 
 // conclude makes an entry of a member that was counted. If it failed to wait for the gate, conclude
 // withdraws the member, or finds out that it was counted.
-func (a *arrival) conclude(g *gate, failed error) (*Entry, error) {
-	return a.complete(func(ctx context.Context) (*Entry, error) {
+func (a *arrival) conclude(s *protocol.Session, g *gate, failed error) (outcome, error) {
+	return a.complete(s, func(ctx context.Context, s *protocol.Session) (*Entry, error) {
 		if failed != nil {
 			var err error
-			if g, err = a.withdrawForGood(ctx, failed); err != nil {
+			if g, err = a.withdrawForGood(ctx, s, failed); g == nil {
 				return nil, errors.Join(failed, err)
-			} else if g == nil {
-				return nil, failed
 			}
 		}
-
-		return a.admit(ctx, g)
+		return a.admit(ctx, s, g)
 	}, outcome.leave)
-}
-
-// pause is between two attempts to withdraw that the server refuses.
-const pause = 10 * time.Second
-
-// withdrawForGood withdraws after an Enter that has failed. If the server refuses, the caller is
-// let go, and it tries again until the session is over: a gate would count a member that stays in
-// line, and the others would wait for it to leave.
-func (a *arrival) withdrawForGood(ctx context.Context, failed error) (*gate, error) {
-	for {
-		g, err := a.withdraw(ctx)
-		if err == nil || a.counted || ctx.Err() != nil || a.session.Err() != nil {
-			return g, err
-		}
-
-		a.barrier.recipe.Logger().Error("member not withdrawn yet", "node", a.node, "error", err)
-		protocol.LetGo(ctx, errors.Join(failed, err))
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-	}
 }
 
 // leave leaves on behalf of a caller that has not waited for the entry.
@@ -196,18 +225,38 @@ func (o outcome) leave() {
 	}
 }
 
-// admit makes an entry of an arrival that was counted.
-func (a *arrival) admit(ctx context.Context, g *gate) (*Entry, error) {
-	a.counted = true
-	e := &Entry{session: a.session, gate: g}
-	node := a.barrier.member(a.node)
-	grant, err := a.barrier.recipe.NewGrant(ctx, a.session, node, g.token, func(ctx context.Context) error {
-		return e.depart(ctx, node)
-	})
+// pause is between two attempts to withdraw that the server refuses.
+const pause = 10 * time.Second
 
-	if err != nil { // the session is over, and so the node goes
-		return nil, fmt.Errorf("%w: %w", protocol.ErrLost, err)
+// withdrawForGood withdraws after an Enter that has failed. If the server refuses, it lets the
+// caller go and tries again until the session ends: a gate would count a member that stays in line,
+// and the others would wait for it to leave.
+func (a *arrival) withdrawForGood(ctx context.Context, s *protocol.Session, failed error) (*gate, error) {
+	for {
+		g, err := a.withdraw(ctx, s)
+		if err == nil || errors.Is(err, errCounted) || ctx.Err() != nil || s.Err() != nil {
+			return g, err
+		}
+
+		a.barrier.recipe.Logger().Error("member not withdrawn yet", "node", a.own.Node, "error", err)
+		s.LetGo(errors.Join(failed, err))
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
 	}
-	e.grant = grant
+}
+
+// admit makes an entry of an arrival that was counted.
+func (a *arrival) admit(ctx context.Context, s *protocol.Session, g *gate) (*Entry, error) {
+	e := &Entry{gate: g}
+	node := g.member(a.own.Node)
+	grant, err := g.recipe.NewGrant(ctx, s, node, g.token, func(ctx context.Context, s *protocol.Session) error {
+		return e.depart(ctx, s, node)
+	})
+	if err != nil { // the session has ended, and its node goes
+		return nil, fmt.Errorf("%w: %w", errCounted, err)
+	}
+	e.grant, e.session = grant, grant.Session()
 	return e, nil
 }

@@ -3,7 +3,6 @@ package doublebarrier_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -21,348 +20,200 @@ import (
 func TestAllEnterAndLeaveTogether(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		for _, n := range []int{1, 2, 7} {
-			t.Run(fmt.Sprint(n), func(t *testing.T) {
-				path := srv.Root(t) + "/deep/down"
-				all := clients(t, srv, n)
-				var barriers []*doublebarrier.Barrier
-				for _, c := range all {
-					barriers = append(barriers, doublebarrier.New(c, path, n))
-				}
-				for range 5 {
-					round(t, barriers...)
-				}
-				empty(t, all[0], path)
-			})
+			path := srv.Root(t) + "/deep/down"
+			var all []*doublebarrier.Barrier
+			for range n {
+				all = append(all, doublebarrier.New(srv.Client(t), path, n, doublebarrier.WithKeptRounds()))
+			}
+			for number := range int64(5) {
+				require.Equal(t, number+1, round(t, all...))
+			}
 		}
 	})
 }
 
-func TestNoMemberEntersOrLeavesBeforeTheLast(t *testing.T) {
-	suite.Steadily(t, suite.Each, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		c := srv.Client(t)
-		b := doublebarrier.New(c, path, 3)
-		ctx := patient(t)
-
-		first, second := enter(ctx, b), enter(ctx, b)
-		joined(t, c, path, 2)
-		select {
-		case <-first.done:
-			require.FailNow(t, "entered too early")
-		case <-second.done:
-			require.FailNow(t, "entered too early")
-		case <-time.After(50 * time.Millisecond):
+// In between another member leaves the line, and the server then lists the others in another order.
+func TestNobodyEntersOrLeavesBeforeTheLast(t *testing.T) {
+	play(t, 5, func(s *scene) {
+		gone := s.enter(4, 4)
+		all := []*call{s.enter(0, 4), s.enter(1, 4)}
+		gone.cancel()
+		gone.fails(context.Canceled)
+		all = append(all, s.enter(2, 4))
+		s.True(all[0].waits() && all[1].waits() && all[2].waits())
+		all = append(all, s.enter(3, 4))
+		waiting := s.waiting()
+		for i, c := range all {
+			s.Equal(c.must().Node(), c.entry.Members()[i])
+			s.Equal(c.entry.Node(), waiting[i].Node)
 		}
+		one, two := s.leave(all[0]), s.leave(all[2])
+		s.True(one.waits() && two.waits())
+		_, err := s.conn.Multi(all[1].entry.Check())
+		s.NoError(err)
+		s.finish(all[1], all[3])
+		s.succeed(one, two)
+		_, err = s.conn.Multi(all[1].entry.Check())
+		s.ErrorIs(err, zk.ErrNoNode)
+	})
+}
 
-		third := enter(ctx, b)
-		entries := []*doublebarrier.Entry{first.must(t), second.must(t), third.must(t)}
-		left := make(chan error, 2)
-		for _, e := range entries[:2] {
-			go func() { left <- e.Leave(ctx) }()
-		}
+// Four come to a barrier of three, and then others to a round under way, which one has left.
+func TestLatecomersAreRefusedOrWait(t *testing.T) {
+	play(t, 5, func(s *scene) {
+		s.keep("")
+		in := []*call{s.enter(0, 3), s.enter(1, 3)}
+		g := s.gate(2, recipestest.OpMulti)
+		g.Shut()
+		in = append(in, s.enter(2, 3))
+		s.enter(3, 3).fails(doublebarrier.ErrFull) // it opens the gate for the others
+		g.Open()
+		s.Len(in[0].must().Members(), 3)
+		s.Contains(in[0].entry.Node(), "-1-of-3-", "it has joined again")
+		left := s.leave(in[0])
+		s.enter(0, 3).fails(doublebarrier.ErrFull)
 
-		joined(t, c, path, 1)
-		select {
-		case err := <-left:
-			require.FailNow(t, "left too early", "%v", err)
-		case <-time.After(50 * time.Millisecond):
-		}
-
-		require.NoError(t, entries[2].Leave(ctx))
-		require.NoError(t, errors.Join(<-left, <-left))
-		empty(t, c, path)
+		waiting := []*call{s.enter(0, 3, doublebarrier.WithWaiting()), s.enter(1, 3, doublebarrier.WithWaiting())}
+		s.finish(in[1:]...)
+		left.must()
+		last := s.enter(4, 3)
+		s.Greater(last.must().Token(), in[0].entry.Token())
+		s.finish(append(waiting, last)...)
 	})
 }
 
 func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	link := srv.Link(t)
-	c := link.Client(t)
-	before := link.Packets()
-	for name, b := range map[string]*doublebarrier.Barrier{
-		"nil client":    doublebarrier.New(nil, "/a", 2),
-		"empty path":    doublebarrier.New(c, "", 2),
-		"relative path": doublebarrier.New(c, "a", 2),
-		"root":          doublebarrier.New(c, "/", 2),
-		"no members":    doublebarrier.New(c, "/a", 0, nil),
-		"fewer":         doublebarrier.New(c, "/a", -1),
-		"too many":      doublebarrier.New(c, "/a", 1_000_000),
-		"bad option":    doublebarrier.New(c.With(nil), "/a", 2),
-	} {
-		_, err := b.Enter(t.Context())
-		require.ErrorContains(t, err, "doublebarrier: ", name)
-		require.ErrorContains(t, b.Do(t.Context(), func(context.Context) error { return nil }), "doublebarrier: ", name)
-	}
-
-	_, err := doublebarrier.New(c, "/a", 1_000_000).Enter(t.Context())
-	require.ErrorIs(t, err, protocol.ErrTooLarge)
-	require.Equal(t, before, link.Packets())
-}
-
-// The size of a gate for so many members has more bits than an int.
-func TestHugeNumbersOfMembersAreRefused(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := suite.NewStage(t, 1).Clients[0]
-		for _, n := range []int{math.MaxInt/2 + 1, math.MaxInt - 1, math.MaxInt} {
-			_, err := doublebarrier.New(c, "/a", n).Enter(patient(t))
-			require.ErrorIs(t, err, protocol.ErrTooLarge, n)
-		}
-	})
-}
-
-func TestLatecomersAreRefusedOrWait(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		ctx := patient(t)
-		c := srv.Client(t)
-		b := doublebarrier.New(c, path, 2)
-
-		first, second := enter(ctx, b), enter(ctx, b)
-		first.must(t)
-		second.must(t)
-
-		_, err := b.Enter(ctx)
-		require.ErrorIs(t, err, doublebarrier.ErrFull)
-		joined(t, c, path, 2)
-
-		waiting := doublebarrier.New(srv.Client(t), path, 2, doublebarrier.WithWaiting())
-		third, fourth := enter(ctx, waiting), enter(ctx, waiting)
-		var leaving group
-		leaving.Go(func() error { return first.entry.Leave(ctx) })
-		joined(t, c, path, 1)
-
-		_, err = b.Enter(ctx)
-		require.ErrorIs(t, err, doublebarrier.ErrFull, "one is still in")
-		require.NoError(t, second.entry.Leave(ctx))
-		require.NoError(t, leaving.Wait())
-
-		require.Greater(t, third.must(t).Token(), first.entry.Token())
-		leaving.Go(func() error { return third.entry.Leave(ctx) })
-		require.NoError(t, fourth.must(t).Leave(ctx))
-		require.NoError(t, leaving.Wait())
-		empty(t, c, path)
-	})
-}
-
-func TestOfMoreThanNExactlyNGetIn(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		root := srv.Root(t)
-		const n, more = 3, 5
-		all := clients(t, srv, more)
-		for i := range 30 {
-			path, ctx := pathOf(root, i), patient(t)
-			var comers []*entering
-			for _, c := range all {
-				comers = append(comers, enter(ctx, doublebarrier.New(c, path, n)))
-			}
-
-			var in []*doublebarrier.Entry
-			for _, e := range comers {
-				entry, err := e.wait()
-				if err != nil {
-					require.ErrorIs(t, err, doublebarrier.ErrFull)
-					continue
+	play(t, 1, func(s *scene) {
+		c, before := s.Clients[0], s.Links[0].Packets()
+		tooMuch := doublebarrier.WithData(make([]byte, protocol.MaxData))
+		for want, barriers := range map[error][]*doublebarrier.Barrier{
+			nil: {
+				doublebarrier.New(nil, "/a", 2), doublebarrier.New(c.With(nil), "/a", 2),
+				doublebarrier.New(c, "/a", 0, nil), doublebarrier.New(c, "/a", -1),
+			},
+			zk.ErrInvalidPath: {doublebarrier.New(c, "", 2), doublebarrier.New(c, "a", 2), doublebarrier.New(c, "/", 2)},
+			protocol.ErrTooLarge: { // some of these gates have more bits than an int
+				doublebarrier.New(c, "/a", 2, tooMuch), doublebarrier.New(c, "/a", 1_000_000),
+				doublebarrier.New(c, "/a", math.MaxInt/2+1), doublebarrier.New(c, "/a", math.MaxInt),
+			},
+		} {
+			for _, b := range barriers {
+				_, err := b.Enter(s.t.Context())
+				s.ErrorContains(err, "doublebarrier: ")
+				s.True(want == nil || errors.Is(err, want), err)
+				if !errors.Is(err, protocol.ErrTooLarge) {
+					_, err = b.Waiting(s.t.Context())
+					s.ErrorContains(err, "doublebarrier: ")
 				}
-				in = append(in, entry)
 			}
-
-			require.Len(t, in, n)
-			var leaving group
-			for _, e := range in {
-				leaving.Go(func() error { return e.Leave(ctx) })
-			}
-			require.NoError(t, leaving.Wait())
-			empty(t, all[0], path)
 		}
+		s.Error(doublebarrier.New(c, "/a", 1).Do(s.t.Context(), nil))
+		s.Equal(before, s.Links[0].Packets())
 	})
 }
 
-// A member leaves the line, after which the server lists the others in another order.
-func TestMembersAreInOrderOfArrival(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, c := srv.Root(t)+"/b", srv.Client(t)
-		b := doublebarrier.New(c, path, 4)
-		ctx, cancel := context.WithCancel(t.Context())
-		gone := enter(ctx, b)
-		joined(t, c, path, 1)
-		var all []*entering
-		for range 2 {
-			all = append(all, enter(t.Context(), b))
-			synctest.Wait()
-		}
-		cancel()
-		gone.wait()
-		all = append(all, enter(t.Context(), b))
-		synctest.Wait()
-		waiting, err := b.Waiting(t.Context())
-		require.NoError(t, err)
-		all = append(all, enter(t.Context(), b))
-
-		var names []string
-		var entries []*doublebarrier.Entry
-		for _, e := range all {
-			names, entries = append(names, e.must(t).Node()), append(entries, e.entry)
-		}
-		require.Equal(t, names, entries[0].Members())
-		for i, w := range waiting {
-			require.Equal(t, names[i], w.Node)
-		}
-		leave(t, entries...)
-	})
-}
-
-func TestDoneContextFailsAndChangesNothing(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		c := srv.Client(t)
-		done, cancel := context.WithCancel(t.Context())
-		cancel()
-
-		_, err := doublebarrier.New(c, path, 1).Enter(done)
-		require.ErrorIs(t, err, context.Canceled)
-		require.NotErrorIs(t, err, protocol.ErrUncertain)
-		require.False(t, suite.Exists(t, c, path))
-	})
-}
-
-func TestEnterThatTimesOutWithdraws(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		c := srv.Client(t)
-		b := doublebarrier.New(c, path, 2)
-		for range 3 {
-			ctx, cancel := context.WithCancel(t.Context())
-			e := enter(ctx, b)
-			joined(t, c, path, 1)
-			cancel()
-			_, err := e.wait()
-			require.ErrorIs(t, err, context.Canceled)
-			if !errors.Is(err, protocol.ErrUncertain) {
-				empty(t, c, path)
-			}
-			joined(t, c, path, 0)
-		}
-		round(t, b, b)
-	})
-}
-
-func TestDo(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		c := srv.Client(t)
-		b := doublebarrier.New(c, path, 2)
-		ctx := patient(t)
-		failed := errors.New("failed")
-		inside := make(chan struct{}, 2)
-		var all group
-		for range 2 {
-			all.Go(func() error {
-				return b.Do(ctx, func(ctx context.Context) error {
-					inside <- struct{}{}
-					if len(inside) == 2 {
-						return failed
+// Do waits for the others to leave, unless its function panics. It is the opener here, so the gate is removed in the background when the last of them dies.
+func TestDoLeavesInAnyCase(t *testing.T) {
+	for _, how := range []string{"fails", "panics"} {
+		play(t, 2, func(s *scene) {
+			other, failed := s.enter(0, 2), errors.New(how)
+			do := s.call(func(ctx context.Context) (_ *doublebarrier.Entry, err error) {
+				defer func() {
+					if r := recover(); r != nil {
+						err = r.(error)
 					}
-					return ctx.Err()
+				}()
+				return nil, doublebarrier.New(s.Clients[1], s.path, 2).Do(ctx, func(context.Context, *doublebarrier.Entry) error {
+					if how == "panics" {
+						panic(failed)
+					}
+					return failed
 				})
 			})
-		}
-
-		require.ErrorIs(t, all.Wait(), failed)
-		empty(t, c, path)
-
-		var other group
-		other.Go(func() error { return b.Do(ctx, func(context.Context) error { return nil }) })
-		require.PanicsWithValue(t, "oops", func() { b.Do(ctx, func(context.Context) error { panic("oops") }) })
-		require.NoError(t, other.Wait())
-		empty(t, c, path)
-	})
-}
-
-func TestDoCancelsItsContextOnALoss(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		c := srv.Client(t)
-		ctx := patient(t)
-		err := doublebarrier.New(c, path, 1).Do(ctx, func(ctx context.Context) error {
-			srv.ExpireSession(session(t, c).ID())
-			<-ctx.Done()
-			return context.Cause(ctx)
+			s.Equal(how == "fails", do.waits())
+			s.Len(s.members(), 1)
+			other.must()
+			s.die(s.Clients[0])
+			do.fails(failed)
 		})
-		require.ErrorIs(t, err, protocol.ErrLost)
-		round(t, doublebarrier.New(c, path, 1))
-		empty(t, c, path)
+	}
+}
+
+// Curator counts all nodes at the path, and we all below process. So neither sees the other.
+func TestPathOfCuratorsDoubleBarrierIsRefused(t *testing.T) {
+	play(t, 1, func(s *scene) {
+		suite.Keep(s.t, s.operator, s.path, s.path+"/0d9e3b0c-6b3f-4c5e-9a53-7d0c8d2c6f11")
+		s.enter(0, 2).fails(zk.ErrNodeExists)
 	})
 }
 
-func TestCloseEndsEnterAndLeave(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		ctx := patient(t)
-		watcher, closing := srv.Client(t), srv.Client(t)
-		e := enter(ctx, doublebarrier.New(closing, path, 2))
-		joined(t, watcher, path, 1)
-		suite.Close(t, closing)
-		_, err := e.wait()
-		require.ErrorIs(t, err, protocol.ErrClosed)
-		joined(t, watcher, path, 0)
-
-		closing = srv.Client(t)
-		e = enter(ctx, doublebarrier.New(closing, path, 2))
-		other := enter(ctx, doublebarrier.New(watcher, path, 2))
-
-		e.must(t)
-		left := make(chan error, 1)
-		go func() { left <- e.entry.Leave(ctx) }()
-		joined(t, watcher, path, 1)
-		suite.Close(t, closing)
-		if err := <-left; !errors.Is(err, protocol.ErrClosed) {
-			require.ErrorIs(t, err, protocol.ErrLost) // it had not learnt yet that its node was deleted
-		}
-
-		require.NoError(t, other.must(t).Leave(ctx))
-		empty(t, watcher, path)
-
-		_, err = doublebarrier.New(closing, path, 2).Enter(ctx)
-		require.ErrorIs(t, err, protocol.ErrClosed)
-	})
+// The server removes the nodes of members that have all left, or died, unless the rounds are kept.
+func TestRoundsBeginAgainUnlessTheyAreKept(t *testing.T) {
+	for next, opts := range map[int64][]doublebarrier.Option{1: nil, 3: {doublebarrier.WithKeptRounds()}} {
+		play(t, 3, func(s *scene) {
+			s.finish(s.inside(2, opts...)...)
+			s.EqualValues(2, s.inside(2, opts...)[0].entry.Round())
+			s.die(s.Clients[:2]...)
+			time.Sleep(time.Hour)
+			for range 3 { // a level each
+				s.Embedded().ReapContainers()
+			}
+			s.Equal(opts != nil, s.exists(s.path))
+			e := s.enter(2, 1, opts...) // others agree on another number
+			s.Equal(next, e.must().Round())
+			s.finish(e)
+		})
+	}
 }
 
-func TestLeaveWithADoneContextLeavesAllTheSame(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		c := srv.Client(t)
-		ctx := patient(t)
-		b := doublebarrier.New(c, path, 2)
-		first, second := enter(ctx, b), enter(ctx, b)
-		done, cancel := context.WithCancel(ctx)
-		cancel()
-		require.ErrorIs(t, first.must(t).Leave(done), context.Canceled)
-		require.NoError(t, second.must(t).Leave(ctx))
-		require.NoError(t, first.entry.Leave(ctx), "what it had begun is done")
-		empty(t, c, path)
-
-		first, second = enter(ctx, b), enter(ctx, b)
-		first.must(t)
-		second.must(t)
-		require.ErrorIs(t, first.entry.Leave(done), context.Canceled)
-		require.ErrorIs(t, second.entry.Leave(done), context.Canceled)
-		joined(t, c, path, 0)
-		round(t, b, b)
-	})
+// All that is below the path vanishes at each packet of a member, which keeps the rounds, or not.
+func TestPathMayVanish(t *testing.T) {
+	t.Parallel()
+	for _, opts := range [][]doublebarrier.Option{nil, {doublebarrier.WithKeptRounds()}} {
+		sweep(t, 1, func(s *scene, step int) bool {
+			met := suite.At(s.Links[0], step, func() { s.wipe(s.path) })
+			e := s.enter(0, 1, opts...).must()
+			s.EqualValues(1, e.Round())
+			e.Leave(s.t.Context())
+			return met()
+		})
+	}
 }
 
-func TestCheckFailsOnceTheEntryIsGivenBack(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		c := srv.Client(t)
-		conn := suite.Session(t, c).Conn()
-		entry, err := doublebarrier.New(c, srv.Root(t)+"/d", 1).Enter(patient(t))
-		require.NoError(t, err)
-		_, err = conn.Multi(entry.Check())
-		require.NoError(t, err)
-		require.NoError(t, entry.Leave(patient(t)))
-		_, err = conn.Multi(entry.Check())
-		require.ErrorIs(t, err, zk.ErrNoNode)
-	})
+// A member asks for as much in a round of many as in a round of few, whether they come and go at
+// once or one after the other.
+func TestRequestsOfAMemberDoNotGrowWithTheirNumber(t *testing.T) {
+	for _, apart := range []time.Duration{0, time.Millisecond} {
+		const n, few = 48, 12 // few are of the member that opens the gate, and of the last to leave
+		play(t, n, func(s *scene) {
+			visit := func() {
+				var all suite.Group
+				for _, c := range s.Clients {
+					all.Go(func() error {
+						return doublebarrier.New(c, s.path, n).Do(s.t.Context(), func(context.Context, *doublebarrier.Entry) error {
+							if c == s.Clients[0] {
+								s.waiting() // which reads few nodes at a time
+							}
+							return nil
+						})
+					})
+					time.Sleep(apart)
+				}
+				s.NoError(all.Wait())
+				synctest.Wait()
+			}
+			visit() // in the first one, each reads the record once more
+			count := func() (requests, listings int) {
+				for _, l := range s.Links {
+					requests, listings = requests+l.Count(recipestest.OpAny), listings+l.Count(recipestest.OpGetChildren)
+				}
+				return requests, listings
+			}
+			requests, listings := count()
+			visit()
+			moreRequests, moreListings := count()
+			s.LessOrEqual(moreRequests-requests, 5*n+few)
+			s.LessOrEqual(moreListings-listings, 8)
+		})
+	}
 }

@@ -14,18 +14,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-func Example() {
+// connect returns a client of an embedded server, and what ends both.
+func connect() (client *protocol.Client, stop func()) {
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer server.Close()
-	ctx := context.Background()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	client, err = protocol.Connect(context.Background(), server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
+	return client, func() { client.Close(); server.Close() }
+}
+
+func Example() {
+	ctx := context.Background()
+	client, stop := connect()
+	defer stop()
 
 	const workers = 3
 	b := doublebarrier.New(client, "/barriers/batch", workers)
@@ -52,22 +57,14 @@ func Example() {
 }
 
 func ExampleBarrier_Do() {
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
 	ctx := context.Background()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	b := doublebarrier.New(client, "/barriers/step", 1)
 	for step := range 2 { // the same path serves round after round
-		err := b.Do(ctx, func(ctx context.Context) error {
-			fmt.Println("step", step)
+		err := b.Do(ctx, func(ctx context.Context, e *doublebarrier.Entry) error {
+			fmt.Println("step", step, "of", len(e.Members()))
 			return ctx.Err() // ends early if the place is lost
 		})
 		if err != nil {
@@ -75,22 +72,14 @@ func ExampleBarrier_Do() {
 		}
 	}
 	// Output:
-	// step 0
-	// step 1
+	// step 0 of 1
+	// step 1 of 1
 }
 
 func ExampleBarrier_Waiting() {
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 	defer cancel()
 
 	hosts := []string{"host-1", "host-2", "host-3"}
@@ -101,6 +90,7 @@ func ExampleBarrier_Waiting() {
 
 	operator := doublebarrier.New(client, "/barriers/batch", len(hosts))
 	var waiters []doublebarrier.Waiter
+	var err error
 	for len(waiters) < 2 {
 		time.Sleep(time.Millisecond)
 		if waiters, err = operator.Waiting(ctx); err != nil {
@@ -121,20 +111,12 @@ func ExampleBarrier_Waiting() {
 }
 
 func ExampleBarrier_Enter_timeout() {
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(context.Background(), server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	_, err = doublebarrier.New(client, "/barriers/batch", 2).Enter(ctx) // no other member comes
+	_, err := doublebarrier.New(client, "/barriers/batch", 2).Enter(ctx) // no other member comes
 	fmt.Println("in time:", !errors.Is(err, context.DeadlineExceeded))
 	// Output:
 	// in time: false
@@ -143,16 +125,8 @@ func ExampleBarrier_Enter_timeout() {
 // A worker that was started late learns from the round which phase of the job it joins.
 func ExampleEntry_Round() {
 	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
+	client, stop := connect()
+	defer stop()
 
 	b := doublebarrier.New(client, "/barriers/phases", 1, doublebarrier.WithKeptRounds(), doublebarrier.WithWaiting())
 	for range 2 {

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,167 +19,274 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-func TestMain(m *testing.M) {
-	if config := os.Getenv(memberEnv); config != "" {
-		os.Exit(runMember(config))
-	}
-	suite.Main(m)
+func TestMain(m *testing.M) { suite.Main(m) }
+
+const (
+	slow   = time.Second // the delay of a link that is slow
+	noAuth = -102
+)
+
+// A scene has some clients and an operator in virtual time. All operations of the operator are over
+// when they return.
+type scene struct {
+	*require.Assertions
+	*suite.Stage
+	t        *testing.T
+	path     string
+	operator *protocol.Client
+	conn     *zk.Conn // the operator's
 }
 
-type group = suite.Group
-
-// patient returns a context that bounds what must happen in the end.
-func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*suite.Limit)
-	t.Cleanup(cancel)
-	return ctx
+// play runs a scene for n clients. In the end, nothing of the barrier may be left.
+func play(t *testing.T, n int, script func(s *scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		stage := suite.NewStage(t, n)
+		s := &scene{require.New(t), stage, t, stage.Root(t) + "/b", stage.Server.Client(t), nil}
+		for _, c := range append(stage.Clients, s.operator) {
+			s.conn = suite.Session(t, c).Conn()
+		}
+		script(s)
+		s.Embedded().SetClockRate(1)
+		s.Calm()
+		s.vanishes()
+	})
 }
 
-// clients returns n clients, each with a session of its own.
-func clients(t testing.TB, srv *recipestest.Server, n int) (all []*protocol.Client) {
-	for range n {
-		all = append(all, srv.Client(t))
+// playAs is play in a subtest.
+func playAs(t *testing.T, name string, n int, script func(s *scene)) {
+	t.Run(name, func(t *testing.T) { play(t, n, script) })
+}
+
+// sweep plays the scene once for each packet of the first client, which has more to do there.
+func sweep(t *testing.T, n int, script func(s *scene, step int) (met bool)) {
+	t.Helper()
+	suite.Sweep(t, func(step int) (met bool) {
+		play(t, n, func(s *scene) { met = script(s, step) })
+		return met
+	})
+}
+
+// A call is an Enter or a Leave under way.
+type call struct {
+	s      *scene
+	entry  *doublebarrier.Entry
+	err    error
+	cancel func()
+	done   chan struct{}
+}
+
+// call calls a verb, and waits until it does not go on by itself.
+func (s *scene) call(verb func(context.Context) (*doublebarrier.Entry, error)) *call {
+	c := s.begin(verb)
+	synctest.Wait()
+	return c
+}
+
+func (s *scene) begin(verb func(context.Context) (*doublebarrier.Entry, error)) *call {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	c := &call{s: s, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.entry, c.err = verb(ctx)
+	}()
+	return c
+}
+
+// enter begins to enter with the i-th client, and comes as far as it can without the others.
+func (s *scene) enter(i, n int, opts ...doublebarrier.Option) *call {
+	return s.call(doublebarrier.New(s.Clients[i], s.path, n, opts...).Enter)
+}
+
+// leave begins to leave what c has entered.
+func (s *scene) leave(c *call) *call {
+	e := c.must()
+	return s.call(func(ctx context.Context) (*doublebarrier.Entry, error) { return e, e.Leave(ctx) })
+}
+
+func (c *call) waits() bool {
+	select {
+	case <-c.done:
+		return false
+	default:
+		return true
 	}
+}
+
+func (c *call) wait() {
+	c.s.t.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(10 * time.Minute):
+		c.s.FailNow("no answer")
+	}
+}
+
+func (c *call) must() *doublebarrier.Entry {
+	c.s.t.Helper()
+	c.wait()
+	c.s.NoError(c.err)
+	return c.entry
+}
+
+// fails demands an error that wraps all of these, and says that the outcome is unknown only if
+// ErrUncertain is among them.
+func (c *call) fails(wants ...error) {
+	c.s.t.Helper()
+	c.wait()
+	for _, want := range wants {
+		c.s.ErrorIs(c.err, want)
+	}
+	c.s.Equal(slices.Contains(wants, protocol.ErrUncertain), errors.Is(c.err, protocol.ErrUncertain), "%v", c.err)
+}
+
+// inside enters with the first n clients. They come one after the other, so the last one opens the
+// gate.
+func (s *scene) inside(n int, opts ...doublebarrier.Option) (all []*call) {
+	s.t.Helper()
+	for i := range n {
+		all = append(all, s.enter(i, n, opts...))
+	}
+	s.succeed(all...)
 	return all
 }
 
-// An entering is an Enter under way.
-type entering struct {
-	entry *doublebarrier.Entry
-	err   error
-	done  chan struct{}
-}
-
-func enter(ctx context.Context, b *doublebarrier.Barrier) *entering {
-	e := &entering{done: make(chan struct{})}
-	go func() {
-		defer close(e.done)
-		e.entry, e.err = b.Enter(ctx)
-	}()
-	return e
-}
-
-var errStuck = errors.New("no answer from Enter")
-
-func (e *entering) wait() (*doublebarrier.Entry, error) {
-	select {
-	case <-e.done:
-		return e.entry, e.err
-	case <-time.After(3 * suite.Limit):
-		return nil, errStuck
+// abandon ends calls of Enter, and leaves where they have entered, unless the session is lost.
+func (s *scene) abandon(calls ...*call) {
+	for _, c := range calls {
+		c.cancel()
+		if c.wait(); c.err == nil {
+			go c.entry.Leave(s.t.Context())
+		}
 	}
 }
 
-// oneWaits returns an Enter of the first client that has joined and waits for another member, and
-// what ends its ctx.
-func oneWaits(t *testing.T) (stage *suite.Stage, path string, e *entering, cancel func()) {
-	stage = suite.NewStage(t, 2)
-	path = stage.Root(t) + "/b"
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
-	e = enter(ctx, doublebarrier.New(stage.Clients[0], path, 2))
-	joined(t, stage.Clients[1], path, 1)
+// finish leaves with all that have entered by these calls.
+func (s *scene) finish(calls ...*call) {
+	s.t.Helper()
+	var all []*call
+	for _, c := range calls {
+		all = append(all, s.leave(c))
+	}
+	s.succeed(all...)
+}
+
+func (s *scene) succeed(calls ...*call) {
+	s.t.Helper()
+	for _, c := range calls {
+		c.must()
+	}
+}
+
+// expire ends the i-th client's session at the servers.
+func (s *scene) expire(i int) { s.Embedded().ExpireSession(suite.Session(s.t, s.Clients[i]).ID()) }
+
+// gate returns a gate before a new client in place of the i-th.
+func (s *scene) gate(i int, op recipestest.Op) *suite.Gate {
+	g := &suite.Gate{Op: op}
+	s.Clients[i] = s.Links[i].Client(s.t, g.Option(s.Links[i]))
+	suite.Session(s.t, s.Clients[i])
+	return g
+}
+
+// die ends the sessions of clients.
+func (s *scene) die(clients ...*protocol.Client) {
+	for _, c := range clients {
+		s.NoError(c.Close())
+	}
 	synctest.Wait()
-	return stage, path, e, cancel
 }
 
-// must returns the entry, which has to come.
-func (e *entering) must(t testing.TB) *doublebarrier.Entry {
-	t.Helper()
-	entry, err := e.wait()
-	require.NoError(t, err)
-	return entry
+func (s *scene) process() string         { return s.path + "/process" }
+func (s *scene) members() []string       { return suite.Children(s.t, s.operator, s.process()) }
+func (s *scene) exists(node string) bool { return suite.Exists(s.t, s.operator, node) }
+
+// record returns the data of process.
+func (s *scene) record() string {
+	data, _ := suite.Get(s.t, s.operator, s.process())
+	return string(data)
 }
 
-// joined waits until so many members have joined.
-func joined(t testing.TB, c *protocol.Client, path string, n int) {
+func (s *scene) set(record string) {
+	_, err := s.conn.Set(s.process(), []byte(record), -1)
+	s.NoError(err)
+}
+
+func (s *scene) delete(node string) { s.NoError(s.conn.Delete(node, -1)) }
+
+// wipe deletes a node and all that is below it, as far as nobody creates that again.
+func (s *scene) wipe(node string) {
+	children, _, _ := s.conn.Children(node)
+	for _, child := range children {
+		s.wipe(node + "/" + child)
+	}
+	s.conn.Delete(node, -1)
+}
+
+// keep creates process as a node that no server removes, with these data from the beginning.
+func (s *scene) keep(data string) {
+	suite.Keep(s.t, s.operator, s.path)
+	_, err := s.conn.Create(s.process(), []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	s.NoError(err)
+}
+
+// loseGate deletes all that tells of a gate, but for its members.
+func (s *scene) loseGate() {
+	for _, node := range suite.Children(s.t, s.operator, s.path) {
+		if strings.HasPrefix(node, "ready") {
+			s.delete(s.path + "/" + node)
+		}
+	}
+	s.set("")
+}
+
+// hold makes the i-th client's session hold something else. So it ends by the client's own clock.
+func (s *scene) hold(i int) {
+	suite.Must(s.t, doublebarrier.New(s.Clients[i], s.path+"2", 1, doublebarrier.WithWaiting()).Enter)
+}
+
+// loseSession ends the session of the i-th client, which holds something. The servers don't know that
+// until the next one begins.
+func (s *scene) loseSession(i int) {
+	old := suite.Session(s.t, s.Clients[i])
+	s.Embedded().SetClockRate(0.1)
+	s.Links[i].Cut()
+	suite.Wait(s.t, old.Done())
+	s.Links[i].Heal()
+	s.Links[i].TearRequest(recipestest.OpClose, 1) // the client cannot close it yet
+}
+
+// vanishes waits until nothing is left of any round.
+func (s *scene) vanishes() {
+	s.t.Helper()
+	suite.Soon(s.t, func() bool {
+		there, _, err := s.conn.Exists(s.path + "/ready")
+		children, _, _ := s.conn.Children(s.process())
+		return err == nil && !there && len(children) == 0
+	}, "something is left")
+}
+
+// round takes a member of each barrier through a round, in any order, and returns its number.
+func round(t *testing.T, barriers ...*doublebarrier.Barrier) int64 {
 	t.Helper()
-	suite.CatchUp(t, c)
-	for ctx := patient(t); ; {
-		var events <-chan zk.Event
-		children, err := protocol.Do(ctx, session(t, c), func(conn *zk.Conn) (children []string, err error) {
-			for there := true; there; {
-				if children, _, events, err = conn.ChildrenW(path + "/process"); err != zk.ErrNoNode {
-					break
-				}
-				there, _, events, err = conn.ExistsW(path + "/process")
-			}
-			return children, err
+	ctx := suite.Lasting(t)
+	entries := make([]*doublebarrier.Entry, len(barriers))
+	var entering, leaving suite.Group
+	for i, b := range barriers {
+		entering.Go(func() (err error) {
+			entries[i], err = b.Enter(ctx)
+			return err
 		})
-		require.NoError(t, err)
-		if len(children) == n {
-			return
-		}
-		select {
-		case <-events:
-		case <-ctx.Done():
-			require.FailNow(t, "not joined", "%d instead of %d", len(children), n)
-		}
 	}
-}
+	require.NoError(t, entering.Wait())
 
-func session(t testing.TB, c *protocol.Client) *protocol.Session {
-	t.Helper()
-	s, err := c.Session(patient(t))
-	require.NoError(t, err)
-	return s
-}
-
-// round takes one member of each barrier through a round, and checks that they agree on the
-// members.
-func round(t testing.TB, barriers ...*doublebarrier.Barrier) {
-	t.Helper()
-	ctx := patient(t)
-	var all []*entering
-	for _, b := range barriers {
-		all = append(all, enter(ctx, b))
-	}
-	var names, members []string
-	var leaving group
-	for _, e := range all {
-		entry := e.must(t)
-		require.NoError(t, entry.Err())
-		names = append(names, entry.Node())
-		members = entry.Members()
-		require.Equal(t, members, all[0].must(t).Members())
-		require.Equal(t, entry.Token(), all[0].must(t).Token())
-		require.Equal(t, entry.Round(), all[0].must(t).Round())
-	}
-	require.ElementsMatch(t, names, members)
-	for _, e := range all {
-		leaving.Go(func() error { return e.entry.Leave(ctx) })
+	for i, e := range entries {
+		require.Contains(t, e.Members(), e.Node())
+		require.Equal(t, fmt.Sprint(entries[0].Members(), entries[0].Token(), entries[0].Round()),
+			fmt.Sprint(e.Members(), e.Token(), e.Round()), i)
+		leaving.Go(func() error { return errors.Join(e.Leave(ctx), e.Leave(ctx)) })
 	}
 	require.NoError(t, leaving.Wait())
-	for _, e := range all {
-		require.ErrorIs(t, e.entry.Err(), protocol.ErrReleased)
-		require.NoError(t, e.entry.Leave(ctx), "again")
-	}
-}
-
-// empty checks that nothing is left of any round. The last to leave may have been another client's
-// member.
-func empty(t testing.TB, c *protocol.Client, path string) {
-	t.Helper()
-	suite.CatchUp(t, c)
-	conn := session(t, c).Conn()
-	require.False(t, suite.Exists(t, c, path+"/ready"), "a gate is left")
-	children, _, err := conn.Children(path + "/process")
-	if err != zk.ErrNoNode {
-		require.NoError(t, err)
-		require.Empty(t, children)
-	}
-}
-
-func pathOf(parts ...any) string {
-	path := fmt.Sprint(parts[0])
-	for _, p := range parts[1:] {
-		path += fmt.Sprintf("/%v", p)
-	}
-	return path
-}
-
-// persistent creates the path, and the node of its members, as nodes that no server reaps.
-func persistent(t testing.TB, c *protocol.Client, path string) {
-	t.Helper()
-	suite.Keep(t, c, path, path+"/process")
+	require.ErrorIs(t, entries[0].Err(), protocol.ErrReleased)
+	return entries[0].Round()
 }

@@ -16,10 +16,10 @@ import (
 type Waiter struct {
 	Node    string    // its name, as in [Entry.Node] and [Entry.Members]
 	Session int64     // its owner
-	Data    []byte    // those of [WithData], byte for byte: quote them before printing
+	Data    []byte    // as [WithData] gave them: quote them before printing
 	Since   time.Time // when it came, by the server's clock
 	Inside  bool      // a round has begun with it
-	Round   int64     // the round that it is inside of, or the next one if it waits
+	Round   int64     // its round if it is inside, or the next round if it waits
 	N       int       // how many members it expects in a round
 }
 
@@ -28,20 +28,17 @@ const (
 	maxLookups = 4  // how often Waiting looks again because a round has begun or ended meanwhile
 )
 
-// Waiting returns the members that have come and not left, in order of arrival: those that are
-// inside, and those that wait. Members whose sessions have ended are not among them. Neither are
-// members that wait for a round to end, see [WithWaiting]: they join afterwards. A path that does
-// not exist has no members. The n of this Barrier does not matter.
+// Waiting returns the members that have come and not left (inside or waiting), in order of arrival.
+// It leaves out members whose sessions have ended, and members that wait for a round to end (see
+// [WithWaiting]). A path that does not exist has no members. The n of this Barrier does not matter.
 //
-// What it returns is as of one moment after the call began, but for members that have left since
-// then. If rounds begin and end faster than the server answers, members may be shown as waiting
-// that are inside.
+// The result is as of one moment after the call began, without members that have left since then.
+// If rounds begin and end faster than the server answers, a member inside can be shown as waiting.
 //
 // Waiting blocks until the server has answered: four requests and one for each member. It does not
-// disturb the members, and costs them nothing. It returns ctx's error if that ends first, one that
-// wraps [protocol.ErrLost] if the session ends, and otherwise the errors that [Barrier.Enter] has
-// for a bad path or option, a closed client and a server that refuses. It is safe for concurrent
-// use.
+// disturb the members and costs them nothing. Its error is ctx's, wraps [protocol.ErrLost] if the
+// session ends, or is an error of [Barrier.Enter] for a bad path or option, a closed client or a
+// server that refuses. It is safe for concurrent use.
 func (b *Barrier) Waiting(ctx context.Context) ([]Waiter, error) {
 	all, err := b.waiting(ctx)
 	return all, b.recipe.Wrap(err)
@@ -49,32 +46,31 @@ func (b *Barrier) Waiting(ctx context.Context) ([]Waiter, error) {
 
 func (b *Barrier) waiting(ctx context.Context) ([]Waiter, error) {
 	s, err := b.recipe.Session(ctx)
+	if err == nil {
+		err = s.Sync(ctx, b.recipe.Path())
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Sync(ctx, b.recipe.Path()); err != nil {
-		return nil, err
-	}
 
-	r, err := b.read(ctx, s)
-	for lookup := 1; err == nil; lookup++ {
-		line, err := b.line(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-
-		// If no round has begun or ended meanwhile, the line is that of this record.
+	var r record
+	var line []member
+	for lookup := 0; ; lookup++ {
 		before := r.version
 		if r, err = b.read(ctx, s); err != nil {
 			return nil, err
-		} else if r.version == before || lookup == maxLookups {
+		}
+		// If no round has begun or ended meanwhile, the line and this record belong together.
+		if lookup > 0 && (r.version == before || lookup == maxLookups) {
 			return b.waiters(ctx, s, r, line)
 		}
+		if line, err = b.line(ctx, s); err != nil {
+			return nil, err
+		}
 	}
-	return nil, err
 }
 
-// waiters reads the members in line. It leaves out those that have gone.
+// waiters reads the members in line, without members that have gone.
 func (b *Barrier) waiters(ctx context.Context, s *protocol.Session, r record, line []member) ([]Waiter, error) {
 	all, errs := make([]Waiter, len(line)), make([]error, len(line))
 	slots := make(chan struct{}, readers)
@@ -83,14 +79,13 @@ func (b *Barrier) waiters(ctx context.Context, s *protocol.Session, r record, li
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			data, stat, err := s.Get(ctx, b.member(m.name))
-			if err != nil {
-				errs[i] = err
+			data, stat, err := s.Get(ctx, b.member(m.Node))
+			if errs[i] = err; err != nil {
 				return
 			}
 			all[i] = Waiter{
-				Node: m.name, Session: stat.EphemeralOwner, Data: data, Since: time.UnixMilli(stat.Ctime),
-				Inside: r.gate.has(m.name), Round: r.rounds, N: m.n,
+				Node: m.Node, Session: stat.EphemeralOwner, Data: data, Since: time.UnixMilli(stat.Ctime),
+				Inside: r.gate.has(m.Node), Round: r.Rounds, N: m.Size,
 			}
 			if !all[i].Inside {
 				all[i].Round++

@@ -1,13 +1,16 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/zkrecipes/zkrecipes/internal/pace"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
@@ -19,7 +22,7 @@ type Election struct {
 	line       *line.Line
 	newBackOff func() backoff.BackOff
 
-	latest atomic.Pointer[Term] // of those won through this value
+	latest atomic.Pointer[Term] // won through this value
 }
 
 // New returns the election at path, a node of its own that is created as needed. New does no I/O
@@ -45,9 +48,9 @@ func New(c *protocol.Client, path string, opts ...Option) *Election {
 type Option func(*Election) error
 
 // WithBackOff paces [Election.Run] with what newBackOff returns. After a term of less than a
-// second, Run pauses for as long as the back-off says before it campaigns again. After a longer
-// term Run calls newBackOff afresh. The default is exponential, jittered, from 20 milliseconds to
-// one second. If the back-off ends by itself, Run ends, too.
+// second, Run pauses before it campaigns again. After a longer term Run calls newBackOff again. The
+// default is exponential, jittered, from 20 milliseconds to one second. If the back-off stops, Run
+// returns.
 func WithBackOff(newBackOff func() backoff.BackOff) Option {
 	return func(e *Election) error {
 		if newBackOff == nil {
@@ -58,16 +61,16 @@ func WithBackOff(newBackOff func() backoff.BackOff) Option {
 	}
 }
 
-// Campaign enters the election and returns the term once it is won. It blocks until then, until ctx
-// ends or the client is closed. The value is what others learn of a candidate: where to reach it,
-// say. Value and path together may have [protocol.MaxData] bytes. The caller must not change the
-// value before Campaign returns.
+// Campaign enters the election and returns the term once it is won. It blocks until then, or until
+// ctx ends or the client is closed. The value is for the other processes (where to reach this
+// candidate, say). Value and path together may have [protocol.MaxData] bytes. The caller must not
+// change the value before Campaign returns.
 //
 // If ctx ends first, Campaign withdraws and returns an error that wraps ctx's. It does the same if
 // it is elected at that very moment. A withdrawal that takes longer goes on in the background.
 //
-// If Campaign loses its session or its node while it waits, it joins again at the end of the line.
-// After the loss of a session it does so in the next one. Other errors wrap [protocol.ErrClosed],
+// If Campaign loses its session or its node while it waits, it joins again at the end of the line
+// (in the next session, if the session was lost). Other errors wrap [protocol.ErrClosed],
 // [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [protocol.ErrMixed] or
 // [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth].
 //
@@ -77,7 +80,7 @@ func WithBackOff(newBackOff func() backoff.BackOff) Option {
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
 	if value == nil {
-		value = []byte{} // no owner data, which others would take for a value
+		value = []byte{} // or the node would get owner data, and others would take that for the value
 	}
 	g, err := e.line.Enter(ctx, line.Request{Kind: "lock-", Data: value, Blockers: line.Exclusive})
 	if err != nil {
@@ -88,9 +91,9 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
 	return t, nil
 }
 
-// note makes t the latest term. A goroutine that was slow to come here may have lost its term to
-// another one that is here already. A term that is over says nothing about t: the tokens of an
-// ensemble that has lost its data begin anew.
+// note makes t the latest term. A slow goroutine may have lost its term to another goroutine that
+// was here first. Don't compare t with an ended term: tokens begin again in an ensemble that has
+// lost its data.
 func (e *Election) note(t *Term) {
 	for {
 		latest := e.latest.Load()
@@ -100,11 +103,10 @@ func (e *Election) note(t *Term) {
 	}
 }
 
-// Leading returns the term that is held now, if it was won through this very Election value, by
-// Campaign or Run, in any goroutine. It is for a handler that asks whether its process leads: it
-// does not block, does no I/O, and computes the answer from the clocks, as [Term.Err] does. A term
-// may end right after the call. What must not happen after that belongs under [Term.Check] or
-// [Term.Token]. Leading is safe for concurrent use.
+// Leading returns the term that this Election value holds now, whichever goroutine won it by
+// Campaign or Run. It is for a handler that asks whether its process leads: it computes the answer
+// from the clocks, as [Term.Err] does, without I/O. The term can end right after the call, so fence
+// what the handler writes with [Term.Multi] or [Term.Token]. Leading is safe for concurrent use.
 func (e *Election) Leading() (t *Term, ok bool) {
 	t = e.latest.Load()
 	if t == nil || t.Err() != nil {
@@ -116,29 +118,29 @@ func (e *Election) Leading() (t *Term, ok bool) {
 // steady is the length of a term after which Run campaigns again at once.
 const steady = time.Second
 
-// Run campaigns again and again, and calls lead for each term that it wins. The context of lead
-// ends with ctx and with the term. After a lost term its cause wraps [protocol.ErrLost]; if lead
-// itself resigned, [protocol.ErrReleased]. Once lead has returned, and not before, Run resigns if
-// the term still lasts. Then:
+// Run campaigns again and again and calls lead for each term that it wins. The context of lead ends
+// with ctx and with the term. Its cause wraps [protocol.ErrLost] after a lost term, and
+// [protocol.ErrReleased] if lead itself resigned. Once lead has returned, Run resigns if the term
+// still lasts. Then:
 //
-//   - If ctx has ended, so does Run. It returns nil if the term was given back in order and lead's
-//     error says nothing but that ctx, or the term, has ended. Otherwise it returns lead's error,
-//     joined with the loss of the term if it was lost.
-//   - If lead has returned nil, it steps down, and Run campaigns again, at the end of the line.
-//   - If the term ended before lead returned, and lead's error only says so, Run campaigns again,
-//     too. Such an error wraps [context.Canceled], [protocol.ErrLost] or [protocol.ErrReleased].
-//   - Any other error of lead ends Run, which returns it, joined with the loss of the term if it
-//     was lost.
-//   - If lead panics, so does Run, after it has resigned.
+//   - If ctx has ended, Run returns. It returns nil if the term was given back and lead's error
+//     says only that ctx or the term has ended. Otherwise it returns lead's error, joined with the
+//     loss of the term if it was lost.
+//   - If lead returned nil, it steps down: Run campaigns again at the end of the line.
+//   - If the term ended before lead returned and lead's error only says so, Run campaigns again.
+//     Such an error wraps [context.Canceled], [protocol.ErrLost] or [protocol.ErrReleased].
+//   - Run returns any other error of lead, joined with the loss of the term if it was lost.
+//   - If lead panics, Run resigns and panics.
 //
-// Run also returns nil if ctx ends while it waits to be elected. It returns the other errors of
-// [Election.Campaign], and the server's error if it refused to delete the node. A lost session ends
-// a term, and not Run. After a term of less than a second Run pauses, as [WithBackOff] says: a lead
-// that returns at once does not make it spin.
+// Run also returns nil if ctx is cancelled while it waits to be elected. If ctx's deadline has
+// passed, Run returns ctx's error instead of nil. It returns the other errors of
+// [Election.Campaign], and the server's error if the server refuses to delete the node. A lost
+// session ends a term but not Run. After a term of less than a second Run pauses (see
+// [WithBackOff]), so that it does not spin if lead returns at once.
 //
-// Run blocks in all this. Resigning takes until the server has answered, or the session is over.
-// Run waits for a lead that does not return when its context ends. Concurrent calls are candidates
-// of their own.
+// Run blocks until then. Resigning takes until the server has answered or the session has ended. If
+// lead doesn't return when its context ends, Run waits for it. Concurrent calls are separate
+// candidates.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, t *Term) error) error {
 	if lead == nil {
 		return e.recipe.Wrap(errors.New("nil function"))
@@ -147,31 +149,29 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		return err
 	}
 
-	var pause backoff.BackOff
+	var pauses pace.Pauses
 	for {
 		t, err := e.Campaign(ctx, value)
 		if err != nil && errors.Is(err, ctx.Err()) {
-			return nil
+			return e.recipe.Wrap(stopped(ctx))
 		} else if err != nil {
 			return err
 		}
 
 		began := time.Now()
 		if err := e.lead(ctx, t, lead); err != nil || ctx.Err() != nil {
-			return err
+			return cmp.Or(err, e.recipe.Wrap(stopped(ctx)))
 		}
 
-		// A short term may be followed by another one: the pauses grow until a term lasts.
-		if pause == nil || time.Since(began) >= steady {
-			pause = e.newBackOff()
-		}
+		// Short terms can follow each other: the pauses grow until a term lasts.
 		if time.Since(began) >= steady {
+			pauses.Reset()
 			continue
 		}
 
-		d := pause.NextBackOff()
-		if d == backoff.Stop {
-			return e.recipe.Wrap(errors.New("given up: terms are too short"))
+		d, err := pauses.Next(ctx, e.newBackOff)
+		if err != nil && ctx.Err() == nil {
+			return e.recipe.Wrap(fmt.Errorf("%w: terms are too short", err))
 		}
 
 		// A nanosecond at least: see Virtual time in package recipestest.
@@ -182,8 +182,15 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 	}
 }
 
-// lead calls lead for one term. It returns nil if Run is to campaign again, or ctx has ended in
-// order.
+// stopped returns the result of a verb that goes on until ctx ends.
+func stopped(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil
+	}
+	return protocol.Ended(ctx)
+}
+
+// lead calls lead for one term. It returns nil if Run must campaign again, or if ctx was cancelled.
 func (e *Election) lead(ctx context.Context, t *Term, lead func(context.Context, *Term) error) error {
 	var failed, over error
 	done := protocol.RunHeld(ctx, t.grant, func(held context.Context) error {
@@ -192,7 +199,7 @@ func (e *Election) lead(ctx context.Context, t *Term, lead func(context.Context,
 		return nil
 	})
 
-	// An error that only says that the term has ended is a consequence, and no failure of lead's.
+	// If the error only says that the term has ended, lead did not fail.
 	consequence := failed == nil
 	for _, why := range []error{context.Canceled, protocol.ErrLost, protocol.ErrReleased} {
 		consequence = consequence || over != nil && errors.Is(failed, why)
@@ -205,7 +212,8 @@ func (e *Election) lead(ctx context.Context, t *Term, lead func(context.Context,
 		return errors.Join(failed, done)
 	}
 
-	// RunHeld reports the loss of the term, as over does. A refusal by the server is news.
+	// RunHeld's error reports the loss of the term, which over has already. A refusal by the server
+	// is new.
 	if errors.Is(done, protocol.ErrLost) {
 		done = nil
 	}

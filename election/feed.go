@@ -18,13 +18,13 @@ const (
 	// just before [protocol.Watch.Wait] would.
 	recheckAfter = time.Minute - time.Second
 
-	// successors bounds what a feed keeps of a listing, whatever the line's length.
+	// successors is how many candidates of a listing a feed keeps, however long the line is.
 	successors = 8
 )
 
 // feeds has the feed of one election in one session, if there is one.
 type feeds struct {
-	mu   sync.Mutex // protects feed, and what that says
+	mu   sync.Mutex // protects feed and its fields
 	feed *feed
 }
 
@@ -32,15 +32,14 @@ type feeds struct {
 // observers, and the session.
 //
 // A change of leader costs one request. The feed knows the next candidates from its last listing.
-// When the leader's node is gone, it reads and watches the first of them that is left. That one
-// leads: a candidate before it would have a smaller number, so it would have come earlier, and the
-// listing would have had it. So the line is listed only when none of those is left. That listing
-// watches the line, too: if there is no candidate, the vacancy is known and watched in the same
-// request.
+// When the leader's node is gone, it reads and watches the first known candidate that is left. That
+// candidate leads: an earlier candidate would have a smaller number and would be in the listing. So
+// the feed lists the line only when no known candidate is left. The listing also watches the line,
+// so that a vacancy is known and watched in one request.
 //
-// This holds for names that are never used again, as ours. Other libraries may have names that come
-// again when the line's node was deleted and created. So a listing is used up to the first of
-// these.
+// This needs names that are never used again, such as ours. Other libraries' names can come again
+// after the line's node was deleted and created. So the feed uses a listing only up to the first
+// foreign name.
 type feed struct {
 	election *Election
 	session  *protocol.Session
@@ -90,7 +89,7 @@ func (e *Election) join(s *protocol.Session) (f *feed, number int) {
 func (f *feed) start() {
 	ctx, stop := context.WithCancel(context.Background()) // every call ends with the session, too
 	f.stop = stop
-	started := f.session.Go(func(context.Context) {
+	started := f.session.Go(func(context.Context, *protocol.Session) {
 		defer stop()
 		err := f.follow(ctx)
 		f.shared.mu.Lock()
@@ -132,7 +131,7 @@ func (f *feed) read(ctx context.Context, number int) (_ Leader, changed <-chan s
 		select {
 		case <-caughtUp:
 		case <-ctx.Done():
-			return Leader{}, nil, protocol.Wanted(ctx)
+			return Leader{}, nil, protocol.Ended(ctx)
 		}
 	}
 }
@@ -154,7 +153,7 @@ func (f *feed) publish(leader Leader) {
 	}
 }
 
-// follow publishes the leader until ctx ends or the session is over.
+// follow publishes the leader until ctx or the session ends.
 func (f *feed) follow(ctx context.Context) error {
 	if err := f.catchUp(ctx); err != nil {
 		return err
@@ -173,7 +172,7 @@ func (f *feed) follow(ctx context.Context) error {
 	return err
 }
 
-// catchUp makes the server catch up if observers have begun: all that have so far share one Sync.
+// catchUp makes the server catch up if observers have begun. All of them share one Sync.
 func (f *feed) catchUp(ctx context.Context) error {
 	f.shared.mu.Lock()
 	begun := f.begun
@@ -194,7 +193,7 @@ func (f *feed) list(ctx context.Context) ([]line.Name, error) {
 	return f.keep(names), err
 }
 
-// keep returns those of a listing that the feed keeps.
+// keep returns the candidates of a listing that the feed keeps.
 func (f *feed) keep(names []line.Name) []line.Name {
 	kept := names[:min(len(names), successors)]
 	for i, n := range kept {
@@ -208,7 +207,7 @@ func (f *feed) keep(names []line.Name) []line.Name {
 }
 
 // incumbent publishes the first of the candidates as the leader, until that may have changed. It
-// returns those that are left.
+// returns the candidates that are left.
 func (f *feed) incumbent(ctx context.Context, names []line.Name) ([]line.Name, error) {
 	if err := f.catchUp(ctx); err != nil {
 		return nil, err
@@ -229,7 +228,7 @@ func (f *feed) incumbent(ctx context.Context, names []line.Name) ([]line.Name, e
 	if err != nil {
 		return nil, err
 	}
-	f.publish(Leader{w.Data(), stat.Czxid})
+	f.publish(leaderOf(node, w.Data(), stat))
 
 	due, err := f.wait(ctx, w)
 	switch {
@@ -264,7 +263,7 @@ func (f *feed) vacancy(ctx context.Context) ([]line.Name, error) {
 		if !slices.ContainsFunc(names, func(n line.Name) bool { return n.Node == f.gone }) {
 			return f.keep(names), nil
 		}
-		// What is gone was listed by a watch that has missed its event.
+		// The listing is old, because its watch has missed its event.
 		if _, err := w.Recheck(ctx); err != nil {
 			return nil, err
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A State is what [Election.Listen] tells of an election.
+// A State is an election as [Election.Listen] reports it.
 type State struct {
-	// Term is the term that Listen holds, or nil. Its Err reports a loss that is not told yet.
+	// Term is the term that Listen holds, or nil. Its Err reports a loss before Listen does.
 	Term *Term
 
 	// Leader is the leader as seen last: while there is a Term, its own candidate. It is vacant
@@ -18,7 +18,7 @@ type State struct {
 	Leader Leader
 }
 
-// Listen takes part in the election as [Election.Run] does, and calls f instead of a function that
+// Listen takes part in the election as [Election.Run] does and calls f instead of a function that
 // leads. It calls f with the present state first, and then for every change: a term has begun or
 // ended, or another leader, another value or a vacancy was seen.
 //
@@ -27,28 +27,28 @@ type State struct {
 //		service.RedirectTo(s.Leader.Value)
 //	})
 //
-// All calls of f come one at a time and in order, on the goroutine that has called Listen. There is
-// none after Listen has returned, and Listen returns only when ctx ends or it has failed. Between
-// two terms there always is a call without a term. A term that ends before f could be told of it is
-// left out, and so are changes that [Election.Observe] passes over.
+// All calls of f come one at a time and in order, on the goroutine that has called Listen. Listen
+// returns only when ctx ends or it fails, and calls f no more after that. Between two terms there
+// is always a call without a term. Listen leaves out a term that ends before it could call f, and
+// changes that [Election.Observe] skips.
 //
-// When f is called with a term, its Err is nil, so no other candidate leads. When ctx ends, f is
-// called without the term and returns before Listen resigns: no other candidate leads meanwhile
-// either. All other ends are told as soon as they are noticed: the loss of the session, a
-// [Term.Resign], an operator's [Election.Break]. The next leader may be elected before f has
-// returned. What must not overlap belongs under [Term.Context], and under [Term.Check] or
+// When f is called with a term, its Err is nil, so no other candidate leads. When ctx ends, Listen
+// calls f without the term and resigns only after f has returned, so no other candidate leads
+// meanwhile. Listen reports all other ends (the loss of the session, a [Term.Resign], an operator's
+// [Election.Break]) as soon as it notices them, and the next leader can be elected before f
+// returns. So work under [Term.Context], and fence what you write with [Term.Multi] or
 // [Term.Token].
 //
-// f may block, and may call the election, the term and the client. Meanwhile the term lasts or is
-// lost by itself, [Election.Leading] says which, and nothing is told. Then f gets the newest
-// leader. Listen neither resigns nor campaigns again before f has returned. If f panics, so does
-// Listen, after it has resigned.
+// f may block, and may call the election, the term and the client. Meanwhile the term goes on or is
+// lost ([Election.Leading] says which), and the next call of f gets the newest leader. Listen
+// neither resigns nor campaigns again before f has returned. If f panics, Listen resigns and
+// panics.
 //
-// After a lost session Listen campaigns in the next one, at the end of the line. It pauses after
-// short terms, as [WithBackOff] says. It returns nil if ctx has ended, or [protocol.ErrLost] if the
-// term was lost as well. Its other errors are those of [Election.Campaign] and Observe. Listen
-// costs what Campaign and Observe cost. Concurrent calls are candidates of their own. The caller
-// must not change the value before Listen returns.
+// After a lost session Listen campaigns in the next session, at the end of the line. It pauses
+// after short terms (see [WithBackOff]). It returns nil if ctx was cancelled, ctx's error if its
+// deadline has passed, or [protocol.ErrLost] if the term was lost as well. It also returns the
+// errors of [Election.Campaign] and Observe and costs what both cost. Concurrent calls are
+// separate candidates. The caller must not change the value before Listen returns.
 func (e *Election) Listen(ctx context.Context, value []byte, f func(State)) error {
 	if f == nil {
 		return e.recipe.Wrap(errors.New("nil function"))
@@ -98,9 +98,9 @@ type listener struct {
 
 	state State
 	told  bool              // f was called
-	own   int64             // the token of the last term that was told of
-	in    *protocol.Session // that of the term
-	later *Leader           // was seen while the end of the term is not told yet
+	own   int64             // the token of the last term that f has seen
+	in    *protocol.Session // of that term
+	later *Leader           // seen before f was called with the end of the term
 }
 
 // call has f called on the goroutine of Listen, and blocks until it has returned or Listen ends.
@@ -117,7 +117,7 @@ func (l *listener) call(f func()) {
 	}
 }
 
-// lead tells of one term. Run gives the term back once lead has returned.
+// lead calls f for one term. Run gives the term back once lead has returned.
 func (l *listener) lead(held context.Context, t *Term) error {
 	l.call(func() {
 		if t.Err() == nil {
@@ -129,9 +129,10 @@ func (l *listener) lead(held context.Context, t *Term) error {
 	return nil
 }
 
-// begin tells of a term. If its leader was observed before, it may have proclaimed another value.
+// begin calls f with a term. If its leader was observed before, it may have proclaimed another
+// value.
 func (l *listener) begin(t *Term) {
-	leader := Leader{l.value, t.Token()}
+	leader := Leader{l.value, t.Token(), t.Node(), t.grant.Session().ID()}
 	if l.state.Leader.Token == leader.Token {
 		leader = l.state.Leader
 	}
@@ -139,7 +140,7 @@ func (l *listener) begin(t *Term) {
 	l.tell(State{t, leader})
 }
 
-// end tells of the end of a term that was told of.
+// end calls f with the end of a term that f has seen.
 func (l *listener) end() {
 	if l.state.Term == nil {
 		return
@@ -151,7 +152,7 @@ func (l *listener) end() {
 	l.tell(s)
 }
 
-// saw tells of a leader that was observed in s.
+// saw calls f with a leader that was observed in s.
 func (l *listener) saw(leader Leader, s *protocol.Session) {
 	if l.in != nil && l.in.ID() != s.ID() && l.in.Err() != nil {
 		l.own = 0 // in a later session, tokens may begin anew: the ensemble has lost its data
@@ -160,7 +161,7 @@ func (l *listener) saw(leader Leader, s *protocol.Session) {
 	switch t := l.state.Term; {
 	case !leader.Vacant() && leader.Token < l.own:
 		// The observer lags behind the term that has begun. Tokens of other leaders need not grow:
-		// that of a reader which was a writer is greater than those of the candidates behind it.
+		// the token of a downgraded reader is greater than the tokens of the candidates behind it.
 	case t != nil && (leader.Token != t.Token() || t.Err() != nil):
 		l.later = &leader // the end of the term comes first
 	default:

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/election"
@@ -18,73 +17,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A listening is a use of Listen in a goroutine.
-type listening struct {
-	states <-chan election.State
-	stop   func()
-	ended  <-chan error
-}
-
-// listen listens until the test ends at the latest. It checks what holds for each call.
-func listen(t *testing.T, e *election.Election, value string) listening {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	states := make(chan election.State, 1000)
-	var calling atomic.Bool
-	var last election.State
-	told := false
-
-	ended := suite.Later(func() error {
-		return e.Listen(ctx, []byte(value), func(s election.State) {
-			switch again := told && last.Term == s.Term && last.Leader.Token == s.Leader.Token; {
-			case calling.Swap(true):
-				t.Error("two calls at a time")
-			case last.Term != nil && s.Term != nil && last.Term != s.Term:
-				t.Error("no call between two terms")
-			case s.Term != nil && s.Leader.Token != s.Term.Token():
-				t.Error("leads beside another leader")
-			case again && string(last.Leader.Value) == string(s.Leader.Value):
-				t.Error("nothing has changed")
-			}
-			last, told = s, true
-			states <- s
-			calling.Store(false)
-		})
-	})
-	t.Cleanup(stop)
-	return listening{states, stop, ended}
-}
-
-// until returns the first state from now on that is as wanted.
-func (l listening) until(t *testing.T, wanted func(election.State) bool) election.State {
-	t.Helper()
-	for {
-		if s := next(t, l.states); wanted(s) {
-			return s
-		}
-	}
-}
-
-func leads(s election.State) bool { return s.Term != nil }
-func waits(s election.State) bool { return s.Term == nil }
-
-// led reports whether another candidate leads, with this value.
-func led(value string) func(election.State) bool {
-	return func(s election.State) bool { return s.Term == nil && string(s.Leader.Value) == value }
-}
-
 func TestListenerHearsOfTermsAndLeaders(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/listen"
 		first := campaign(t, srv.Client(t), path, "first")
 		e := election.New(srv.Client(t), path)
 		l := listen(t, e, "me")
-		require.Equal(t, election.State{Leader: election.Leader{Value: []byte("first"), Token: first.Token()}}, next(t, l.states))
+		require.Equal(t, election.State{Leader: leaderOf(first, "first")}, next(t, l.states))
 
 		suite.Await(t, 2, e.Candidates)
 		resign(t, first)
 		s := l.until(t, leads)
-		require.Equal(t, election.Leader{Value: []byte("me"), Token: s.Term.Token()}, s.Leader)
+		require.Equal(t, leaderOf(s.Term, "me"), s.Leader)
 		held, ok := e.Leading()
 		require.True(t, ok)
 		require.Same(t, s.Term, held)
@@ -106,31 +50,6 @@ func TestListenerHearsOfTermsAndLeaders(t *testing.T) {
 		m.stop()
 		require.NoError(t, suite.Wait(t, m.ended))
 		suite.Await(t, 0, e.Candidates)
-	})
-}
-
-func TestListenerCampaignsAgainAfterEachEndOfATerm(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		c, path := srv.Client(t), srv.Root(t)+"/again"
-		e := election.New(c, path)
-		l := listen(t, e, "me")
-		var last int64
-		for _, end := range []func(*election.Term){
-			func(term *election.Term) { require.NoError(t, term.Resign(t.Context())) },
-			func(term *election.Term) { require.NoError(t, e.Break(t.Context(), term.Node())) },
-			func(*election.Term) { srv.ExpireSession(suite.Session(t, c).ID()) },
-		} {
-			term := l.until(t, leads).Term
-			require.Greater(t, term.Token(), last)
-			last = term.Token()
-			end(term)
-			l.until(t, waits)
-			require.Error(t, term.Err())
-		}
-
-		l.until(t, leads)
-		l.stop()
-		require.NoError(t, suite.Wait(t, l.ended))
 	})
 }
 
@@ -220,50 +139,6 @@ func TestListenerThatBlocksGetsTheNewestLeader(t *testing.T) {
 	})
 }
 
-func TestListenResignsWhenTheListenerPanics(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		e := election.New(srv.Client(t), srv.Root(t)+"/panic")
-		require.PanicsWithValue(t, "oops", func() {
-			e.Listen(t.Context(), nil, func(s election.State) {
-				if s.Term != nil {
-					panic("oops")
-				}
-			})
-		})
-		line, err := e.Candidates(t.Context())
-		require.NoError(t, err)
-		require.Empty(t, line)
-	})
-}
-
-func TestListenEndsWhenTheClientIsClosed(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		c, path := srv.Client(t), srv.Root(t)+"/closed"
-		var last election.State
-		err := election.New(c, path).Listen(t.Context(), nil, func(s election.State) {
-			if last = s; s.Term != nil {
-				require.NoError(t, c.Close())
-			}
-		})
-		require.ErrorIs(t, err, protocol.ErrClosed)
-		require.Nil(t, last.Term)
-	})
-}
-
-func TestListenReportsThatTheLeaderCannotBeSeen(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	link, path := srv.Link(t), srv.Root(t)+"/refused"
-	term := campaign(t, srv.Client(t), path, "leader")
-	c := link.Client(t)
-	link.Fail(recipestest.OpSync, path, -102, 1)
-	err := election.New(c, path).Listen(t.Context(), nil, func(election.State) {})
-	require.ErrorIs(t, err, zk.ErrNoAuth)
-	require.ErrorContains(t, err, "election: "+path+": ")
-	suite.Await(t, 1, election.New(srv.Client(t), path).Candidates)
-	resign(t, term)
-}
-
 // Time is virtual: what a listener has to be told at one moment it is told at that moment.
 func TestListenersNeverLeadTwoAtATime(t *testing.T) {
 	const timeout = 10 * time.Second
@@ -315,16 +190,4 @@ func TestListenersNeverLeadTwoAtATime(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestNilListenerIsRefused(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	link := srv.Link(t)
-	c := link.Client(t)
-	before := link.Packets()
-	require.ErrorContains(t, election.New(c, "/a").Listen(t.Context(), nil, nil), "election: /a: nil function")
-	err := election.New(c, "/a").Listen(t.Context(), make([]byte, protocol.MaxData), func(election.State) {})
-	require.ErrorIs(t, err, protocol.ErrTooLarge)
-	require.Equal(t, before, link.Packets())
 }

@@ -29,7 +29,7 @@ func TestListenerIsToldOfAValueThatWasProclaimedBeforeItsTerm(t *testing.T) {
 		var last State
 		l := &listener{f: func(s State) { last = s }, value: []byte("old")}
 
-		l.saw(Leader{[]byte("new"), term.Token()}, term.grant.Session())
+		l.saw(Leader{Value: []byte("new"), Token: term.Token()}, term.grant.Session())
 		l.begin(term)
 
 		require.Same(t, term, last.Term)
@@ -47,7 +47,7 @@ func TestEndOfATermIsToldWithTheLeaderSeenLast(t *testing.T) {
 		require.NoError(t, err)
 		var told []State
 		l := &listener{f: func(s State) { told = append(told, s) }}
-		mine, next, in := Leader{nil, term.Token()}, Leader{[]byte("next"), term.Token() + 1}, term.grant.Session()
+		mine, next, in := Leader{Token: term.Token(), Node: term.Node(), Session: term.grant.Session().ID()}, Leader{Value: []byte("next"), Token: term.Token() + 1}, term.grant.Session()
 
 		l.begin(term)
 		l.saw(Leader{}, in) // from before it
@@ -58,7 +58,7 @@ func TestEndOfATermIsToldWithTheLeaderSeenLast(t *testing.T) {
 		told = nil
 		l.begin(term)
 		require.NoError(t, term.Resign(suite.Lasting(t)))
-		l.saw(Leader{[]byte("mine, still"), term.Token()}, in)
+		l.saw(Leader{[]byte("mine, still"), mine.Token, mine.Node, mine.Session}, in)
 		l.saw(next, in)
 		l.end()
 		l.end()

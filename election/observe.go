@@ -17,8 +17,14 @@ var ErrNoLeader = errors.New("no leader")
 
 // A Leader describes the leader to others.
 type Leader struct {
-	Value []byte // what it campaigned with, or proclaimed last
-	Token int64  // its fencing token; 0 if there is no leader
+	Value   []byte // given to Campaign, or to the last Proclaim
+	Token   int64  // its fencing token; 0 if there is no leader
+	Node    string // its name below the election's path, as in [Candidate]
+	Session int64  // its owner
+}
+
+func leaderOf(node string, data []byte, stat *zk.Stat) Leader {
+	return Leader{Value: data, Token: stat.Czxid, Node: node, Session: stat.EphemeralOwner}
 }
 
 // Vacant reports whether there is no leader.
@@ -33,17 +39,16 @@ type Candidate struct {
 	Node    string    // its name below the election's path
 	Session int64     // its owner
 	Token   int64     // its czxid: the fencing token that its owner has or will have
-	Value   []byte    // what it campaigned with, or proclaimed last
+	Value   []byte    // given to Campaign, or to the last Proclaim
 	Since   time.Time // its creation, by the server's clock
 }
 
-// Leader returns the leader as of a moment after the call began: never an earlier leader than the
-// one elected by then. The exception is an answer of a server whose leader was deposed; see
-// [protocol.Session.Sync]. The leader is the first candidate in line. It may not have noticed yet,
-// or it may have died without having expired yet.
+// Leader returns the leader as of a moment after the call began. (The answer can be older if the
+// server follows a deposed leader: see [protocol.Session.Sync].) The leader is the first candidate
+// in line. It may not have noticed yet, or it may be dead and not have expired yet.
 //
-// Leader blocks until the server has answered three times, or ctx ends, and waits for the next
-// session if it has to. Its error wraps [ErrNoLeader] if there is no leader, ctx's error,
+// Leader blocks until the server has answered three times or ctx ends. If there is no session, it
+// waits for the next. Its error wraps [ErrNoLeader] if there is no leader, ctx's error,
 // [protocol.ErrClosed] or [zk.ErrInvalidPath], or is the server's own. It is safe for concurrent
 // use.
 //
@@ -70,7 +75,7 @@ func (e *Election) first(ctx context.Context, s *protocol.Session) (Leader, erro
 		for _, n := range names {
 			data, stat, err := s.Get(ctx, e.recipe.Path()+"/"+n.Node)
 			if err == nil {
-				return Leader{data, stat.Czxid}, nil
+				return leaderOf(n.Node, data, stat), nil
 			} else if !errors.Is(err, zk.ErrNoNode) {
 				return Leader{}, err
 			} else if n.Replaceable() {
@@ -81,31 +86,34 @@ func (e *Election) first(ctx context.Context, s *protocol.Session) (Leader, erro
 }
 
 // Observe yields the leader, as [Election.Leader] returns it, or a vacant Leader if there is none.
-// Then it yields every change: another leader, another value, or a vacancy. Changes that last for
-// less than a message takes are passed over, and so are those that come and go while there is no
-// connection. The last Leader yielded is the one that lasts. A loop that is slow to ask for the
-// next change gets the newest.
+// Then it yields every change: another leader, another value, or a vacancy. It can skip changes
+// that last for less than a round trip, or that come and go while there is no connection, but it
+// never skips the last change. A slow loop gets the newest leader.
 //
-// Observe blocks between changes, also while the session is suspended, and goes on in the next
-// session if that is lost. It ends when the loop does, or with an error, which is yielded last with
-// a vacant Leader. The error is ctx's, wraps [protocol.ErrClosed] or [zk.ErrInvalidPath], or is the
-// server's own.
+// Observe blocks between changes, and while the session is suspended. If a session is lost, it goes
+// on in the next session. It ends with the loop, when ctx is cancelled, or with an error, which it
+// yields last with a vacant Leader. The error is ctx's if its deadline has passed, wraps
+// [protocol.ErrClosed] or [zk.ErrInvalidPath], or is the server's own.
 //
-// The caller may keep but not change what is yielded. The sequence may be ranged over several
-// times, and concurrently. All loops of a client share one watch and its requests: they cost what
-// one loop costs, and their memory. Between changes that is one request a minute.
+// The caller may keep a Leader but must not change it. The sequence can be ranged over several
+// times and concurrently. All loops of a client share one watch and its requests (one request a
+// minute between changes).
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		o := &observation{election: e, yield: func(l Leader, _ *protocol.Session) bool { return yield(l, nil) }}
-		if err := o.run(ctx); !o.enough {
+		err := o.run(ctx)
+		if ctx != nil && ctx.Err() != nil && !errors.Is(err, protocol.ErrClosed) {
+			err = e.recipe.Wrap(stopped(ctx))
+		}
+		if !o.enough && err != nil {
 			yield(Leader{}, err)
 		}
 	}
 }
 
-// An observation is one use of [Election.Observe], or that of a listener.
+// An observation is one use of [Election.Observe], or a listener's.
 type observation struct {
 	election *Election
 	yield    func(Leader, *protocol.Session) bool // with the session in which the leader was seen
@@ -122,7 +130,7 @@ func (o *observation) run(ctx context.Context) (err error) {
 			before := o.shown
 			err := o.follow(ctx, s)
 			if o.shown > before && ctx.Err() == nil && s.Err() != nil && !errors.Is(err, protocol.ErrClosed) {
-				err = nil // a session that was of use: the back-off begins anew
+				err = nil // the session was of use, so the back-off begins again
 			}
 			return struct{}{}, err
 		})
@@ -157,16 +165,15 @@ func (o *observation) follow(ctx context.Context, s *protocol.Session) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return protocol.Wanted(ctx)
+			return protocol.Ended(ctx)
 		}
 	}
 	return nil
 }
 
 // Candidates returns the candidates in line, the leader first, as of a moment after the call began.
-// An election without candidates has none. It blocks until the server has answered, with one
-// request for each of them, or ctx ends. Its error is ctx's, wraps [protocol.ErrLost] if the
-// session ends, or is the server's own.
+// It blocks until the server has answered, with one request for each of them, or ctx ends. Its
+// error is ctx's, wraps [protocol.ErrLost] if the session ends, or is the server's own.
 func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 	contenders, err := e.line.Contenders(ctx)
 	if err != nil {
@@ -180,10 +187,9 @@ func (e *Election) Candidates(ctx context.Context) ([]Candidate, error) {
 }
 
 // Break deletes the node of a candidate, given its name in [Election.Candidates]: an operator's way
-// to move the leadership. A leader then loses its term, and learns of it. It may still be about to
-// act as the leader: guard what it does with its token. A waiting candidate goes to the end of the
-// line. One that came less than a tenth of a second ago may win at that moment instead, and then
-// loses its term as well.
+// to move the leadership. A leader then loses its term. It may still be about to act as the leader,
+// so fence its writes. A waiting candidate goes to the end of the line. (If it came less than a
+// tenth of a second ago it can win at that moment, and then loses its term as well.)
 //
 // Break blocks until the server has answered or ctx ends. Its error wraps [zk.ErrNoNode] if there
 // is no such node.

@@ -2,7 +2,6 @@ package election_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -13,8 +12,10 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
 func TestObserveYieldsThePresentAndEveryChange(t *testing.T) {
@@ -54,93 +55,6 @@ func TestObserveYieldsThePresentAndEveryChange(t *testing.T) {
 	})
 }
 
-func TestObserveSeesTheLineComeAndGo(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		c, path := srv.Client(t), srv.Root(t)+"/reaped"
-		changes := observed(t, t.Context(), election.New(srv.Client(t), path))
-		require.Equal(t, "vacant", next(t, changes), "the path does not exist")
-
-		for i := range 3 {
-			term := campaign(t, c, path, fmt.Sprint(i))
-			require.Equal(t, fmt.Sprint(i), next(t, changes))
-			resign(t, term)
-			require.Equal(t, "vacant", next(t, changes))
-			err := suite.Session(t, c).Conn().Delete(path, -1)
-			if !errors.Is(err, zk.ErrNoNode) { // the server may have removed the container first
-				require.NoError(t, err)
-			}
-		}
-	})
-}
-
-func TestObserverCostsOneReadForEachLeaderAndNoListing(t *testing.T) {
-	suite.Steadily(t, suite.Each, func(t *testing.T, srv *recipestest.Server) {
-		const n = 6
-		onlooker, path := srv.Client(t), srv.Root(t)+"/cheap"
-		var wait suite.Group
-		var won []<-chan *election.Term
-		for i := range n {
-			won = append(won, stand(t, onlooker, srv.Client(t), path, fmt.Sprint(i), i, &wait))
-		}
-
-		link := srv.Link(t)
-		e := election.New(link.Client(t), path)
-		changes := []<-chan string{observed(t, t.Context(), e), observed(t, t.Context(), e), observed(t, t.Context(), e)}
-
-		for i := range n - 1 {
-			for _, c := range changes {
-				require.Equal(t, fmt.Sprint(i), next(t, c))
-			}
-			if i == 0 {
-				require.LessOrEqual(t, link.Count(recipestest.OpGetChildren), len(changes)*(1+again(t, link)))
-			}
-			reads := link.Count(recipestest.OpGetData)
-			require.LessOrEqual(t, reads, i+1+len(changes)*again(t, link), "three observers of one client share it")
-			resign(t, next(t, won[i]))
-		}
-
-		for _, c := range changes {
-			require.Equal(t, fmt.Sprint(n-1), next(t, c))
-		}
-
-		listings, events := link.Count(recipestest.OpGetChildren), link.Events()
-		require.LessOrEqual(t, listings, len(changes)*(1+again(t, link)), "the line was listed only at the beginning")
-		require.LessOrEqual(t, events, n-1+again(t, link))
-		resign(t, next(t, won[n-1]))
-		require.NoError(t, wait.Wait())
-	})
-}
-
-func TestObserveSurvivesSessionLossAndEndsWithItsContext(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/lost"
-		c := srv.Client(t)
-		e := election.New(c, path)
-		ctx, cancel := context.WithCancelCause(t.Context())
-		changes := observed(t, ctx, e)
-		require.Equal(t, "vacant", next(t, changes))
-		a := campaign(t, srv.Client(t), path, "a")
-		require.Equal(t, "a", next(t, changes))
-		old := suite.Session(t, c)
-		srv.ExpireSession(old.ID())
-		<-old.Done()
-		resign(t, a)
-		require.Equal(t, "vacant", next(t, changes), "and a was not yielded twice")
-		b := campaign(t, srv.Client(t), path, "b")
-		require.Equal(t, "b", next(t, changes))
-		cancel(errors.New("enough"))
-		require.Equal(t, "error: election: "+path+": context canceled: enough", next(t, changes))
-		_, more := <-changes
-		require.False(t, more)
-		resign(t, b)
-
-		again := observed(t, t.Context(), e)
-		require.Equal(t, "vacant", next(t, again))
-		require.NoError(t, c.Close())
-		require.Contains(t, next(t, again), protocol.ErrClosed.Error())
-	})
-}
-
 func TestLoopMayEndAtAnyChange(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/break"
@@ -156,7 +70,7 @@ func TestLoopMayEndAtAnyChange(t *testing.T) {
 		for range 100 {
 			for l, err := range e.Observe(t.Context()) {
 				require.NoError(t, err)
-				require.Equal(t, election.Leader{Value: []byte("a"), Token: term.Token()}, l)
+				require.Equal(t, leaderOf(term, "a"), l)
 				break
 			}
 		}
@@ -179,7 +93,7 @@ func TestLeaderIsNoOlderThanTheCall(t *testing.T) {
 			syncs := link.Count(recipestest.OpSync)
 			l, err := e.Leader(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, election.Leader{Value: fmt.Append(nil, i), Token: term.Token()}, l)
+			require.Equal(t, leaderOf(term, fmt.Sprint(i)), l)
 			require.Greater(t, link.Count(recipestest.OpSync), syncs, "a server that lags behind has to catch up first")
 			resign(t, term)
 			_, err = e.Leader(t.Context())
@@ -188,195 +102,264 @@ func TestLeaderIsNoOlderThanTheCall(t *testing.T) {
 	})
 }
 
-// A fault of any length, at any step of an observation, only delays what is yielded.
-func TestObserveEndsOnTheNewestDespiteFaults(t *testing.T) {
-	for _, f := range append(suite.QuickFaults, suite.SlowFaults(10*time.Second)...) {
-		t.Run(f.Name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				srv := recipestest.Start(t, recipestest.WithInMemory())
-				root := srv.Root(t)
-				suite.Sweep(t, func(step int) bool { return observeThrough(t, srv, fmt.Sprintf("%s/%d", root, step), f, step) })
-			})
-		})
-	}
-}
+func TestAThousandObserversOfAClientCostWhatOneCosts(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		onlooker, c, path := srv.Client(t), srv.Client(t), srv.Root(t)+"/crowd"
+		var wait suite.Group
+		won := lineUp(t, onlooker, c, path, "a b c", &wait)
 
-func observeThrough(t *testing.T, srv *recipestest.Server, path string, f suite.Fault, step int) (met bool) {
-	link := srv.Link(t)
-	victim, leader := link.Client(t), srv.Client(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	session := suite.Session(t, victim).ID()
-	stop := link.At(step, func() { f.Do(srv, link, session) })
-	changes := observed(t, ctx, election.New(victim, path))
-	last := ""
-	settle := func(want string) {
-		t.Helper()
-		late := time.After(time.Minute)
-		for last != want {
-			select {
-			case last = <-changes:
-				require.NotContains(t, last, "error")
-			case <-late:
-				require.FailNow(t, "too late", "step %d: %q is the last", step, last)
+		crowd := newCrowd(t, srv, path, 1000)
+		crowd.sees(t, "a", 0)
+		require.LessOrEqual(t, crowd.link.Count(recipestest.OpSync), 2, "the first one's, and one for all others")
+		require.Equal(t, 1, crowd.link.Count(recipestest.OpGetChildren))
+		require.Equal(t, 1, crowd.link.Count(recipestest.OpGetData))
+
+		ctx, leave := context.WithCancel(t.Context())
+		late := observed(t, ctx, election.New(crowd.client, path))
+		before := crowd.requests()
+		require.Equal(t, "a", next(t, late))
+		require.Equal(t, before+1, crowd.requests(), "a new observer costs a Sync")
+		leave()
+
+		events := crowd.link.Events()
+		before = crowd.requests()
+		term := next(t, won[0])
+		require.NoError(t, term.Proclaim(t.Context(), []byte("a, ready")))
+		require.Equal(t, 1, crowd.sees(t, "a, ready", before))
+		for i, leader := range []string{"b", "c", "vacant"} {
+			before = crowd.requests()
+			resign(t, term)
+			require.Equal(t, 1, crowd.sees(t, leader, before), leader)
+			if i+1 < len(won) {
+				term = next(t, won[i+1])
 			}
 		}
-	}
+		require.Equal(t, events+4, crowd.link.Events(), "one for each change")
 
-	settle("vacant")
-	term := campaign(t, leader, path, "a")
-	time.Sleep(time.Second)
-	require.NoError(t, term.Proclaim(t.Context(), []byte("b")))
-	if step%2 == 0 {
-		settle("b") // otherwise it may be passed over
-	}
+		before = crowd.requests()
+		d := campaign(t, c, path, "d")
+		require.Equal(t, 2, crowd.sees(t, "d", before), "who comes into an empty line has to be listed and read")
 
-	resign(t, term)
-	settle("vacant")
-	term = campaign(t, leader, path, "c")
-	settle("c")
-	require.Empty(t, changes)
-	met = !stop()
-	resign(t, term)
-	link.Heal()
-	cancel()
-	suite.Close(t, leader, victim)
-	return met
+		before = crowd.requests()
+		time.Sleep(time.Hour)
+		require.LessOrEqual(t, crowd.requests()-before, 62, "one recheck a minute")
+		resign(t, d)
+		crowd.sees(t, "vacant", before)
+		before = crowd.requests()
+		time.Sleep(time.Hour)
+		require.LessOrEqual(t, crowd.requests()-before, 65, "and some when the server removes the empty container")
+		crowd.stop()
+		time.Sleep(time.Second)
+		before = crowd.requests()
+		time.Sleep(time.Hour)
+		require.Equal(t, before, crowd.requests(), "no observer is left")
+		require.NoError(t, wait.Wait())
+	})
 }
 
-func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	link := srv.Link(t)
-	c := link.Client(t)
-	before := link.Packets()
-	lead := func(context.Context, *election.Term) error { return errors.New("led") }
-
-	for name, bad := range map[string]struct {
-		election *election.Election
-		want     error
-	}{
-		"nil client":    {election.New(nil, "/a"), nil},
-		"empty path":    {election.New(c, ""), zk.ErrInvalidPath},
-		"relative path": {election.New(c, "a"), zk.ErrInvalidPath},
-		"dots":          {election.New(c, "/a/../b"), zk.ErrInvalidPath},
-		"root":          {election.New(c, "/"), zk.ErrInvalidPath},
-		"bad option":    {election.New(c, "/a", election.WithBackOff(nil)), nil},
-		"bad view":      {election.New(c.With(protocol.WithACL(nil)), "/a"), nil},
-	} {
-		_, campaign := bad.election.Campaign(t.Context(), nil)
-		_, leader := bad.election.Leader(t.Context())
-		_, candidates := bad.election.Candidates(t.Context())
-		var observe error
-		for _, observe = range bad.election.Observe(t.Context()) {
+func TestObserversPassOverCandidatesThatAreGone(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		onlooker, path := srv.Client(t), srv.Root(t)+"/passed"
+		var wait suite.Group
+		leader := campaign(t, srv.Client(t), path, "a")
+		ctx, giveUp := context.WithCancel(t.Context())
+		gaveUp := make(chan error, 1)
+		go func() {
+			_, err := election.New(srv.Client(t), path).Campaign(ctx, []byte("b"))
+			gaveUp <- err
+		}()
+		suite.Await(t, 2, election.New(onlooker, path).Candidates)
+		won := make(map[string]<-chan *election.Term)
+		for i, name := range []string{"c", "d", "e"} {
+			won[name] = stand(t, onlooker, srv.Client(t), path, name, i+2, &wait)
 		}
-		run := bad.election.Run(t.Context(), nil, lead)
-		listen := bad.election.Listen(t.Context(), nil, func(election.State) {})
 
-		for verb, err := range map[string]error{
-			"Campaign": campaign, "Leader": leader, "Candidates": candidates, "Observe": observe, "Run": run, "Listen": listen,
-			"Break": bad.election.Break(t.Context(), "x"),
-		} {
-			require.ErrorContains(t, err, "election: ", name+" "+verb)
-			if bad.want != nil {
-				require.ErrorIs(t, err, bad.want, name+" "+verb)
-			}
+		observer := srv.Client(t)
+		changes := observed(t, t.Context(), election.New(observer, path))
+		require.Equal(t, "a", next(t, changes))
+		giveUp()
+		require.ErrorIs(t, <-gaveUp, context.Canceled)
+		line := suite.Await(t, 4, election.New(onlooker, path).Candidates)
+		require.NoError(t, leader.ResignTo(t.Context(), line[2].Node), "which passes c over")
+		require.Equal(t, "d", next(t, changes))
+
+		// Candidate c has joined again, behind e.
+		suite.Await(t, 3, election.New(onlooker, path).Candidates)
+		for _, name := range []string{"d", "e", "c"} {
+			resign(t, next(t, won[name]))
+			want := map[string]string{"d": "e", "e": "c", "c": "vacant"}[name]
+			require.Equal(t, want, next(t, changes))
 		}
-	}
-
-	_, err := election.New(c, "/a").Campaign(t.Context(), make([]byte, protocol.MaxData))
-	require.ErrorIs(t, err, protocol.ErrTooLarge)
-	require.ErrorContains(t, election.New(c, "/a", nil).Run(t.Context(), nil, nil), "nil function")
-	require.Equal(t, before, link.Packets())
+		require.NoError(t, wait.Wait())
+	})
 }
 
-// After a reconnect the client sets the same watches again. The server takes what the client has
-// seen in the meantime for known, and does not report it. Waiting requests go out before the
-// watches are set: if the connection breaks in between, the event is lost for good.
-func TestObserverLearnsWhatItsServerForgetsToReport(t *testing.T) {
-	for _, vacant := range []bool{false, true} {
-		t.Run(fmt.Sprintf("vacant=%t", vacant), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				srv := recipestest.Start(t, recipestest.WithInMemory())
-				leader := srv.Client(t)
-				root := srv.Root(t)
-
-				for step := range 40 {
-					path := fmt.Sprintf("%s/%d", root, step)
-					link := srv.Link(t)
-					c := link.Client(t)
-					term := campaign(t, leader, path, "a")
-					if vacant {
-						resign(t, term)
-					}
-
-					changes := observed(t, t.Context(), election.New(c, path))
-					next(t, changes)
-					conn := suite.Session(t, c).Conn()
-					link.Cut()
-					time.Sleep(time.Second / 4)
-					if vacant {
-						term = campaign(t, leader, path, "b")
-					} else {
-						require.NoError(t, term.Proclaim(t.Context(), []byte("b")))
-					}
-
-					var waiting suite.Group
-					for range 10 {
-						waiting.Go(func() error {
-							conn.Exists(path)
-							return nil
-						})
-					}
-
-					link.At(step+1, func() { link.Cut(); link.Heal() })
-					link.Heal()
-					require.NoError(t, waiting.Wait())
-
-					select {
-					case change := <-changes:
-						require.Equal(t, "b", change)
-					case <-time.After(20 * time.Second):
-						require.FailNow(t, "the change was missed", "step %d", step)
-					}
-
-					resign(t, term)
-					require.NoError(t, c.Close())
-				}
-			})
-		})
-	}
-}
-
-// What an observer finds out about a watch after a reconnect must reach a candidate of the same
-// client, too.
-func TestObserverDoesNotTakeACandidatesWatchAway(t *testing.T) {
-	t.Parallel()
+// Another library may use names that come again when the line was deleted and created. What an
+// observer knows of such a name says nothing about the node that has it later.
+func TestObserverDoesNotTrustAForeignNameThatComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := recipestest.Start(t, recipestest.WithInMemory())
-		leader := srv.Client(t)
-		root := srv.Root(t)
-
-		for round := range 400 {
-			path := fmt.Sprintf("%s/%d", root, round)
-			link := srv.Link(t)
-			c := link.Client(t)
-			var wait suite.Group
-			term := campaign(t, leader, path, "a")
-			won := stand(t, leader, c, path, "next", 1, &wait)
-			changes := observed(t, t.Context(), election.New(c, path))
-			require.Equal(t, "a", next(t, changes))
-			link.Cut()
-			require.NoError(t, term.Proclaim(t.Context(), []byte("b")))
-			link.Heal()
-			require.Equal(t, "b", next(t, changes))
-			time.Sleep(time.Second)
-			resign(t, term)
-			resign(t, next(t, won))
-			require.NoError(t, wait.Wait())
-			require.NoError(t, c.Close())
+		c, path := srv.Client(t), srv.Root(t)+"/again"
+		conn := suite.Session(t, c).Conn()
+		foreign := func(value string) string {
+			node, err := conn.Create(path+"/lock-", []byte(value), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+			return node
 		}
+		a := campaign(t, c, path, "a")
+		before := foreign("stale")
+		crowd := newCrowd(t, srv, path, 1)
+		crowd.sees(t, "a", 0)
+
+		crowd.link.Cut()
+		resign(t, a)
+		require.NoError(t, conn.Delete(before, -1))
+		require.NoError(t, conn.Delete(path, -1))
+		b := campaign(t, c, path, "b")
+		require.Equal(t, before, foreign("foreign"), "the name comes again")
+		crowd.link.Heal()
+		crowd.sees(t, "b", 0)
+		resign(t, b)
+		crowd.sees(t, "foreign", 0)
+		require.NoError(t, conn.Delete(before, -1))
+	})
+}
+
+// A session that was of use is followed by the next one without a pause of the back-off.
+func TestObserverThatHasYieldedGoesOnWithoutAPause(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/e", srv.Client(t)
+		changes := observed(t, t.Context(), election.New(impatient(c), path))
+		require.Equal(t, "vacant", next(t, changes))
+
+		s := suite.Session(t, c)
+		srv.ExpireSession(s.ID())
+		<-s.Done()
+		term := campaign(t, srv.Client(t), path, "a")
+
+		require.Equal(t, "a", next(t, changes))
+		resign(t, term)
+	})
+}
+
+// A session that has yielded nothing was of no use, so the back-off decides what comes next.
+func TestObserverWithoutAnyYieldEndsWithItsBackOff(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		looks := &suite.Gate{Op: recipestest.OpExists} // the line does not exist
+		c := link.Client(t, looks.Option(link))
+		s := suite.Session(t, c)
+		looks.Shut()
+		ended := suite.Later(func() (last error) {
+			for _, err := range election.New(impatient(c), srv.Root(t)+"/e").Observe(suite.Within(t, time.Hour)) {
+				last = err
+			}
+			return last
+		})
+		synctest.Wait()
+		require.True(t, looks.Holding())
+
+		srv.ExpireSession(s.ID())
+
+		require.ErrorIs(t, suite.Wait(t, ended), protocol.ErrLost)
+		looks.Open()
+	})
+}
+
+// The server refuses to list the line once. An observer that has heard of it has not left yet when
+// the next one begins.
+func TestObserverThatBeginsAfterARefusalSeesTheLeader(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/e", srv.Link(t)
+		e := election.New(link.Client(t), path)
+		term := campaign(t, srv.Client(t), path, "a")
+		begun, end := make(chan struct{}), make(chan struct{})
+		first := suite.Later(func() (last error) {
+			for _, err := range e.Observe(t.Context()) {
+				if last = err; err == nil {
+					close(begun)
+					<-end
+				}
+			}
+			return last
+		})
+		suite.Wait(t, begun)
+
+		link.Fail(recipestest.OpGetChildren, path, int32(zkwire.CodeNoAuth), 1)
+		resign(t, term)
+		synctest.Wait()
+		changes := observed(t, t.Context(), e)
+		require.Equal(t, "vacant", next(t, changes))
+		close(end)
+		require.ErrorIs(t, suite.Wait(t, first), zk.ErrNoAuth)
+	})
+}
+
+// A writer at the path becomes a reader, in a new node at the same place in line. The candidate
+// behind it does not lead until the reader has left, and is then seen, though its token is smaller
+// than that of the reader's node.
+func TestCandidateBehindAWriterThatBecomesAReader(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/mixed"
+		writing, err := rwlock.New(srv.Client(t), path).Lock(suite.Lasting(t))
+		require.NoError(t, err)
+		c := srv.Client(t)
+		won := suite.Later(func() *election.Term {
+			term, err := election.New(c, path).Campaign(suite.Lasting(t), []byte("behind"))
+			require.NoError(t, err)
+			return term
+		})
+		time.Sleep(time.Second)
+		l := listen(t, election.New(srv.Client(t), path), "listener")
+		require.Equal(t, writing.Token(), next(t, l.states).Leader.Token)
+
+		reading, err := writing.Downgrade(suite.Lasting(t))
+		require.NoError(t, err)
+		require.Greater(t, next(t, l.states).Leader.Token, writing.Token())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Empty(t, l.states, "the candidate does not lead yet")
+		require.Empty(t, won)
+
+		require.NoError(t, reading.Unlock(suite.Lasting(t)))
+		term := suite.Wait(t, won)
+		require.Equal(t, term.Token(), l.until(t, led("behind")).Leader.Token)
+		l.stop()
+		require.NoError(t, suite.Wait(t, l.ended))
+		resign(t, term)
+	})
+}
+
+// The writer becomes a reader between the listing and the look at its node.
+func TestLeaderIsNotTheCandidateBehindAWriterThatBecomesAReader(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/mixed", srv.Link(t)
+		gate := &suite.Gate{Op: recipestest.OpGetData}
+		onlooker := election.New(link.Client(t, gate.Option(link)), path)
+		writing, err := rwlock.New(srv.Client(t), path, rwlock.WithData([]byte("ahead"))).Lock(suite.Lasting(t))
+		require.NoError(t, err)
+		c := srv.Client(t)
+		won := suite.Later(func() *election.Term {
+			term, err := election.New(c, path).Campaign(suite.Lasting(t), []byte("behind"))
+			require.NoError(t, err)
+			return term
+		})
+		time.Sleep(time.Second)
+
+		gate.Shut()
+		seen := suite.Later(func() election.Leader {
+			leader, err := onlooker.Leader(suite.Lasting(t))
+			require.NoError(t, err)
+			return leader
+		})
+		synctest.Wait()
+		require.True(t, gate.Holding())
+		reading, err := writing.Downgrade(suite.Lasting(t))
+		require.NoError(t, err)
+		gate.Open()
+
+		require.Equal(t, "ahead", string(suite.Wait(t, seen).Value))
+		require.NoError(t, reading.Unlock(suite.Lasting(t)))
+		resign(t, suite.Wait(t, won))
 	})
 }

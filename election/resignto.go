@@ -23,17 +23,16 @@ var (
 )
 
 // ResignTo resigns in favour of a candidate that need not be next in line, given its name in
-// [Election.Candidates]. The vacancy is as short as after [Term.Resign]: it lasts until the
-// candidate has been notified. At no moment can two candidates believe that they lead.
+// [Election.Candidates]. The vacancy lasts until the candidate is notified, as after [Term.Resign].
+// At no moment do two candidates believe that they lead.
 //
-// Candidates that came before the chosen one are passed over. The transaction that ends the term
-// deletes their nodes, and they join again at the end of the line by themselves. They could not
-// keep their places, because the tokens of later leaders have to be greater. No other candidate is
-// affected.
+// Earlier candidates are passed over. The transaction that ends the term deletes their nodes, and
+// they join again at the end of the line by themselves. They cannot keep their places, because
+// later leaders must have greater tokens. No other candidate is affected.
 //
-// ResignTo blocks until the server has answered three times, ctx ends or the session is over. The
-// term lasts during the first two of these requests. If the error wraps one of the following,
-// nothing was done and the term goes on, as its Err confirms:
+// ResignTo blocks until the server has answered three times, ctx ends or the session ends. The term
+// lasts during the first two requests. If the error wraps one of these, nothing was done and the
+// term goes on (its Err says so):
 //
 //   - [ErrNotInLine]: there is no such candidate;
 //   - [ErrForeignContender]: a contender of another library would have to be passed over, and
@@ -42,7 +41,7 @@ var (
 //   - ctx's error, if ctx ended early enough.
 //
 // There is one exception. If the candidate leaves at the last moment, ResignTo also returns
-// ErrNotInLine, but the term has ended and the next in line leads. The other errors are those of
+// ErrNotInLine, but the term has ended and the next in line leads. It also returns the errors of
 // Resign.
 func (t *Term) ResignTo(ctx context.Context, node string) error {
 	g, r := t.grant, t.election.recipe
@@ -76,8 +75,8 @@ type handover struct {
 
 func (h *handover) pathOf(node string) string { return h.term.election.recipe.Path() + "/" + node }
 
-// prepare finds out which candidates are passed over. None can come later that would have to be, as
-// numbers only grow.
+// prepare finds out which candidates are passed over. No candidate can come later and be one of
+// them, because numbers only grow.
 func (h *handover) prepare(ctx context.Context) error {
 	g, s, e := h.term.grant, h.session, h.term.election
 	if err := g.Err(); err != nil {
@@ -115,12 +114,13 @@ func (h *handover) prepare(ctx context.Context) error {
 	return nil
 }
 
-// ops deletes the nodes of the leader and of the candidates that are passed over, all at once. The
-// node before the chosen one leaves its marker, as after that none is left. The others leave none,
-// as a candidate that is passed over may not have heard of its own end yet.
+// ops deletes the nodes of the leader and of the candidates that are passed over, all at once. Only
+// the node just before the chosen candidate leaves its marker, because no node is ahead after that.
+// The others leave no marker: a candidate that is passed over may not know yet that its own node is
+// gone.
 //
-// The last goes first: the candidate behind the leader needs no marker, and has to hear of the end
-// of its own node before it hears that nothing is ahead.
+// The last goes first: the candidate behind the leader needs no marker, and must see the event of
+// its own node before it sees that no node is ahead.
 func (h *handover) ops(marker bool) []any {
 	ops := []any{&zk.CheckVersionRequest{Path: h.session.Path(h.pathOf(h.to)), Version: -1}}
 	for i, path := range slices.Backward(append([]string{h.pathOf(h.term.Node())}, h.over...)) {
@@ -133,8 +133,8 @@ func (h *handover) ops(marker bool) []any {
 	return ops
 }
 
-func (h *handover) remove(ctx context.Context) error {
-	s := h.session
+func (h *handover) remove(ctx context.Context, s *protocol.Session) error {
+	h.session = s
 	defer s.KeepAlive()()
 
 	leader := h.pathOf(h.term.Node())
@@ -151,13 +151,13 @@ func (h *handover) remove(ctx context.Context) error {
 			marker = false // we may not create it, or another client has
 			continue
 		case !missing:
-			// The caller hears of it, and the grant has been given back: its own node has to go.
+			// The caller gets the error. The grant is given back, so its own node must go.
 			line.Release(ctx, s, leader)
 			return err
 		}
 
 		// One operation for each candidate that is passed over comes before the leader's. All
-		// others before that are the last candidate's.
+		// others before that belong to the last candidate.
 		failed := slices.IndexFunc(answers, func(a zk.MultiResponse) bool { return errors.Is(a.Error, zk.ErrNoNode) })
 		if left := min(len(ops)-2-failed, len(h.over)-1); failed > 0 && left >= 0 {
 			h.over = slices.Delete(h.over, left, left+1) // it has left by itself
@@ -170,10 +170,6 @@ func (h *handover) remove(ctx context.Context) error {
 
 // find reports whether the leader's node is gone, and with it all the others.
 func (h *handover) find(ctx context.Context) (_ []zk.MultiResponse, gone bool, err error) {
-	leader := h.pathOf(h.term.Node())
-	if err := h.session.Sync(ctx, leader); err != nil {
-		return nil, false, err
-	}
-	stat, err := h.session.Exists(ctx, leader)
+	stat, err := h.session.Exists(ctx, h.pathOf(h.term.Node()))
 	return nil, err == nil && stat == nil, err
 }

@@ -1,4 +1,5 @@
-// Package group keeps track of the members of a group: which processes of a service are there.
+// Package group keeps track of the members of a group: which processes of a service are there, and
+// which of them works on what.
 //
 //	g := group.New(client, "/services/search")
 //	me, err := g.Join(ctx, "host-4", []byte("10.0.0.4:8080"))
@@ -13,62 +14,62 @@
 //		connect(peers) // now, and whenever a member has joined, left or died
 //	}
 //
-// [Group.Await] waits for a number of members. [Share] divides items among the members, so that one
-// of them at a time works at each.
+// [Group.Await] waits for a number of members. [Member.Share] divides items among the members, so
+// that one member at a time works on each.
 //
 // # Guarantees
 //
 //   - At most one trusted member has a name. [Member.Joined] is false before the ensemble can give
-//     the name to another member. An operator who deletes a member's node takes its name away at
-//     once, and the member learns of it by a message.
+//     the name to another member. If an operator deletes a member's node, the member finds out when
+//     the server's event arrives.
 //   - A [Member] stays one until [Member.Leave]. After the loss of its session it joins again in
-//     the next, with the data that was set last. A name that was taken meanwhile is waited for.
+//     the next one, with the data that were set last, and waits if the name was taken meanwhile.
 //   - A call that fails leaves no node behind. Leave never deletes the node of the next member of
-//     that name, also if its answer was lost.
-//   - [Group.Watch] misses no member that lasts, and takes none for another one that had its name.
-//   - What [Share] hands over is worked at by the next member once the last one has stopped.
+//     that name, even if its own answer was lost.
+//   - [Group.Watch] misses no member that lasts and never mistakes a member for another one that
+//     had its name.
+//   - An item of [Member.Share] goes to the next member after the last one has stopped working on
+//     it.
 //
 // # Costs
 //
-// Join costs two requests, and a third one to watch the node, and creates the missing nodes of the
-// path the first time. At rest a member costs what any holder does, however many members a session
-// has. Leave costs one request. [Member.Set] costs three, one of them to watch the node again. A
-// name that is waited for costs one watch.
+// Join costs two requests, and a third to watch the node. Leave costs one request, and [Member.Set]
+// three. At rest a member costs what any holder costs, and further members of the session cost
+// nothing. Waiting for a name costs one watch.
 //
-// Members costs two requests, and one for each member. Watch costs the same to begin, and pings at
-// rest: each loop makes one read a minute. A change costs one listing, which the loops of a session
-// share, and each loop one read for each member that is new. Watch does not watch the members'
-// data, so Set costs watchers nothing. A member that leaves and comes back between two listings
-// makes each watcher read all members anew. Each listing has the names of all members: with
-// hundreds of watchers keep groups to some thousand members.
+// Members costs two requests, and one for each member. Watch begins with the same and makes one
+// read a minute at rest. A change costs one listing (shared by the loops of a session) and one read
+// for each new member. Watch doesn't watch the members' data, so Set costs watchers nothing. If a
+// member leaves and comes back between two listings, each watcher reads all members anew. Each
+// listing has the names of all members: with hundreds of watchers, keep groups to some thousand
+// members.
 //
-// An item that moves costs [Share] what a lock that is waited for does. Each item that is held is a
-// lock.
+// Each item of Share that a member works on is a lock and costs what a lock costs.
 //
 // # Other libraries
 //
-// The layout is that of Apache Curator's GroupMember: an ephemeral node, named by the member, with
-// its data. Each sees the other's members, and names exclude each other.
+// The layout is that of Apache Curator's GroupMember (an ephemeral node, named after the member,
+// with its data). Each library sees the other's members, and names exclude each other.
 //
-// kazoo's Party and ShallowParty appear as members too. Their nodes have random names:
-// <uuid>__party__ with the identifier as data, and <uuid>-<identifier> without data. A Party sees
-// nodes whose names contain __party__, and shows their data. So a member that is to be seen by a
-// Party joins with such a name:
+// Members of kazoo's Party and ShallowParty appear under the random names of their nodes. A Party
+// sees nodes whose names contain __party__ and shows their data. So join with such a name to be
+// seen:
 //
 //	g.Join(ctx, "host-4__party__", []byte("host-4"))
 //
-// A ShallowParty sees all members, by what comes after the first hyphen of their names. Curator and
-// kazoo do not compute trust from clocks, and do not tell their members when they are lost.
+// A ShallowParty sees all members, by the part of their names after the first hyphen. Curator and
+// kazoo don't tell their members when they are lost.
 //
 // # Failure
 //
-// A process that crashes stays a member until its session ends. When it is started again it gets
-// [ErrNameTaken] until then, unless it joins with another name.
+// A process that crashes stays a member until its session expires. When it is started again, Join
+// waits until then, unless it joins under another name or has the same identity: see
+// [WithIdentity].
 //
-// A process that is stopped between looking at Joined and acting on it acts late. Members have no
-// fencing tokens: use package lock or election for what must be done by one.
+// A process can stop between a look at Joined and its next step and act late. Members have no
+// fencing tokens. Use package lock or election for work that only one process may do.
 //
-// No request of ZooKeeper names a node but by its name. If an operator deletes a member's node, and
-// another member takes the name in the moment before a Leave or Set of the first one arrives, that
-// request meets the other member's node. The other member then joins again.
+// ZooKeeper's requests know a node by its name alone. Suppose an operator deletes a member's node,
+// and another member takes the name just before a Leave or Set of the first member arrives. Then
+// that request hits the other member's node, and the other member joins again.
 package group

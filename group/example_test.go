@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -73,7 +74,7 @@ func ExampleMember_Changes() {
 }
 
 // Each member consumes its partitions, and gives them up when they go to another member.
-func ExampleShare() {
+func ExampleMember_Share() {
 	ctx, stop := context.WithCancel(context.Background())
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
@@ -93,8 +94,8 @@ func ExampleShare() {
 	}
 	defer me.Leave(context.WithoutCancel(ctx))
 
-	err = group.Share(ctx, g, me, []string{"partition-7"}, func(ctx context.Context, item string) error {
-		fmt.Println("consuming", item)
+	err = me.Share(ctx, []string{"partition-7"}, func(ctx context.Context, a *group.Assignment) error {
+		fmt.Println("consuming", a.Item())
 		stop() // a service goes on
 		<-ctx.Done()
 		return ctx.Err()
@@ -102,7 +103,7 @@ func ExampleShare() {
 	fmt.Println(err)
 	// Output:
 	// consuming partition-7
-	// group: /consumers: context canceled
+	// <nil>
 }
 
 // A coordinator begins once three workers are there.
@@ -139,4 +140,84 @@ func ExampleGroup_Await() {
 	// host-1
 	// host-2
 	// host-3
+}
+
+// The partitions change while they are shared.
+func ExampleMember_ShareAll() {
+	ctx, stop := context.WithCancel(context.Background())
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	// A pod that is started again has its name at once, and its partitions if that takes no minute.
+	g := group.New(client, "/consumers", group.WithIdentity("pod-4"), group.WithGrace(time.Minute))
+	me, err := g.Join(ctx, "host-4", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer me.Leave(context.WithoutCancel(ctx))
+
+	partitions := make(chan []string, 1)
+	partitions <- []string{"partition-7"}
+	err = me.ShareAll(ctx, partitions, func(ctx context.Context, a *group.Assignment) error {
+		fmt.Println("consuming", a.Item())
+		switch a.Item() {
+		case "partition-7":
+			partitions <- []string{"partition-8"}
+		case "partition-8":
+			stop() // a service goes on
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	fmt.Println(err)
+	// Output:
+	// consuming partition-7
+	// consuming partition-8
+	// <nil>
+}
+
+// A load balancer follows the weights that its backends set.
+func ExampleGroup_WatchData() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	backends := group.New(client, "/backends")
+	me, err := backends.TryJoin(ctx, "host-4", []byte("weight 1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer me.Leave(ctx)
+
+	for peers, err := range backends.WatchData(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: %s\n", peers[0].Name, peers[0].Data)
+		if string(peers[0].Data) == "weight 2" {
+			break
+		}
+		if err := me.Set(ctx, []byte("weight 2")); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// host-4: weight 1
+	// host-4: weight 2
 }

@@ -12,46 +12,79 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// ErrNameTaken is returned by [Group.Join] if another member has the name.
+// ErrNameTaken is returned by [Group.TryJoin] if another member has the name, and by [Group.Join]
+// if a node of that name is not a member's or may not be read.
 var ErrNameTaken = errors.New("name taken")
 
 // A Group is a set of members with names. It is safe for concurrent use.
 //
-// A member is an ephemeral node with the member's name, and its data. Children of the path that are
-// not ephemeral are no members.
+// A member is an ephemeral node with the member's name and data. Other children of the path are not
+// members.
 type Group struct {
-	client *protocol.Client
-	recipe *protocol.Recipe
+	client   *protocol.Client
+	recipe   *protocol.Recipe
+	identity string        // empty: none
+	grace    time.Duration // before the items of a member that has gone are shared out
 }
 
 // A Peer is a member as the others see it.
 type Peer struct {
 	Name    string
-	Data    []byte    // what it joined with, or has set; nil if the ACL of its node forbids to read it
-	Session int64     // its session's ID; ZooKeeper 3.8.4 and 3.9.2 hide it, too, and then it is 0
+	Data    []byte    // from Join or the last Set; nil if the ACL forbids to read it
+	Session int64     // its session's ID; 0 if that is hidden, too (from ZooKeeper 3.8.4 and 3.9.2 on)
 	Since   time.Time // when it joined, by the server's clock; zero if that is hidden
 
 	czxid int64 // of its node; it orders members by when they joined
 }
 
-// An Option shapes a group; give it to [New]. There are none yet.
+// An Option shapes a group; give it to [New].
 type Option func(*Group) error
+
+// WithIdentity says who the caller is (the pod of a stateful set, say), for [Group.Join] and
+// [Group.TryJoin]. A member with the same identity must be an earlier life of the same process, so
+// the caller takes over its name at once, instead of waiting for its session to expire. If the
+// earlier member is alive after all, it loses the name and waits for it.
+//
+// The identity is the data of a node beside the group, at <path>-identities. Any client that may
+// read and delete nodes there can take over a name.
+func WithIdentity(id string) Option {
+	return func(g *Group) error {
+		if id == "" {
+			return errors.New("empty identity")
+		}
+		g.identity = id
+		return nil
+	}
+}
+
+// WithGrace says for how long [Member.Share] leaves the items of a member alone after the member
+// has left or lost its session. Choose the time that a restart takes. The default is none. All
+// members should have the same grace.
+func WithGrace(d time.Duration) Option {
+	return func(g *Group) error {
+		if d < 0 {
+			return errors.New("negative grace")
+		}
+		g.grace = d
+		return nil
+	}
+}
 
 // New returns the group at path, a node of its own that is created as needed. New does no I/O and
 // cannot fail: the first call reports a nil client or a bad path.
 func New(c *protocol.Client, path string, opts ...Option) *Group {
-	g := &Group{c, protocol.NewRecipe(c, "group", path)}
+	g := &Group{client: c, recipe: protocol.NewRecipe(c, "group", path)}
 	protocol.Configure(g.recipe, g, opts)
 	return g
 }
 
-// Members returns the members in order of joining, as of a moment after the call began. A member
-// that has died is there until its session ends. A server whose leader was deposed may answer as of
-// then; see [protocol.Session.Sync].
+// Members returns the members in order of joining, as of a moment after the call began. A dead
+// member is there until its session expires. (The answer can be older if the server follows a
+// deposed leader: see [protocol.Session.Sync].)
 //
-// Members blocks until the server has answered, with two requests and one for each member, or ctx
-// ends. It goes on in the next session if one is lost. Its error wraps ctx's, [protocol.ErrClosed]
-// or [zk.ErrInvalidPath], or is the server's own. The caller may keep and change what is returned.
+// Members blocks until the server has answered (two requests and one for each member) or ctx ends.
+// If a session is lost, it goes on in the next session. Its error wraps ctx's, [protocol.ErrClosed]
+// or [zk.ErrInvalidPath], or is the server's own. The caller may keep and change the slice.
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (g *Group) Members(ctx context.Context) ([]Peer, error) {
@@ -78,7 +111,7 @@ func (g *Group) Members(ctx context.Context) ([]Peer, error) {
 // node returns the path of a member.
 func (g *Group) node(name string) string { return g.recipe.Path() + "/" + name }
 
-// validate refuses what cannot be the name of a node.
+// validate refuses names that a node cannot have.
 func (g *Group) validate(name string, data []byte) error {
 	if err := g.recipe.Validate(data); err != nil {
 		return err

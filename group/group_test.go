@@ -2,9 +2,8 @@ package group_test
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -14,7 +13,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
-	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 func TestMembersAreListedInOrderOfJoining(t *testing.T) {
@@ -52,7 +50,7 @@ func TestForeignNodesAreNoMembers(t *testing.T) {
 		_, err := s.EnsurePath(t.Context(), path+"/container")
 		require.NoError(t, err)
 		require.Equal(t, []string{"a=1"}, members(t, g))
-		_, err = g.Join(t.Context(), "persistent", nil)
+		_, err = g.TryJoin(t.Context(), "persistent", nil)
 		require.ErrorIs(t, err, group.ErrNameTaken)
 		require.ErrorContains(t, err, "not a member's")
 		next := watch(t, group.New(srv.Client(t), path))
@@ -63,18 +61,6 @@ func TestForeignNodesAreNoMembers(t *testing.T) {
 		require.NoError(t, s.Delete(t.Context(), path+"/persistent", -1))
 	})
 }
-
-// eachVersion runs a test as [suite.Each] does, and on an embedded server like 3.9, where the Stat
-// of a node that may not be read is hidden, too.
-func eachVersion(t *testing.T, test func(*testing.T, *recipestest.Server)) {
-	suite.Each(t, test)
-	t.Run("3.9", func(t *testing.T) {
-		t.Parallel()
-		test(t, recipestest.Start(t, like39))
-	})
-}
-
-var like39 = recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.Version = "3.9" })
 
 // A member that may not read its own node can tell whether it is there in early versions only.
 func TestMemberThatMayNotReadItsNode(t *testing.T) {
@@ -112,7 +98,7 @@ func TestMemberOfAnotherIdentityIsListed(t *testing.T) {
 		link := srv.Link(t)
 		for _, other := range []*protocol.Client{c, link.Client(t)} {
 			link.LoseReply(recipestest.OpCreate, 1)
-			_, err = group.New(other, path).Join(suite.Lasting(t), "a", nil)
+			_, err = group.New(other, path).TryJoin(suite.Lasting(t), "a", nil)
 			require.ErrorIs(t, err, group.ErrNameTaken)
 		}
 		leave(t, m)
@@ -125,7 +111,7 @@ func TestOneMemberHasAName(t *testing.T) {
 		path, c := srv.Root(t)+"/g", srv.Client(t)
 		m := join(t, group.New(c, path), "a", "1")
 		for _, other := range []*protocol.Client{c, c.With(), srv.Client(t)} {
-			_, err := group.New(other, path).Join(t.Context(), "a", nil)
+			_, err := group.New(other, path).TryJoin(t.Context(), "a", nil)
 			require.ErrorIs(t, err, group.ErrNameTaken)
 			require.ErrorContains(t, err, "group: "+path+": name taken: \"a\" by ")
 		}
@@ -138,37 +124,101 @@ func TestOneMemberHasAName(t *testing.T) {
 	})
 }
 
-func TestBadInputIsRefusedWithoutIO(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		link := srv.Link(t)
-		c := link.Client(t)
-		g := group.New(c, srv.Root(t)+"/g")
-		m := join(t, g, "a", "")
-		before := link.Count(recipestest.OpAny)
-		for _, name := range []string{"", ".", "..", "/", "a/b", "a/", "\x00", "\xff", "a\ufff0"} {
-			_, err := g.Join(t.Context(), name, nil)
-			require.ErrorIs(t, err, zk.ErrInvalidPath, "%q", name)
-			require.ErrorContains(t, err, "group: ")
+func TestJoinWaitsForTheName(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/g", srv.Client(t)
+		m := join(t, group.New(c, path), "a", "1")
+		for _, other := range []*protocol.Client{c, srv.Client(t)} { // of the same session, and of another
+			_, err := group.New(other, path).Join(suite.Within(t, 100*time.Millisecond), "a", nil)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			next := suite.Later(func() *group.Member { return join(t, group.New(other, path), "a", "2") })
+			time.Sleep(100 * time.Millisecond)
+			require.Empty(t, next)
+			require.True(t, m.Joined())
+			leave(t, m)
+			m = suite.Wait(t, next)
+			require.Equal(t, []string{"a=2"}, members(t, group.New(c, path)))
 		}
-		huge := []byte(strings.Repeat("x", protocol.MaxData))
-		_, err := g.Join(t.Context(), "b", huge)
-		require.ErrorIs(t, err, protocol.ErrTooLarge)
-		require.ErrorIs(t, m.Set(t.Context(), huge), protocol.ErrTooLarge)
-		for _, path := range []string{"", "g", "/", "/g/"} {
-			_, err := group.New(c, path).Join(t.Context(), "a", nil)
-			require.ErrorIs(t, err, zk.ErrInvalidPath)
-			_, err = group.New(c, path).Members(t.Context())
-			require.ErrorIs(t, err, zk.ErrInvalidPath)
-			_, err = group.New(c, path).Await(t.Context(), 1)
-			require.ErrorIs(t, err, zk.ErrInvalidPath)
-		}
-		refusal := errors.New("no")
-		_, err = group.New(c, "/g", nil, func(*group.Group) error { return refusal }).Members(t.Context())
-		require.ErrorIs(t, err, refusal)
-		_, err = group.New(nil, "/g").Join(t.Context(), "a", nil)
-		require.ErrorContains(t, err, "nil client")
-		require.Equal(t, before, link.Count(recipestest.OpAny))
 		leave(t, m)
+		require.Empty(t, members(t, group.New(c, path)))
+	})
+}
+
+// A process that is started again has the name of its earlier life at once, and only that.
+func TestIdentityTakesTheNameOver(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, c := srv.Root(t)+"/g", srv.Link(t), srv.Client(t)
+		pod := func(c *protocol.Client) *group.Group { return group.New(c, path, group.WithIdentity("pod")) }
+		first := join(t, pod(link.Client(t)), "a", "1")
+		for _, g := range []*group.Group{group.New(c, path), group.New(c, path, group.WithIdentity("other"))} {
+			_, err := g.TryJoin(t.Context(), "a", nil)
+			require.ErrorIs(t, err, group.ErrNameTaken)
+		}
+		other := join(t, pod(c), "b", "")
+		require.True(t, first.Joined())
+
+		link.Stall()
+		began := time.Now()
+		second, err := pod(c).TryJoin(t.Context(), "a", []byte("2"))
+		require.NoError(t, err)
+		require.Zero(t, time.Since(began))
+		link.Heal()
+		joined(t, first, false)
+		time.Sleep(time.Minute)
+		require.False(t, first.Joined(), "it waits")
+		require.True(t, second.Joined())
+		require.ElementsMatch(t, []string{"a=2", "b="}, members(t, pod(c)))
+		leave(t, second)
+		joined(t, first, true)
+
+		// An operator deletes the node. What says who it was is of no use to anybody.
+		require.NoError(t, suite.Session(t, c).Delete(t.Context(), path+"/a", -1))
+		time.Sleep(time.Second)
+		joined(t, first, true)
+		require.Len(t, suite.Children(t, c, path+"-identities"), 2)
+		leave(t, first, other)
+		require.Empty(t, suite.Children(t, c, path+"-identities"))
+	})
+}
+
+func TestWatchDataYieldsChangesOfData(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/g", srv.Link(t)
+		g := group.New(srv.Client(t), path)
+		a := join(t, g, "a", "1")
+		got := make(chan []string)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := suite.Later(func() error {
+			for peers, err := range group.New(link.Client(t), path).WatchData(ctx) {
+				if err != nil {
+					return err
+				}
+				got <- described(peers)
+			}
+			return nil
+		})
+		require.Equal(t, []string{"a=1"}, <-got)
+		require.NoError(t, a.Set(t.Context(), []byte("2")))
+		require.Equal(t, []string{"a=2"}, <-got)
+		b := join(t, g, "b", "1")
+		require.Equal(t, []string{"a=2", "b=1"}, <-got)
+		require.NoError(t, a.Set(t.Context(), []byte("2")), "which changes nothing")
+		require.NoError(t, b.Set(t.Context(), []byte("2")))
+		require.Equal(t, []string{"a=2", "b=2"}, <-got)
+
+		link.Cut()
+		require.NoError(t, a.Set(t.Context(), []byte("3")))
+		time.Sleep(time.Second)
+		link.Heal()
+		require.Equal(t, []string{"a=3", "b=2"}, <-got)
+		leave(t, b)
+		require.Equal(t, []string{"a=3"}, <-got)
+		cancel()
+		require.NoError(t, suite.Wait(t, ended), "a loop ends with its context")
+		for _, err := range g.WatchData(suite.Within(t, 0)) {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		leave(t, a)
 	})
 }
 
@@ -210,44 +260,6 @@ func TestWatcherNoticesThatAMemberIsAnotherOne(t *testing.T) {
 	})
 }
 
-func TestWatchGoesOnInTheNextSession(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path, c := srv.Root(t)+"/g", srv.Client(t)
-		g := group.New(srv.Client(t), path)
-		a := join(t, g, "a", "1")
-		next := watch(t, group.New(c, path))
-		until(t, next, "a=1")
-		s := suite.Session(t, c)
-		srv.ExpireSession(s.ID())
-		<-s.Done()
-		b := join(t, g, "b", "2")
-		until(t, next, "a=1", "b=2")
-		leave(t, a, b)
-		until(t, next)
-	})
-}
-
-func TestWatchEnds(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		c := srv.Client(t)
-		g := group.New(c, srv.Root(t)+"/g")
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var last error
-		for peers, err := range g.Watch(ctx) {
-			cancel()
-			require.Empty(t, peers)
-			last = err
-		}
-		require.ErrorIs(t, last, context.Canceled)
-		_, err := g.Await(ctx, 1)
-		require.ErrorIs(t, err, context.Canceled)
-		failed := suite.Later(func() error { _, err := g.Await(t.Context(), 1); return err })
-		suite.Close(t, c)
-		require.ErrorIs(t, suite.Wait(t, failed), protocol.ErrClosed)
-	})
-}
-
 func TestAwaitWaitsForMembers(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/g"
@@ -265,5 +277,64 @@ func TestAwaitWaitsForMembers(t *testing.T) {
 		b := join(t, g, "b", "")
 		require.Equal(t, []string{"a", "b"}, suite.Wait(t, enough))
 		leave(t, a, b)
+	})
+}
+
+// The member leaves between the listing and the look at its node.
+func TestMemberThatLeavesMeanwhileIsNotListed(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/g", srv.Link(t)
+		gate := &suite.Gate{Op: recipestest.OpGetData}
+		g, m := group.New(link.Client(t, gate.Option(link)), path), join(t, group.New(srv.Client(t), path), "a", "")
+		gate.Shut()
+		listed := suite.Later(func() []string { return members(t, g) })
+		synctest.Wait()
+		require.True(t, gate.Holding())
+		leave(t, m)
+		gate.Open()
+		require.Empty(t, suite.Wait(t, listed))
+	})
+}
+
+// A session that was of use is followed by the next one without a pause of the back-off.
+func TestWatchThatHasYieldedGoesOnWithoutAPause(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/g", srv.Client(t)
+		g := group.New(srv.Client(t), path)
+		m := join(t, g, "a", "")
+		next := watch(t, group.New(impatient(c), path))
+		until(t, next, "a=")
+
+		s := suite.Session(t, c)
+		srv.ExpireSession(s.ID())
+		<-s.Done()
+		other := join(t, g, "b", "")
+
+		until(t, next, "a=", "b=")
+		leave(t, m, other)
+	})
+}
+
+// A session that has yielded nothing was of no use, so the back-off decides what comes next.
+func TestWatchWithoutAnyYieldEndsWithItsBackOff(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		looks := &suite.Gate{Op: recipestest.OpExists} // the group does not exist
+		c := link.Client(t, looks.Option(link))
+		s := suite.Session(t, c)
+		looks.Shut()
+		ended := suite.Later(func() (last error) {
+			for _, err := range group.New(impatient(c), srv.Root(t)+"/g").Watch(suite.Within(t, time.Hour)) {
+				last = err
+			}
+			return last
+		})
+		synctest.Wait()
+		require.True(t, looks.Holding())
+
+		srv.ExpireSession(s.ID())
+
+		require.ErrorIs(t, suite.Wait(t, ended), protocol.ErrLost)
+		looks.Open()
 	})
 }

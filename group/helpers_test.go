@@ -2,13 +2,16 @@ package group_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 func TestMain(m *testing.M) { suite.Main(m) }
@@ -92,4 +95,19 @@ func until(t testing.TB, next func() []group.Peer, want ...string) []group.Peer 
 	}
 }
 
-func taken(err error) bool { return errors.Is(err, group.ErrNameTaken) }
+// eachVersion runs a test as [suite.Each] does, and on an embedded server like 3.9, where the Stat
+// of a node that may not be read is hidden, too.
+func eachVersion(t *testing.T, test func(*testing.T, *recipestest.Server)) {
+	suite.Each(t, test)
+	t.Run("3.9", func(t *testing.T) {
+		t.Parallel()
+		test(t, recipestest.Start(t, like39))
+	})
+}
+
+var like39 = recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.Version = "3.9" })
+
+// impatient returns a view of the client whose back-off ends at the first pause.
+func impatient(c *protocol.Client) *protocol.Client {
+	return c.With(protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+}

@@ -22,44 +22,55 @@ type Member struct {
 	leaving context.Context // ends with Leave, or once over is closed
 	leave   context.CancelFunc
 	over    chan struct{} // closed when the member has left, or its client is closed
-	outcome error         // of that; valid once over is closed
+	outcome error         // valid once over is closed
 	changes chan struct{}
 	setting chan struct{} // has room for the Set that is at work
 
-	sessions map[int64]bool // those that may have a node of this member
+	sessions map[int64]bool // sessions that may have a node of this member
+	identity string         // the path of the node that says with which identity it has joined last
 
 	mu      sync.Mutex // protects what follows
 	data    []byte
 	version int             // of data
-	grant   *protocol.Grant // that of the time when it joined last
+	grant   *protocol.Grant // of the last time that it joined
 	renewed chan struct{}   // closed when there is another grant
 }
 
-// Join makes the caller a member with this name and data. It stays one until [Member.Leave] or
-// [protocol.Client.Close], in whatever session. The context is for the call alone.
+// Join makes the caller a member with this name and data, until [Member.Leave] or
+// [protocol.Client.Close] and across sessions. The context is for the call alone.
 //
-// The name becomes the name of a node. A name that is empty, has a slash in it, is "." or "..", or
-// has characters that ZooKeeper forbids is refused with an error that wraps [zk.ErrInvalidPath].
-// The caller must not change data afterwards.
+// The name becomes the name of a node. Join refuses a name that is empty, "." or "..", or has a
+// slash or characters that ZooKeeper forbids, with an error that wraps [zk.ErrInvalidPath]. The
+// caller must not change data afterwards.
 //
-// If the name is taken by another session, or by another member of the same client, Join returns an
-// error that wraps [ErrNameTaken]. A process that has crashed and is started again meets its own
-// former session, until that ends: call Join again. If a session is lost while Join is at work, it
-// waits for the end of that session.
+// If another member has the name, Join waits until the name is free. So a process that is started
+// again after a crash waits for its former session to expire (or not at all, with [WithIdentity]).
+// If a node that is not a member's has the name, Join returns [ErrNameTaken].
 //
 // The ACL should allow the member to read its own node. Otherwise ZooKeeper 3.8.4, 3.9.2 and later
-// do not tell the member whether the node is still its own. On these, Join deletes the node again
-// and returns an error that wraps [zk.ErrNoAuth]. If the answer to the create was lost, the error
-// wraps [ErrNameTaken], too, and the node stays until the session ends. A member that loses this
+// hide from the member whether the node is still its own. So Join then deletes the node again and
+// returns an error that wraps [zk.ErrNoAuth]. If the answer to the create was lost, the error wraps
+// [ErrNameTaken], too, and the node stays until the session ends. A member that loses this
 // permission later is no longer joined.
 //
-// Join blocks until the server has answered. If ctx ends first, it returns an error that wraps
+// Join blocks until the name is the caller's. If ctx ends first, it returns an error that wraps
 // ctx's, and no node stays. Other errors wrap [protocol.ErrClosed] or [protocol.ErrTooLarge], or
 // are the server's own, such as [zk.ErrNoAuth].
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (g *Group) Join(ctx context.Context, name string, data []byte) (*Member, error) {
+	return g.enter(ctx, name, data, false)
+}
+
+// TryJoin is [Group.Join], but returns an error that wraps [ErrNameTaken] if another member has the
+// name. It blocks until the server has answered. If a session is lost while TryJoin is at work, it
+// waits for the end of that session.
+func (g *Group) TryJoin(ctx context.Context, name string, data []byte) (*Member, error) {
+	return g.enter(ctx, name, data, true)
+}
+
+func (g *Group) enter(ctx context.Context, name string, data []byte, try bool) (*Member, error) {
 	if err := g.validate(name, data); err != nil {
 		return nil, g.recipe.Wrap(err)
 	}
@@ -75,7 +86,7 @@ func (g *Group) Join(ctx context.Context, name string, data []byte) (*Member, er
 
 	var p place
 	grant, err := g.recipe.Acquire(ctx, data, func(s *protocol.Session) (_ *protocol.Grant, err error) {
-		p, err = m.join(ctx, s, data)
+		p, err = m.join(ctx, s, data, try)
 		return p.grant, err
 	})
 	if err != nil {
@@ -86,7 +97,7 @@ func (g *Group) Join(ctx context.Context, name string, data []byte) (*Member, er
 		return nil, err
 	}
 	m.grant = grant
-	if !grant.Session().Go(func(context.Context) { m.run(p) }) {
+	if !grant.Session().Go(func(context.Context, *protocol.Session) { m.run(p) }) {
 		m.leave()
 		p.free()
 		return nil, g.recipe.Wrap(protocol.ErrClosed)
@@ -94,21 +105,29 @@ func (g *Group) Join(ctx context.Context, name string, data []byte) (*Member, er
 	return m, nil
 }
 
-// join makes one attempt under s. It waits for the end of sessions of this member's own that were
-// lost before.
-func (m *Member) join(ctx context.Context, s *protocol.Session, data []byte) (place, error) {
+// join makes one attempt under s. It waits until the name is free or, with try, only for the end of
+// sessions of this member's own that were lost before.
+func (m *Member) join(ctx context.Context, s *protocol.Session, data []byte, try bool) (place, error) {
 	for {
 		p, err := m.claim(ctx, s, data)
 		if err != nil || p.grant != nil {
 			return p, err
 		}
-		if p.other == nil {
+		switch {
+		case p.other == nil && try:
 			return p, fmt.Errorf("%w: %q by a member of this client", ErrNameTaken, m.name)
-		}
-		if owner := p.other.EphemeralOwner; owner == 0 {
+		case p.other == nil:
+		case p.other.EphemeralOwner == 0:
 			return p, fmt.Errorf("%w: %q by a node that is not a member's", ErrNameTaken, m.name)
-		} else if !m.sessions[owner] {
-			return p, fmt.Errorf("%w: %q by session %#x", ErrNameTaken, m.name, uint64(owner))
+		default:
+			if taken, err := m.takeOver(ctx, s, p.other); err != nil {
+				return p, err
+			} else if taken {
+				continue
+			}
+			if owner := p.other.EphemeralOwner; try && !m.sessions[owner] {
+				return p, fmt.Errorf("%w: %q by session %#x", ErrNameTaken, m.name, uint64(owner))
+			}
 		}
 		if err := m.awaitEnd(ctx, s, p); err != nil {
 			return place{}, err
@@ -116,8 +135,8 @@ func (m *Member) join(ctx context.Context, s *protocol.Session, data []byte) (pl
 	}
 }
 
-// rejoin blocks until the member is joined again, leaves, or the client is closed. A name that is
-// taken is waited for.
+// rejoin blocks until the member is joined again, leaves, or the client is closed. It waits for a
+// name that is taken.
 func (m *Member) rejoin() (p place, err error) {
 	ctx, began := m.leaving, time.Now()
 	m.group.recipe.Waiting(ctx)
@@ -127,7 +146,7 @@ func (m *Member) rejoin() (p place, err error) {
 			data, version := m.data, m.version
 			m.mu.Unlock()
 
-			// What is begun is seen through: so nothing is on its way when Leave returns.
+			// Finish this attempt, so that no request is on its way when Leave returns.
 			p, err := m.claim(context.Background(), s, data)
 			p.version = version
 			if err == nil && p.grant == nil {
@@ -136,7 +155,7 @@ func (m *Member) rejoin() (p place, err error) {
 				return p, nil
 			}
 			if err != nil && s.Err() == nil && m.leaving.Err() == nil {
-				return p, protocol.Again(err) // others may mend it
+				return p, protocol.Again(err) // the ACL may change
 			} else if err != nil {
 				return p, err
 			}
@@ -150,7 +169,7 @@ func (m *Member) rejoin() (p place, err error) {
 	return p, err
 }
 
-// awaitEnd waits until the name is no longer taken by what claim has met.
+// awaitEnd waits until the node or member that claim has met no longer has the name.
 func (m *Member) awaitEnd(ctx context.Context, s *protocol.Session, p place) error {
 	if p.other == nil {
 		select {
@@ -159,7 +178,7 @@ func (m *Member) awaitEnd(ctx context.Context, s *protocol.Session, p place) err
 		case <-s.Done():
 			return s.Err()
 		case <-ctx.Done():
-			return protocol.Wanted(ctx)
+			return protocol.Ended(ctx)
 		}
 	}
 	_, err := s.WaitNode(ctx, m.group.node(m.name), func(stat *zk.Stat) bool { return stat.Czxid != p.other.Czxid })
@@ -184,7 +203,7 @@ func (m *Member) run(p place) {
 
 		next, err := m.rejoin()
 		for err != nil && m.leaving.Err() == nil && !errors.Is(err, protocol.ErrClosed) {
-			// The view's back-off has ended.
+			// The user's back-off has stopped.
 			m.group.recipe.Logger().Warn("not joined again", "path", m.group.recipe.Path(), "member", m.name, "error", err)
 			m.rest()
 			next, err = m.rejoin()
@@ -236,7 +255,7 @@ func (m *Member) renew(p place) {
 	}
 }
 
-// end gives a place back, and waits until nothing of the member is left.
+// end gives a place back and waits until no node of the member is left.
 func (m *Member) end(p place) error {
 	if err := p.end(); !errors.Is(err, protocol.ErrLost) {
 		return err
@@ -248,7 +267,7 @@ func (m *Member) end(p place) error {
 func (m *Member) gone() error {
 	ctx, node := context.Background(), m.group.node(m.name)
 	_, err := protocol.AcrossSessions(ctx, m.group.recipe, func(s *protocol.Session) (struct{}, error) {
-		if err := s.Sync(ctx, node); err != nil { // or else a server that lags may hide a node
+		if err := s.Sync(ctx, node); err != nil { // because a server that lags can hide a node
 			return struct{}{}, err
 		}
 		_, err := s.WaitNode(ctx, node, func(stat *zk.Stat) bool {
@@ -269,19 +288,19 @@ func (m *Member) signal() {
 // Name returns the name that the member joined with.
 func (m *Member) Name() string { return m.name }
 
-// Joined reports whether the member is joined: it has its node, and its session is trusted, so no
-// other member has its name. Joined computes that from the clocks at each call, without I/O. In a
-// process that was paused it reports a loss at once.
+// Joined reports whether the member is joined: it has its node and its session is trusted, so that
+// no other member has its name. Joined computes that from the clocks at each call, without I/O. So
+// after a pause of the process it reports a loss at once.
 //
-// A member whose node another client deletes learns of it by a message.
+// If another client deletes the member's node, Joined is false once the server's event has arrived.
 func (m *Member) Joined() bool {
 	grant, _ := m.current()
 	return m.leaving.Err() == nil && grant.Err() == nil
 }
 
-// Changes returns a channel that gets a value after [Member.Joined] has changed. It has room for
-// one, so several changes may be told of as one, and the caller asks Joined. It is closed when the
-// member has left or the client is closed.
+// Changes returns a channel that gets a value after [Member.Joined] has changed. Several changes
+// can be one value, so ask Joined. The channel is closed when the member has left or the client is
+// closed.
 func (m *Member) Changes() <-chan struct{} { return m.changes }
 
 func (m *Member) current() (*protocol.Grant, <-chan struct{}) {
@@ -290,20 +309,20 @@ func (m *Member) current() (*protocol.Grant, <-chan struct{}) {
 	return m.grant, m.renewed
 }
 
-// Set replaces the member's data, now and for all times that it joins again. It blocks until the
-// server has answered two requests, or four if an answer was lost. If the member is not joined, Set
-// waits until it is. It may be called concurrently: one call is served after the other. The caller
-// must not change data afterwards.
+// Set replaces the member's data, now and whenever it joins again. It blocks until the server has
+// answered two requests (four if an answer was lost). If the member is not joined, Set waits until
+// it is. Concurrent calls are served one after the other. The caller must not change data
+// afterwards.
 //
-// If ctx ends first, Set returns an error that wraps ctx's. If that was before the call or during
-// another one, nothing has changed. Otherwise the data may have been replaced or not, and is what
-// the member joins again with.
+// If ctx ends first, Set returns an error that wraps ctx's. If ctx ended before this call's turn,
+// nothing has changed. Otherwise the node may have the new data, and the member joins again with
+// them.
 //
 // After other errors the member keeps the data that it had. They wrap [protocol.ErrReleased] after
 // [Member.Leave], [protocol.ErrClosed] or [protocol.ErrTooLarge], or are the server's own. If it is
-// the error of a back-off that has ended, or wraps [protocol.ErrUncertain], the node may have the
-// new data until the next join. ErrUncertain is for an answer that was lost where the ACL does not
-// allow to read.
+// the error of a back-off that has stopped, or wraps [protocol.ErrUncertain], the node may have the
+// new data until the next join. (ErrUncertain means that an answer was lost and the ACL forbids to
+// read the node.)
 func (m *Member) Set(ctx context.Context, data []byte) error {
 	r := m.group.recipe
 	if err := r.ValidateCall(ctx, data); err != nil {
@@ -315,7 +334,7 @@ func (m *Member) Set(ctx context.Context, data []byte) error {
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
-		return r.Wrap(protocol.Wanted(ctx))
+		return r.Wrap(protocol.Ended(ctx))
 	}
 
 	before := m.replaceData(data)
@@ -339,14 +358,14 @@ func (m *Member) set(ctx context.Context, data []byte) error {
 		select {
 		case <-renewed:
 		case <-ctx.Done():
-			return protocol.Wanted(ctx)
+			return protocol.Ended(ctx)
 		case <-m.leaving.Done():
 			return m.left()
 		}
 	}
 }
 
-// left returns why the member is none any more. Call it once leaving has ended.
+// left returns why the membership has ended. Call it once leaving has ended.
 func (m *Member) left() error {
 	select {
 	case <-m.over:
@@ -367,13 +386,13 @@ func (m *Member) replaceData(data []byte) (before []byte) {
 }
 
 // Leave ends the membership. [Member.Joined] is false at once, and the node is deleted in any case.
-// Leave blocks until the name is free, which costs one request, or ctx ends. Then it returns ctx's
-// error, and the client completes the work in the background.
+// Leave blocks until the name is free (one request) or ctx ends. If ctx ends first, it returns
+// ctx's error and the client completes the work in the background.
 //
 // If the member is not joined because its session was lost, Leave waits until the servers have
 // ended that session. Its error wraps [protocol.ErrClosed] if the client was closed. If it is the
 // server's own, such as [zk.ErrNoAuth], deleting the node is tried again in the background. Leave
-// may be called again, and concurrently: each call waits for the same end.
+// can be called again and concurrently: each call waits for the same end.
 //
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (m *Member) Leave(ctx context.Context) error {
@@ -385,6 +404,6 @@ func (m *Member) Leave(ctx context.Context) error {
 	case <-m.over:
 		return m.outcome
 	case <-ctx.Done():
-		return m.group.recipe.Wrap(protocol.Wanted(ctx))
+		return m.group.recipe.Wrap(protocol.Ended(ctx))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A place is a name in a group that a member has, or what it has met in place of that.
+// A place is a member's name in a group, or the other member that has the name.
 type place struct {
 	grant   *protocol.Grant
 	free    func() // lets other members of the session claim the name; may be called again
@@ -22,11 +22,65 @@ type place struct {
 	other *zk.Stat        // if another session has it
 }
 
+// identities returns the path of the nodes that say with which identity members have joined, each
+// named by an owner, which is never used again, and by the member. It is created in the transaction
+// that creates the member's node, so their czxids are equal.
+func (m *Member) identities() string { return m.group.recipe.Path() + "-identities" }
+
+// renewIdentity gives the member another node to say its identity, for the next attempt to create
+// its own. The former node may be there, without the member's node.
+func (m *Member) renewIdentity(ctx context.Context, s *protocol.Session) error {
+	if m.group.identity == "" {
+		return nil
+	}
+	if m.identity != "" {
+		if err := s.Delete(ctx, m.identity, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+	}
+	m.identity = m.identities() + "/" + s.NewOwner().String() + "-" + m.name
+	return nil
+}
+
+// takeOver deletes the node of a member with the same identity and reports whether that node is
+// gone.
+func (m *Member) takeOver(ctx context.Context, s *protocol.Session, other *zk.Stat) (bool, error) {
+	if m.group.identity == "" {
+		return false, nil
+	}
+	children, _, err := s.Children(ctx, m.identities())
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	for _, child := range children {
+		if _, name, _ := protocol.ParseOwner(child); name != m.name {
+			continue
+		}
+		node := m.identities() + "/" + child
+		data, stat, err := s.Get(ctx, node)
+		if errors.Is(err, zk.ErrNoNode) || err == nil && (stat.Czxid != other.Czxid || string(data) != m.group.identity) {
+			continue
+		} else if err != nil {
+			return false, err
+		}
+		_, err = s.Multi(ctx,
+			&zk.DeleteRequest{Path: node, Version: -1},
+			&zk.DeleteRequest{Path: m.group.node(m.name), Version: -1})
+		if err == nil || errors.Is(err, zk.ErrNoNode) {
+			return true, nil // or it has just left
+		}
+		return false, err
+	}
+	return false, nil
+}
+
 // claim makes one attempt to create the member's node under s. It returns a place without a grant
 // if the name is taken.
 func (m *Member) claim(ctx context.Context, s *protocol.Session, data []byte) (place, error) {
 	m.sessions[s.ID()] = true
-	p, err := protocol.Detach(ctx, s, func(ctx context.Context) (p place, err error) {
+	p, err := protocol.Detach(ctx, s, func(ctx context.Context, s *protocol.Session) (p place, err error) {
 		defer s.KeepAlive()()
 		if p.free, p.taken = claim(s, m.group.node(m.name)); p.free == nil {
 			return p, nil
@@ -47,10 +101,15 @@ func (m *Member) claim(ctx context.Context, s *protocol.Session, data []byte) (p
 		}
 
 		// The session has no other member of this name, so the node is the one that was created
-		// here. Only the end of the session keeps it from being held, and the node goes with that.
-		remove := func(ctx context.Context) error {
+		// here. It is ours unless the session ends, and then the node goes, too.
+		identity := m.identity
+		remove := func(ctx context.Context, s *protocol.Session) error {
 			defer p.free()
-			return m.remove(ctx, s, stat)
+			err := m.remove(ctx, s, stat)
+			if identity != "" && s.Err() == nil {
+				s.Delete(ctx, identity, -1)
+			}
+			return err
 		}
 		p.grant, err = m.group.recipe.NewNamedGrant(ctx, s, m.group.node(m.name), stat.Czxid, remove)
 		return p, err
@@ -59,7 +118,7 @@ func (m *Member) claim(ctx context.Context, s *protocol.Session, data []byte) (p
 			late.end()
 		}
 	})
-	if p.grant != nil { // so the nodes of all sessions before are gone
+	if p.grant != nil { // so the nodes of all earlier sessions are gone
 		clear(m.sessions)
 		m.sessions[s.ID()] = true
 	}
@@ -82,16 +141,23 @@ func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (
 	node := m.group.node(m.name)
 	made := false // the directory
 	for {
+		if err := m.renewIdentity(ctx, s); err != nil {
+			return nil, err
+		}
+		identity := m.identity
 		stat, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
-			if err := protocol.Wanted(ctx); err != nil && !made {
+			if err := s.Abandoned(); err != nil && !made {
 				return nil, err
 			}
-			_, err := protocol.Create(c, s.Path(node), data, zk.FlagEphemeral, s.ACL(node))
+			if identity == "" {
+				_, err := protocol.Create(c, s.Path(node), data, zk.FlagEphemeral, s.ACL(node))
+				return nil, err
+			}
+			_, err := protocol.Multi(c,
+				&zk.CreateRequest{Path: s.Path(node), Data: data, Acl: s.ACL(node), Flags: zk.FlagEphemeral},
+				&zk.CreateRequest{Path: s.Path(identity), Data: []byte(m.group.identity), Acl: s.ACL(identity), Flags: zk.FlagEphemeral})
 			return nil, err
 		}, func(ctx context.Context) (stat *zk.Stat, done bool, err error) {
-			if err := s.Sync(ctx, node); err != nil {
-				return nil, false, err
-			}
 			stat, err = s.Exists(ctx, node)
 			if errors.Is(err, zk.ErrNoAuth) {
 				err = nil // the next create fails
@@ -101,11 +167,16 @@ func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (
 
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
-			if err := protocol.Wanted(ctx); err != nil {
+			if err := s.Abandoned(); err != nil {
 				return nil, err
 			}
 			if _, err := s.EnsurePath(ctx, m.group.recipe.Path()); err != nil {
 				return nil, err
+			}
+			if identity != "" {
+				if _, err := s.EnsurePath(ctx, m.identities()); err != nil {
+					return nil, err
+				}
 			}
 			made = true
 			continue
@@ -133,20 +204,20 @@ func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (
 // why.
 func (m *Member) withdraw(ctx context.Context, s *protocol.Session, why error) error {
 	s.Delete(ctx, m.group.node(m.name), -1) // a refusal is what Detach returns, and it is tried again
+	if m.identity != "" {
+		s.Delete(ctx, m.identity, -1)
+	}
 	return fmt.Errorf("a member must be able to read its own node, so give its ACL zk.PermRead: %w", why)
 }
 
-// remove deletes the node with this Stat, and not one that another session creates after that. If
-// the server refuses, the caller is let go, and remove tries again until the session is over.
+// remove deletes the node with this Stat, but no node that another session creates later. If the
+// server refuses, remove lets the caller go and tries again until the session ends.
 func (m *Member) remove(ctx context.Context, s *protocol.Session, own *zk.Stat) error {
 	node := m.group.node(m.name)
 	for {
 		_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
-			return struct{}{}, c.Delete(s.Path(node), -1)
+			return struct{}{}, protocol.Delete(c, s.Path(node), -1)
 		}, func(ctx context.Context) (_ struct{}, done bool, err error) {
-			if err := s.Sync(ctx, node); err != nil {
-				return struct{}{}, false, err
-			}
 			stat, err := s.Exists(ctx, node)
 			if errors.Is(err, zk.ErrNoAuth) { // own could be read, so this is another node
 				return struct{}{}, true, nil
@@ -158,7 +229,7 @@ func (m *Member) remove(ctx context.Context, s *protocol.Session, own *zk.Stat) 
 		}
 
 		m.group.recipe.Logger().Error("member's node not deleted yet", "node", node, "error", err)
-		protocol.LetGo(ctx, err)
+		s.LetGo(err)
 		select {
 		case <-time.After(pause):
 		case <-s.Done():
@@ -174,11 +245,12 @@ var claims = struct {
 }{names: make(map[claimKey]chan struct{})}
 
 type claimKey struct {
-	conn *zk.Conn // which all views of a session have in common
+	conn *zk.Conn // shared by all views of a session
 	node string
 }
 
-// claim returns a function that ends the claim, or a channel that is closed when another one ends.
+// claim returns a function that ends the claim. If another member has the claim, it returns a
+// channel that is closed when that claim ends.
 func claim(s *protocol.Session, node string) (free func(), taken <-chan struct{}) {
 	claims.Lock()
 	defer claims.Unlock()

@@ -13,10 +13,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A roster is what is known of a group's members. Each is read once.
+// A roster has the members of a group. It reads each member once.
 type roster struct {
-	group *Group
-	known map[string]*Peer // by name; nil for a child that is not a member
+	group   *Group
+	watched bool             // the members' data are
+	known   map[string]*Peer // by name; nil for a child that is not a member
 
 	czxid    int64 // of the group's node, when it was listed last
 	cversion int32 // likewise: it counts the children that were created or deleted
@@ -24,8 +25,7 @@ type roster struct {
 
 const readers = 16 // how many nodes are read at the same time
 
-// update brings the roster up to a listing. If a member of that is gone by now, there is another
-// listing to come.
+// update brings the roster up to a listing. If a member is gone by now, another listing will come.
 func (r *roster) update(ctx context.Context, s *protocol.Session, children []string, dir *zk.Stat) error {
 	added := 0
 	for _, name := range children {
@@ -36,7 +36,7 @@ func (r *roster) update(ctx context.Context, s *protocol.Session, children []str
 	if dir != nil {
 		removed := len(r.known) + added - len(children)
 		if dir.Czxid != r.czxid || dir.Cversion-r.cversion != int32(added+removed) {
-			// A child was deleted and created again in between, or the group was. No listing tells
+			// A child was deleted and created again in between, or the group was. No listing says
 			// which child.
 			r.known = nil
 		}
@@ -44,6 +44,13 @@ func (r *roster) update(ctx context.Context, s *protocol.Session, children []str
 	}
 
 	return r.read(ctx, s, children)
+}
+
+// renew takes note of a member's new data.
+func (r *roster) renew(p Peer) {
+	if known := r.known[p.Name]; known != nil && known.czxid == p.czxid {
+		r.known[p.Name] = &p
+	}
 }
 
 // read reads the children that are not known yet, and forgets all others.
@@ -64,7 +71,7 @@ func (r *roster) read(ctx context.Context, s *protocol.Session, children []strin
 	}
 	wg.Wait()
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		r.known = nil // or else it would not agree with cversion
+		r.known = nil // because it would not agree with cversion
 		return errs[i]
 	}
 

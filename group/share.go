@@ -1,13 +1,14 @@
 package group
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"path"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -15,88 +16,161 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
-// Share hands out items among the members of g, and calls work for each item that is me's. All
-// members should call Share, with the same items. A member that joins or leaves moves as few items
-// as possible: those that are its own.
+// Share divides items among the members of the group and calls work for each of this member's
+// items. All members should call Share with the same items. A member that joins or leaves moves
+// only its own items. [WithGrace] leaves the items of a member that is gone alone for a while,
+// because it may be back soon.
 //
-// While work runs, it alone runs for its item, as me holds a lock for the item. Its ctx ends when
-// the item is to go to another member, when the lock is lost, or when Share ends. The next member
-// waits until work has returned, so work should return soon then. What it returns after that is
-// ignored. If it returns nil before, the item stays me's, and work is not called again until the
-// item comes back. If it returns an error before, Share ends with that error. A lock that is lost
-// with its session is taken again, and work is called again.
+// The [Assignment] holds a lock for the item, so one call of work runs for an item at a time. The
+// ctx of work ends when the item must go to another member, when the lock is lost, or when Share
+// ends. The next member waits until work has returned, so work should then return soon (its result
+// is ignored). If work returns nil earlier, this member keeps the item, and Share calls work again
+// only when the item has gone and come back. If work returns an error earlier, Share ends with that
+// error. If the lock is lost with its session, Share takes it again and calls work again.
 //
-// Share blocks until ctx ends, me leaves, the client is closed or work fails, and then until all
-// calls of work have returned and the locks are given back. Its error is never nil. It wraps ctx's,
-// [protocol.ErrReleased] if me has left, [protocol.ErrClosed], [zk.ErrBadArguments] if me is a
-// member of another group, [zk.ErrInvalidPath] if an item could not be the name of a member, or is
-// work's or the server's own.
+// Share blocks until ctx ends, the member leaves, the client is closed or work fails, and then
+// until all calls of work have returned and the locks are given back. It returns nil if ctx was
+// cancelled, and ctx's error if its deadline has passed. Other errors wrap [protocol.ErrReleased]
+// if the member has left, [protocol.ErrClosed], [zk.ErrInvalidPath] if an item could not be the
+// name of a member, or come from work or the server.
 //
 // The lock of an item is a lock of package lock at <path>-items/<item>, beside the group's path.
-// Its data is the member's name.
+// Its data is the member's name. A session has room for some ten thousand of them (see
+// [protocol.ErrSessionFull]). Share leaves other items alone until there is room, and logs a
+// warning with their number.
 //
-// [zk.ErrBadArguments]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrBadArguments
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
-func Share(ctx context.Context, g *Group, me *Member, items []string,
-	work func(ctx context.Context, item string) error) error {
-	switch {
-	case work == nil:
-		return g.recipe.Wrap(errors.New("nil function"))
-	case me == nil:
-		return g.recipe.Wrap(errors.New("nil member"))
-	}
-	s := &share{group: g, me: me, work: work, held: make(map[string]*holding)}
+func (m *Member) Share(ctx context.Context, items []string, work func(ctx context.Context, a *Assignment) error) error {
 	for _, item := range items {
-		if err := g.validate(item, nil); err != nil {
-			return g.recipe.Wrap(err)
-		}
-		s.held[item] = &holding{cancel: func() {}}
-	}
-
-	if err := g.checkMember(ctx, me); err != nil {
-		return g.recipe.Wrap(err)
-	}
-
-	s.ctx, s.cancel = context.WithCancelCause(ctx)
-	defer context.AfterFunc(me.leaving, func() { s.end(me.left()) })()
-
-	var ended error
-	for peers, err := range g.Watch(s.ctx) {
-		if ended = err; err == nil {
-			s.assign(peers)
+		if m == nil {
+			break
+		} else if err := m.group.validate(item, nil); err != nil {
+			return m.group.recipe.Wrap(err)
 		}
 	}
-	s.end(ended)
-	s.running.Wait()
-	return g.recipe.Wrap(cmp.Or(s.why, ended))
+	sets := make(chan []string, 1)
+	sets <- items
+	return m.ShareAll(ctx, sets, work)
 }
 
-// checkMember returns an error if me is a member of another group: no item would ever be its own.
-func (g *Group) checkMember(ctx context.Context, me *Member) error {
-	s, err := g.recipe.Session(ctx)
-	if err != nil {
+// ShareAll is [Member.Share] for a set of items that changes. It begins with the first set that it
+// receives. Each set replaces the last set: items in both sets stay where they are, and work ends
+// for items that are not in the new set. If the channel is closed, the last set stays. All members
+// should have the same set. Until they do, an item can be left alone.
+func (m *Member) ShareAll(ctx context.Context, sets <-chan []string, work func(ctx context.Context, a *Assignment) error) error {
+	if m == nil {
+		return errors.New("group: nil member")
+	}
+	r := m.group.recipe
+	if err := r.ValidateCall(ctx, nil); err != nil {
 		return err
+	} else if work == nil {
+		return r.Wrap(errors.New("nil function"))
 	}
-	grant, _ := me.current()
-	if node := grant.Check().Path; node != s.Path(g.node(me.name)) {
-		return fmt.Errorf("%w: the member is of another group: %s", zk.ErrBadArguments, node)
+
+	s := &share{group: m.group, me: m, work: work, held: make(map[string]*holding), gone: make(map[string]time.Time)}
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	defer context.AfterFunc(m.leaving, func() { s.end(m.left()) })()
+
+	views := make(chan []Peer)
+	s.running.Go(func() {
+		for peers, err := range m.group.Watch(s.ctx) {
+			if err != nil {
+				s.end(err)
+				return
+			}
+			select {
+			case views <- peers:
+			case <-s.ctx.Done():
+			}
+		}
+	})
+	s.run(sets, views)
+	s.running.Wait()
+
+	if s.why == nil {
+		s.why = stopped(ctx)
 	}
-	return nil
+	return r.Wrap(s.why)
 }
 
-// A share is one call of Share.
+// stopped returns the result of a verb that goes on until ctx ends.
+func stopped(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil
+	}
+	return protocol.Ended(ctx)
+}
+
+// An Assignment is one of this member's items, for as long as work has it. It is held and lost as a
+// lease of package lock is. It is safe for concurrent use.
+type Assignment struct {
+	grant *protocol.Grant
+	item  string
+}
+
+// Item returns the item.
+func (a *Assignment) Item() string { return a.item }
+
+// Done returns a channel that is closed when the item is lost or given back. [Assignment.Err] may
+// report a loss before Done is closed.
+func (a *Assignment) Done() <-chan struct{} { return a.grant.Done() }
+
+// Err returns nil while the item is held. After a loss its error wraps [protocol.ErrLost] and the
+// cause, and after work has returned [protocol.ErrReleased]. Err computes the answer from the
+// clocks at each call, without I/O. An item that must go to another member is held until work
+// returns.
+func (a *Assignment) Err() error { return a.grant.Err() }
+
+// Context returns a copy of parent that is also cancelled when the item is lost or given back, with
+// [Assignment.Err] as its cause. Call the cancel function when the work is done.
+func (a *Assignment) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	return a.grant.Context(parent)
+}
+
+// Token returns the fencing token, which is greater than every earlier holder's token for the item.
+func (a *Assignment) Token() int64 { return a.grant.Token() }
+
+// Check returns an operation to put first into a [zk.Conn] Multi. The whole Multi then fails with
+// [zk.ErrNoNode] once the item is lost. The path in it is absolute.
+//
+// [zk.Conn]: https://pkg.go.dev/github.com/go-zookeeper/zk#Conn
+// [zk.ErrNoNode]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoNode
+func (a *Assignment) Check() *zk.CheckVersionRequest { return a.grant.Check() }
+
+// Multi does all of the operations if the item is still held, or none: it is the fenced write to
+// ZooKeeper. It behaves as [lock.Lease.Multi] does and returns the same errors.
+//
+// [lock.Lease.Multi]: https://pkg.go.dev/github.com/zkrecipes/zkrecipes/lock#Lease.Multi
+//
+// [zk.Conn]: https://pkg.go.dev/github.com/go-zookeeper/zk#Conn
+func (a *Assignment) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	return a.grant.Multi(ctx, ops...)
+}
+
+// Node returns the name of the lock's node below <path>-items/<item>.
+func (a *Assignment) Node() string { return a.grant.Node() }
+
+// A share is one call of Share or ShareAll.
 type share struct {
 	group *Group
 	me    *Member
-	work  func(context.Context, string) error
+	work  func(context.Context, *Assignment) error
 
 	ctx    context.Context // ends with the share
 	cancel context.CancelCauseFunc
 	ending sync.Once
 	why    error // nil if the caller's ctx has ended first; valid after end
 
-	held    map[string]*holding // by item
+	// These belong to the goroutine of the caller.
+	items []string
+	peers []Peer
+	gone  map[string]time.Time // members that have gone lately, and when
+	held  map[string]*holding  // by item
+
 	running sync.WaitGroup
+	left    atomic.Int64 // how many items are me's, and have no room
+	warned  sync.Once
 }
 
 // end ends the share. The first error counts.
@@ -109,34 +183,97 @@ func (s *share) end(err error) {
 	})
 }
 
+// run assigns the items whenever they or the members have changed.
+func (s *share) run(sets <-chan []string, views <-chan []Peer) {
+	grace := s.group.grace
+	for {
+		var over <-chan time.Time
+		for name, since := range s.gone {
+			if wait := time.Until(since.Add(grace)); wait <= 0 {
+				delete(s.gone, name)
+			} else {
+				over = time.After(wait) // one timer is enough, because it looks at all items again
+			}
+		}
+		s.assign()
+
+		select {
+		case items, more := <-sets:
+			if !more {
+				sets = nil
+				continue
+			}
+			for _, item := range items {
+				if err := s.group.validate(item, nil); err != nil {
+					s.end(err)
+					return
+				}
+			}
+			s.items = items
+		case peers := <-views:
+			s.see(peers)
+		case <-over:
+		case <-s.ctx.Done():
+			s.end(nil)
+			return
+		}
+	}
+}
+
+// see notes which members are there and which have gone.
+func (s *share) see(peers []Peer) {
+	for _, p := range s.peers {
+		s.gone[p.Name] = time.Now()
+	}
+	for _, p := range peers {
+		delete(s.gone, p.Name)
+	}
+	s.peers = peers
+}
+
 // A holding is the work for an item, which is under way or has ended.
 type holding struct {
 	mine   bool
 	cancel context.CancelFunc
-	done   chan struct{} // closed when it has ended; nil before the first one
+	done   chan struct{} // closed when it has ended
 }
 
 // assign begins and ends work, so that this is done for the items that are me's.
-func (s *share) assign(peers []Peer) {
-	for item, h := range s.held {
-		mine := ownerOf(item, peers) == s.me.name
-		if mine == h.mine {
-			continue
-		}
-		h.mine = mine
-		h.cancel()
-		if !mine {
-			continue
-		}
+func (s *share) assign() {
+	names := make([]string, 0, len(s.peers)+len(s.gone))
+	for _, p := range s.peers {
+		names = append(names, p.Name)
+	}
+	for name := range s.gone {
+		names = append(names, name)
+	}
+	mine := make(map[string]bool)
+	for _, item := range s.items {
+		mine[item] = ownerOf(item, names) == s.me.name
+	}
 
-		before, done := h.done, make(chan struct{})
-		var own context.Context
-		own, h.cancel = context.WithCancel(s.ctx)
-		h.done = done
+	for item, h := range s.held {
+		if h.mine && !mine[item] {
+			h.mine = false
+			h.cancel()
+		}
+		if !mine[item] && isClosed(h.done) {
+			delete(s.held, item)
+		}
+	}
+	for item := range mine {
+		before := s.held[item]
+		if !mine[item] || before != nil && before.mine {
+			continue
+		}
+		own, cancel := context.WithCancel(s.ctx)
+		h := &holding{mine: true, cancel: cancel, done: make(chan struct{})}
+		s.held[item] = h
 		s.running.Go(func() {
-			defer close(done)
+			defer close(h.done)
+			defer cancel()
 			if before != nil {
-				<-before
+				<-before.done
 			}
 			if err := s.hold(own, item); err != nil && own.Err() == nil {
 				s.end(err)
@@ -145,37 +282,65 @@ func (s *share) assign(peers []Peer) {
 	}
 }
 
-// hold does the work for an item while it is me's.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// hold does the work for an item while this member has it.
 func (s *share) hold(ctx context.Context, item string) error {
 	r := protocol.NewRecipe(s.group.client, "group", path.Join(s.group.recipe.Path()+"-items", item))
 	l := line.New(r, line.Locks...)
-	for {
+	for ctx.Err() == nil {
 		grant, err := l.Enter(ctx, line.Request{Kind: line.Locks[0].Name, Data: []byte(s.me.name)})
-		if err != nil {
+		if errors.Is(err, protocol.ErrSessionFull) {
+			s.leave(ctx)
+			continue
+		} else if err != nil {
 			return err
 		}
 		err = protocol.RunHeld(ctx, grant, func(held context.Context) error {
-			if err := s.work(held, item); err != nil && held.Err() == nil {
+			if err := s.work(held, &Assignment{grant, item}); err != nil && held.Err() == nil {
 				s.end(fmt.Errorf("item %q: %w", item, err))
 			}
 			<-held.Done()
 			return nil
 		})
-		if ctx.Err() != nil || !errors.Is(err, protocol.ErrLost) {
+		if !errors.Is(err, protocol.ErrLost) {
 			return err
 		}
 	}
+	return nil
+}
+
+// leave waits until there may be room for an item that has none.
+func (s *share) leave(ctx context.Context) {
+	s.left.Add(1)
+	defer s.left.Add(-1)
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+		return
+	}
+	s.warned.Do(func() { // by now the other items have met the same
+		s.group.recipe.Logger().Warn("items left alone: the session has no room for their locks",
+			"path", s.group.recipe.Path(), "member", s.me.name, "items", s.left.Load())
+	})
 }
 
 // ownerOf returns the name of the member that an item belongs to, or "". It is the member with the
 // highest score for the item. The scores of other members do not change when one joins or leaves.
-func ownerOf(item string, peers []Peer) (owner string) {
+func ownerOf(item string, names []string) (owner string) {
 	var highest uint64
 	of := hash(item)
-	for _, p := range peers {
-		score := mix(mix(of) ^ hash(p.Name))
-		if owner == "" || score > highest || score == highest && p.Name < owner {
-			owner, highest = p.Name, score
+	for _, name := range names {
+		score := mix(mix(of) ^ hash(name))
+		if owner == "" || score > highest || score == highest && name < owner {
+			owner, highest = name, score
 		}
 	}
 	return owner
@@ -187,7 +352,7 @@ func hash(s string) uint64 {
 	return h.Sum64()
 }
 
-// mix spreads the differences of its argument over all bits, as the last step of MurmurHash3 does.
+// mix spreads the differences of its argument over all bits (the last step of MurmurHash3).
 func mix(n uint64) uint64 {
 	n ^= n >> 33
 	n *= 0xff51afd7ed558ccd

@@ -1,10 +1,14 @@
 package group_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +20,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -41,7 +46,8 @@ func newWorkers(t *testing.T, items int) *workers {
 // share shares the items, as a member that takes a moment to end its work.
 func (w *workers) share(ctx context.Context, g *group.Group, m *group.Member) <-chan error {
 	return suite.Later(func() error {
-		return group.Share(ctx, g, m, w.items, func(ctx context.Context, item string) error {
+		return m.Share(ctx, w.items, func(ctx context.Context, a *group.Assignment) error {
+			item := a.Item()
 			w.mu.Lock()
 			if other := w.held[item]; other != nil && other.Err() == nil && ctx.Err() == nil {
 				w.t.Errorf("%s is worked at by %s and %s", item, w.at[item], m.Name())
@@ -139,7 +145,7 @@ func TestItemsOfAMemberThatIsCutOffGoToOthers(t *testing.T) {
 		}
 		cancel()
 		for _, end := range ends {
-			require.ErrorIs(t, <-end, context.Canceled)
+			require.NoError(t, <-end)
 		}
 		synctest.Wait()
 		require.Empty(t, w.at)
@@ -154,8 +160,8 @@ func TestShareEndsWithTheErrorOfItsWork(t *testing.T) {
 		m := join(t, g, "a", "")
 		broken := errors.New("broken")
 		began := make(chan struct{})
-		err := group.Share(t.Context(), g, m, []string{"bad", "done", "good"}, func(ctx context.Context, item string) error {
-			switch item {
+		err := m.Share(t.Context(), []string{"bad", "done", "good"}, func(ctx context.Context, a *group.Assignment) error {
+			switch a.Item() {
 			case "done":
 				close(began) // once
 				return nil
@@ -168,9 +174,9 @@ func TestShareEndsWithTheErrorOfItsWork(t *testing.T) {
 		})
 		require.ErrorIs(t, err, broken)
 		require.ErrorContains(t, err, `item "bad"`)
-		require.ErrorIs(t, group.Share(t.Context(), g, m, []string{"a/b"}, idle), zk.ErrInvalidPath)
+		require.ErrorIs(t, m.Share(t.Context(), []string{"a/b"}, idle), zk.ErrInvalidPath)
 		leave(t, m)
-		require.ErrorIs(t, group.Share(t.Context(), g, m, nil, idle), protocol.ErrReleased)
+		require.ErrorIs(t, m.Share(t.Context(), nil, idle), protocol.ErrReleased)
 	})
 }
 
@@ -185,7 +191,7 @@ func TestItemIsHandedOverOnceItsWorkHasEnded(t *testing.T) {
 			g := group.New(srv.Client(t), path)
 			m := join(t, g, fmt.Sprintf("m%d", i), "")
 			return m, suite.Later(func() error {
-				return group.Share(ctx, g, m, items, func(ctx context.Context, item string) error {
+				return m.Share(ctx, items, func(ctx context.Context, a *group.Assignment) error {
 					begun[i].Add(1)
 					<-ctx.Done()
 					<-end
@@ -204,8 +210,8 @@ func TestItemIsHandedOverOnceItsWorkHasEnded(t *testing.T) {
 		require.NotZero(t, begun[1].Load())
 		require.Less(t, int(begun[1].Load()), len(items))
 		cancel()
-		require.ErrorIs(t, <-firstEnd, context.Canceled)
-		require.ErrorIs(t, <-secondEnd, context.Canceled)
+		require.NoError(t, <-firstEnd)
+		require.NoError(t, <-secondEnd)
 		leave(t, first, second)
 	})
 }
@@ -217,7 +223,7 @@ func TestItemWhoseLockIsBrokenIsWorkedAtAgain(t *testing.T) {
 		m := join(t, g, "a", "")
 		begun := make(chan struct{})
 		ended := suite.Later(func() error {
-			return group.Share(t.Context(), g, m, []string{"x"}, func(ctx context.Context, item string) error {
+			return m.Share(t.Context(), []string{"x"}, func(ctx context.Context, a *group.Assignment) error {
 				begun <- struct{}{}
 				<-ctx.Done()
 				return ctx.Err()
@@ -237,56 +243,184 @@ func TestItemWhoseLockIsBrokenIsWorkedAtAgain(t *testing.T) {
 	})
 }
 
-func idle(ctx context.Context, _ string) error { <-ctx.Done(); return nil }
+func idle(ctx context.Context, _ *group.Assignment) error { <-ctx.Done(); return nil }
 
-// The error is ctx's, whatever its cause.
-func TestShareEndsWithTheErrorOfItsContext(t *testing.T) {
+func TestShareEndsWithItsContext(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		g := group.New(srv.Client(t), srv.Root(t)+"/g")
-		m := join(t, g, "a", "")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(errors.New("stopped")) })
-		err := group.Share(ctx, g, m, []string{"x"}, idle)
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorContains(t, err, "stopped")
+		m := join(t, group.New(srv.Client(t), srv.Root(t)+"/g"), "a", "")
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		require.NoError(t, m.Share(ctx, []string{"x"}, idle))
+		late, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, m.Share(late, []string{"x"}, idle), context.DeadlineExceeded)
 		leave(t, m)
 	})
 }
 
-// A member of another group would never have an item. The path alone does not say which group it
-// is, as clients have a chroot.
-func TestShareRefusesAMemberOfAnotherGroup(t *testing.T) {
+// What is in both sets stays, and what is not ends or begins. A closed channel changes nothing.
+func TestSetOfItemsChanges(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		c, root := srv.Client(t), srv.Root(t)
-		chrooted, err := protocol.Connect(t.Context(), srv.ConnectString()+root, protocol.WithDialer(srv.Dial))
-		require.NoError(t, err)
-		defer suite.Close(t, chrooted)
-		m := join(t, group.New(c, root+"/g"), "a", "")
+		m := join(t, group.New(srv.Client(t), srv.Root(t)+"/g"), "a", "")
+		var mu sync.Mutex
+		begun, at := make(map[string]int), make(map[string]*group.Assignment)
+		ctx, cancel := context.WithCancel(t.Context())
+		sets := make(chan []string)
+		ended := suite.Later(func() error {
+			return m.ShareAll(ctx, sets, func(ctx context.Context, a *group.Assignment) error {
+				mu.Lock()
+				begun[a.Item()]++
+				at[a.Item()] = a
+				mu.Unlock()
+				<-ctx.Done()
+				require.NoError(t, a.Err(), "it is held until work returns")
+				mu.Lock()
+				defer mu.Unlock()
+				delete(at, a.Item())
+				return nil
+			})
+		})
+		now := func() []string {
+			synctest.Wait()
+			return slices.Sorted(maps.Keys(at))
+		}
+		require.Empty(t, now())
+		sets <- []string{"x", "y"}
+		require.Equal(t, []string{"x", "y"}, now())
+		x := at["x"]
+		require.True(t, strings.HasSuffix(x.Check().Path, "-items/x/"+x.Node()))
+		require.Positive(t, x.Token())
+		sets <- []string{"y", "z", "z"}
+		require.Equal(t, []string{"y", "z"}, now())
+		require.ErrorIs(t, x.Err(), protocol.ErrReleased)
+		sets <- []string{"x", "y"}
+		require.Equal(t, []string{"x", "y"}, now())
+		require.Greater(t, at["x"].Token(), x.Token())
+		close(sets)
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"x", "y"}, now())
+		require.Equal(t, map[string]int{"x": 2, "y": 1, "z": 1}, begun)
+		cancel()
+		require.NoError(t, suite.Wait(t, ended))
+		require.Empty(t, now())
 
-		for _, other := range []*group.Group{group.New(c, root+"/other"), group.New(chrooted, root+"/g")} {
-			err := group.Share(suite.Within(t, time.Hour), other, m, []string{"x"}, idle)
-			require.ErrorIs(t, err, zk.ErrBadArguments)
+		bad := make(chan []string, 1)
+		bad <- []string{"a/b"}
+		require.ErrorIs(t, m.ShareAll(t.Context(), bad, idle), zk.ErrInvalidPath)
+		leave(t, m)
+	})
+}
+
+// The items of a member that comes back in time stay where they were.
+func TestItemsOfAMemberThatIsGoneAreLeftAloneForAWhile(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, w := srv.Root(t)+"/g", newWorkers(t, 10)
+		at := func() *group.Group { return group.New(srv.Client(t), path, group.WithGrace(time.Minute)) }
+		g := at()
+		stays, goes := join(t, g, "stays", ""), join(t, at(), "goes", "")
+		ended := []<-chan error{w.share(t.Context(), g, stays), w.share(t.Context(), nil, goes)}
+		before := w.owners(2)
+		mine := func() (n int) {
+			synctest.Wait()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, name := range w.at {
+				if name == "stays" {
+					n++
+				}
+			}
+			return n
+		}
+		had := mine()
+		leave(t, goes)
+		time.Sleep(50 * time.Second)
+		require.Equal(t, had, mine())
+		goes = join(t, at(), "goes", "")
+		ended = append(ended, w.share(t.Context(), nil, goes))
+		w.again(before)
+		leave(t, goes)
+		time.Sleep(61 * time.Second)
+		require.Equal(t, 10, mine())
+		leave(t, stays)
+		for _, end := range ended {
+			require.ErrorIs(t, suite.Wait(t, end), protocol.ErrReleased)
+		}
+	})
+}
+
+// The locks of all items do not fit into one session. What does not fit is left, and taken by the
+// next member that has room.
+func TestShareTakesWhatFitsIntoTheSession(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t) + "/" + strings.Repeat("g", 9000)
+		var log bytes.Buffer
+		warnings := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		c, other := srv.Client(t, protocol.WithLogger(warnings)), srv.Client(t)
+		w := newWorkers(t, 200)
+		ctx, cancel := context.WithCancel(t.Context())
+		atWork := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.at)
 		}
 
-		ctx, cancel := context.WithCancel(t.Context())
-		err = group.Share(ctx, group.New(chrooted, "/g"), m, []string{"x"}, func(context.Context, string) error {
-			cancel()
-			return nil
-		})
-		require.ErrorIs(t, err, context.Canceled)
+		a, err := group.New(c, root).Join(ctx, "a", nil)
+		require.NoError(t, err)
+		ended := w.share(ctx, group.New(c, root), a)
+		time.Sleep(time.Minute)
+		require.Greater(t, atWork(), 150)
+		require.Less(t, atWork(), 170)
+		s := suite.Session(t, c)
+		require.LessOrEqual(t, s.EphemeralBytes(), 1_500_000)
+		require.Equal(t, 1, strings.Count(log.String(), "items left alone"))
+		require.Contains(t, log.String(), fmt.Sprintf("items=%d", 200-atWork()))
+
+		b, err := group.New(other, root).Join(ctx, "b", nil)
+		require.NoError(t, err)
+		ended2 := w.share(ctx, group.New(other, root), b)
+		time.Sleep(time.Minute)
+		require.Equal(t, 200, atWork())
+
+		cancel()
+		require.NoError(t, suite.Wait(t, ended))
+		require.NoError(t, suite.Wait(t, ended2))
+		require.NoError(t, a.Leave(t.Context()))
+		require.NoError(t, b.Leave(t.Context()))
+		require.Zero(t, s.EphemeralBytes())
+	})
+}
+
+func TestShareThatIsRefusedSendsNothing(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link := srv.Link(t)
+		g := group.New(link.Client(t), srv.Root(t)+"/g")
+		m := join(t, g, "a", "")
+		time.Sleep(time.Second)
+		var none context.Context
+		before := link.Count(recipestest.OpAny)
+		require.ErrorContains(t, m.Share(none, nil, idle), "nil context")
+		require.ErrorContains(t, (*group.Member)(nil).Share(t.Context(), []string{"x"}, idle), "nil member")
+		require.ErrorIs(t, m.Share(t.Context(), []string{"a/b"}, idle), zk.ErrInvalidPath)
+		require.ErrorContains(t, m.Share(t.Context(), nil, nil), "nil function")
+		require.Equal(t, before, link.Count(recipestest.OpAny))
 		leave(t, m)
 	})
 }
 
-func TestShareEndsWhenTheMembersClientIsClosed(t *testing.T) {
+// The group cannot be watched any more, so no work may go on.
+func TestShareEndsWhenItsGroupCannotBeListed(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		c, path := srv.Client(t), srv.Root(t)+"/g"
-		m := join(t, group.New(c, path), "a", "")
+		path, link := srv.Root(t)+"/g", srv.Link(t)
+		g := group.New(link.Client(t), path)
+		m := join(t, g, "a", "")
 		ended := suite.Later(func() error {
-			return group.Share(t.Context(), group.New(srv.Client(t), path), m, []string{"x"}, idle)
+			return m.Share(suite.Within(t, time.Hour), []string{"x"}, idle)
 		})
-		time.Sleep(time.Second)
-		suite.Close(t, c)
-		require.ErrorIs(t, suite.Wait(t, ended), protocol.ErrClosed)
+		synctest.Wait()
+		link.Fail(recipestest.OpGetChildren, path, int32(zkwire.CodeNoAuth), 1)
+		began, other := time.Now(), join(t, group.New(srv.Client(t), path), "b", "")
+		require.ErrorIs(t, suite.Wait(t, ended), zk.ErrNoAuth)
+		require.Less(t, time.Since(began), time.Minute)
+		leave(t, m, other)
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
@@ -18,16 +20,15 @@ type Leases struct {
 	end  context.CancelFunc
 }
 
-// LockAll waits until it holds all of the locks, and returns their leases. It takes one after the
-// other, in the order of their paths with the chroot in front, which is the same in all processes:
-// calls of LockAll never wait for each other in a circle. Those that it holds already stay locked
-// while it waits for the next one.
+// LockAll waits until it holds all of the locks and returns their leases. It takes one lock after
+// the other, in the order of their paths (with the chroot). All processes have the same order, so
+// calls of LockAll never wait for each other in a circle. Locks that it holds already stay locked
+// while it waits for the next.
 //
-// It blocks until then, until ctx ends or a client is closed. If it cannot have all of them it
-// gives back those that it has, and returns an error of [Mutex.Lock]. If one of them is lost while
-// it waits for another one, it gives all of them back and begins again. Before any I/O it returns
-// an error if there is no lock, a nil one, or two with the same path: the second would wait for the
-// first.
+// It blocks until then, or until ctx ends or a client is closed. If it cannot get a lock, it gives
+// all back and returns an error of [Mutex.Lock]. If it loses a lock while it waits for another, it
+// gives all back and begins again. Before any I/O it returns an error if there are no locks, a nil
+// lock, or two locks with the same path (the second would wait for the first).
 //
 // The leases do not depend on ctx. Each is lost with its session.
 func LockAll(ctx context.Context, locks ...*Mutex) (*Leases, error) {
@@ -46,7 +47,7 @@ func LockAll(ctx context.Context, locks ...*Mutex) (*Leases, error) {
 
 		held.Unlock(ctx)
 		if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
-			err = errors.Join(protocol.Wanted(ctx), err)
+			err = errors.Join(protocol.Ended(ctx), err)
 		}
 		if ctx.Err() != nil || lost == nil {
 			return nil, fmt.Errorf("lock all: %w", err)
@@ -85,7 +86,7 @@ func inOrder(ctx context.Context, locks []*Mutex) ([]int, error) {
 	return order, nil
 }
 
-// take takes the locks in this order. It stops as soon as one of them is lost.
+// take takes the locks in this order. It stops as soon as a lock is lost.
 func (ls *Leases) take(ctx context.Context, locks []*Mutex, order []int) error {
 	for _, i := range order {
 		l, err := locks[i].Lock(ctx)
@@ -154,10 +155,24 @@ func (c *leasesContext) Err() error {
 	return c.Context.Err()
 }
 
-// Unlock gives all of the locks back, at once. It blocks until their nodes are deleted, ctx ends or
-// the sessions are over, and joins the errors of [Lease.Unlock]. The leases end at once, and the
-// nodes are deleted in any case. A ctx of [Leases.Context] ends with the leases, and does not end
-// the wait. Unlock may be called again, and concurrently.
+// Multi does all of the operations if all of the leases are still held, or none. It behaves as
+// [Lease.Multi] does, with an ACL and a receipt of the first lock's. Leases of several clients,
+// which have a session each, cannot be checked together: then Multi returns [zk.ErrBadArguments].
+//
+// [zk.ErrBadArguments]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrBadArguments
+func (ls *Leases) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	grants := make([]*protocol.Grant, len(ls.all))
+	for i, l := range ls.all {
+		grants[i] = l.grant
+		l.leavesReceipts()
+	}
+	return protocol.MultiHeld(ctx, grants, ops...)
+}
+
+// Unlock gives all of the locks back, at once. It blocks until their nodes are deleted or ctx or
+// the sessions end, and joins the errors of [Lease.Unlock]. The leases end at once, and the nodes
+// are deleted in any case. A ctx of [Leases.Context] ends with the leases but does not end the
+// wait. Unlock can be called again and concurrently.
 func (ls *Leases) Unlock(ctx context.Context) error {
 	errs := make(chan error, len(ls.all))
 	for _, l := range ls.all {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -136,41 +137,6 @@ func ExampleMutex_Do() {
 	// fn's own error is there too: half-way through
 }
 
-func ExampleMutex_TryLock() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-	mutex := lock.New(client, "/locks/cleanup")
-
-	lease, err := mutex.TryLock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	_, err = mutex.TryLock(ctx)
-
-	switch {
-	case errors.Is(err, lock.ErrLocked):
-		fmt.Println("another process holds it:", err)
-	case err != nil:
-		log.Fatal(err)
-	}
-
-	if err := lease.Unlock(ctx); err != nil {
-		log.Fatal(err)
-	}
-	// Output:
-	// another process holds it: lock: /locks/cleanup: locked
-}
-
 func ExampleMutex_Contenders() {
 	ctx := context.Background()
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
@@ -260,8 +226,8 @@ func ExampleLease_Token() {
 	// data: new
 }
 
-// ZooKeeper itself can refuse the writes of a former holder, where the data is in ZooKeeper.
-func ExampleLease_Check() {
+// ZooKeeper itself refuses the writes of a former holder, where the data is in ZooKeeper.
+func ExampleLease_Multi() {
 	ctx := context.Background()
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
@@ -289,8 +255,9 @@ func ExampleLease_Check() {
 	}
 
 	write := func(data string) error {
-		_, err := session.Conn().Multi(lease.Check(), // all of it, or nothing
-			&zk.SetDataRequest{Path: session.Path("/config"), Data: []byte(data), Version: -1})
+		_, err := lease.Multi(ctx, // all of it, or nothing
+			&zk.SetDataRequest{Path: "/config", Data: []byte(data), Version: -1},
+			&zk.CreateRequest{Path: "/config/change-", Flags: zk.FlagSequence})
 		return err
 	}
 
@@ -299,10 +266,10 @@ func ExampleLease_Check() {
 		log.Fatal(err)
 	}
 
-	fmt.Println("after it was lost:", write("late"))
+	fmt.Println("after it was lost:", errors.Is(write("late"), protocol.ErrLost))
 	// Output:
 	// while it is held: <nil>
-	// after it was lost: zk: node does not exist
+	// after it was lost: true
 }
 
 // A batch job asks for the lock of a long-lived holder, which gives it back when it can.
@@ -427,4 +394,34 @@ func ExampleWithLocalQueue() {
 	fmt.Println("balance:", balance)
 	// Output:
 	// balance: 10
+}
+
+// This process takes the lock for each of many entries, and goes to the ensemble once.
+func ExampleWithLinger() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	mutex := lock.New(client, "/locks/journal", lock.WithLinger(time.Second), lock.WithLingerLimit(100))
+	entries := 0
+	for range 1000 {
+		err := mutex.Do(ctx, func(context.Context, *lock.Lease) error {
+			entries++
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println("entries:", entries)
+	// Output:
+	// entries: 1000
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
-// A localQueue makes callers of one process wait for each other. It has an element while one of
-// them is in line or holds the lock.
+// A localQueue makes callers of one process wait for each other. It has an element while any caller
+// is in line or holds the lock.
 type localQueue chan struct{}
 
 // WithLocalQueue is for a lock that many goroutines of a process share. They wait for each other
 // inside the process, first come, first served, and have at most one node in line.
 //
-// After one of them has unlocked, the next one goes to the end of the line. So other processes get
-// the lock in between, and a process gets it as often as any other, whatever its number of
-// goroutines. If there is no other process, the lock passes from goroutine to goroutine in one
-// round trip each. TryLock returns [ErrLocked] without asking the server while another goroutine
-// of the queue is in line or holds the lock. Everything else is as without the option.
+// After a goroutine has unlocked, the next goroutine goes to the end of the line. So other
+// processes get the lock in between, and each process gets it equally often, however many
+// goroutines it has. If there is no other process, the lock passes from goroutine to goroutine in
+// one round trip each. While another goroutine of the queue is in line or holds the lock, TryLock
+// returns [ErrLocked] without asking the server.
 //
-// The queue belongs to one Mutex or Simple: share the value, not only its path.
+// The queue belongs to one Mutex or Simple, so share the value and not only its path.
 func WithLocalQueue() Option {
 	return func(m *Mutex) error {
 		m.local = make(localQueue, 1)
@@ -67,6 +67,6 @@ func (q localQueue) wait(ctx context.Context, s *protocol.Session, try bool) err
 	case <-s.Done():
 		return s.Err()
 	case <-ctx.Done():
-		return protocol.Wanted(ctx)
+		return protocol.Ended(ctx)
 	}
 }

@@ -15,14 +15,18 @@ import (
 // concurrent use.
 //
 // The algorithm is the lock of the ZooKeeper documentation's recipes. Contenders are ephemeral
-// sequential nodes below the lock's path. The first one holds the lock, and each other one watches
-// its predecessor.
+// sequential nodes below the lock's path. The first contender holds the lock, and every other
+// contender watches its predecessor.
 type Mutex struct {
 	recipe  *protocol.Recipe
 	line    *line.Line
 	request line.Request
 	local   localQueue // nil without WithLocalQueue
 	acquire attempt
+
+	client      *protocol.Client
+	linger      *linger // nil without WithLinger
+	lingerLimit int
 }
 
 // New returns the lock at path, a node of its own that is created as needed. New does no I/O and
@@ -33,6 +37,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Mutex {
 		recipe:  r,
 		line:    line.New(r, line.Locks...),
 		request: line.Request{Kind: "lock-", Blockers: line.Exclusive},
+		client:  c, lingerLimit: defaultLingerLimit,
 	}
 	m.acquire = m.line.Join
 	protocol.Configure(r, m, opts)
@@ -44,11 +49,11 @@ func New(c *protocol.Client, path string, opts ...Option) *Mutex {
 //
 // If ctx ends first, Lock takes its node out of line and returns an error that wraps ctx's. It does
 // the same if the grant comes at that very moment. A removal that takes longer goes on in the
-// background. If this very client holds the lock then, in another goroutine or further up the
-// stack, the error says since when.
+// background. If this client itself holds the lock (in another goroutine, or further up the stack),
+// the error says since when.
 //
-// If Lock loses its session or its node while it waits, it joins again at the end of the line.
-// After the loss of a session it does so in the next one. Other errors wrap [protocol.ErrClosed],
+// If Lock loses its session or its node while it waits, it joins again at the end of the line (in
+// the next session, if the session was lost). Other errors wrap [protocol.ErrClosed],
 // [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [protocol.ErrMixed] or
 // [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth].
 //
@@ -60,18 +65,35 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) { return m.take(ctx, &
 
 // TryLock returns the lock if no contender holds it or waits for it, and an error that wraps
 // [ErrLocked] otherwise. It does not wait for the lock, but blocks until the server has answered or
-// ctx ends. A busy lock takes one read, a free one a read and a write. A server that lags behind
+// ctx ends. A busy lock takes one read, a free one a read and a write. If the only contender is one that
+// lingers, TryLock waits in line for a quarter of a second: see [WithLinger]. A server that lags behind
 // may show a free lock as busy, but never a busy one as free. The other errors are those of
 // [Mutex.Lock].
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	request := m.request
-	request.Try = true
+	request.Try, request.Patience = true, patience
 	return m.take(ctx, &request)
 }
 
 func (m *Mutex) take(ctx context.Context, request *line.Request) (*Lease, error) {
 	g, err := m.recipe.Acquire(ctx, request.Data, func(s *protocol.Session) (*protocol.Grant, error) {
-		g, err := m.local.take(ctx, s, request, m.acquire)
+		acquire := m.acquire
+		if m.local != nil || m.linger != nil {
+			notice := time.AfterFunc(line.Notice, func() {
+				m.recipe.Logger().Info("waits for a contender of this client",
+					"path", m.recipe.Path(), "for", line.Notice, "held by this client", true)
+			})
+			defer notice.Stop()
+			acquire = func(ctx context.Context, s *protocol.Session, r *line.Request) (*protocol.Grant, error) {
+				notice.Stop()
+				return m.acquire(ctx, s, r)
+			}
+		}
+		take := m.local.take
+		if m.linger != nil {
+			take = m.linger.take
+		}
+		g, err := take(ctx, s, request, acquire)
 		if errors.Is(err, line.ErrBusy) {
 			err = ErrLocked
 		}
@@ -83,21 +105,21 @@ func (m *Mutex) take(ctx context.Context, request *line.Request) (*Lease, error)
 		}
 		return nil, err
 	}
-	return &Lease{grant: g, revocable: revocable{dir: m.recipe.Path()}}, nil
+	return &Lease{grant: g, revocable: revocable{dir: m.recipe.Path(), data: g.Session().NodeData(request.Data), linger: m.linger}}, nil
 }
 
 // Do calls fn while it holds the lock, with a context that is cancelled when the lease is lost. The
 // cause of that context then wraps [protocol.ErrLost].
 //
 // Do blocks as [Mutex.Lock] does, then until fn has returned, and then until the lock is given
-// back. It gives the lock back even if ctx has ended or fn panics. It returns an error of Lock, or
-// fn's own. If the lease was lost before fn returned, the loss is joined to fn's error.
+// back. It gives the lock back even if ctx has ended or fn panics. It returns an error of Lock or
+// fn's own. If the lease was lost before fn returned, Do joins the loss to fn's error.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
 	return m.do(ctx, m.Lock, fn)
 }
 
 // TryDo is [Mutex.Do] with [Mutex.TryLock]: if it would have to wait, it returns an error that
-// wraps [ErrLocked], and does not call fn.
+// wraps [ErrLocked] and does not call fn.
 func (m *Mutex) TryDo(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
 	return m.do(ctx, m.TryLock, fn)
 }
@@ -115,14 +137,13 @@ func (m *Mutex) do(ctx context.Context, acquire func(context.Context) (*Lease, e
 }
 
 // Contenders returns the contenders in line, the holder first, as of a moment after the call began.
-// A lock without contenders has none. It blocks until the server has answered, with one request for
-// each of them, or ctx ends.
+// It blocks until the server has answered (one request for each contender) or ctx ends.
 func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) { return m.line.Contenders(ctx) }
 
 // Break deletes the node of a contender, given its name in [Mutex.Contenders]. A holder then loses
-// its lease, and learns of it. It may still be about to act on the lock: guard what it does with
-// [Lease.Token] or [Lease.Check]. A waiter goes to the end of the line. One that came less than a
-// tenth of a second ago may be granted at that moment instead, and then loses its lease as well.
+// its lease. It may still be about to act on the lock, so fence its writes ([Lease.Multi],
+// [Lease.Token]). A waiter goes to the end of the line. (If it came less than a tenth of a second
+// ago it can be granted the lock at that moment, and then loses its lease as well.)
 //
 // Break blocks until the server has answered or ctx ends. Its error wraps [zk.ErrNoNode] if there
 // is no such node.

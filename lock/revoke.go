@@ -3,37 +3,73 @@ package lock
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"net/netip"
 	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 // revocation is what Apache Curator's Revoker writes, and its makeRevocable waits for.
 var revocation = []byte("__REVOKE__")
 
-// A revocable is the part of a lease that hears of revocations.
+// ErrNotRevocable is returned by Revoke if the contender's node has data of its user's (an
+// election's value, or the data of [WithData]). Revoke never replaces them.
+var ErrNotRevocable = errors.New("the contender's data are its user's, and cannot carry a request")
+
+func isRevoked(data []byte) bool { return bytes.Equal(data, revocation) || layout.IsRevoked(data) }
+
+// A revocable is the part of a lease that receives revocations.
 type revocable struct {
-	dir string // where the lease's node is
+	dir  string // where the lease's node is
+	data []byte // of that, as it was created
+
+	linger *linger // not nil if the node may outlast the lease
 
 	mu      sync.Mutex
 	revoked chan struct{} // nil until Revoked is called
 }
 
-// Revoke asks the contender with this name in [Mutex.Contenders] to give the lock back. A holder
-// hears of it if it has called [Lease.Revoked], and goes on holding the lock until it unlocks. A
-// waiter hears of it once it is granted the lock. Nothing forces either of them: [Mutex.Break]
-// does.
+// Revoke asks the contender with this name in [Mutex.Contenders] to give the lock back. The request
+// reaches a holder that has called [Lease.Revoked], which goes on holding the lock until it
+// unlocks. It reaches a waiter once the waiter is granted the lock. Neither is forced:
+// [Mutex.Break] forces them.
 //
-// Revoke replaces the data of the contender's node. It is Apache Curator's Revoker: a Curator lock
-// that was made revocable hears of it, and a lease of ours hears of Curator's.
+// Revoke adds a member to the owner data of the contender's node (see [protocol.Process]). If the
+// data have another form, they stay as they are and Revoke returns [ErrNotRevocable]. A node
+// without data, or with only Curator's address, gets the data of Curator's Revoker, so requests
+// work in both directions between Curator's revocable locks and ours. A lease that has received a
+// request writes its own data back.
 //
-// Revoke blocks until the server has answered or ctx ends. It may be repeated. Its error wraps
-// [zk.ErrNoNode] if there is no such node, [zk.ErrInvalidPath] if no contender could have that
-// name, or [zk.ErrNoAuth] if others may not write the node. It is safe for concurrent use.
+// Revoke blocks until the server has answered twice or ctx ends. It can be repeated. Its error
+// wraps [zk.ErrNoNode] if there is no such node, [zk.ErrInvalidPath] if no contender could have
+// that name, or [zk.ErrNoAuth] if others may not read and write the node. It is safe for concurrent
+// use.
 //
 // [zk.ErrNoNode]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoNode
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (m *Mutex) Revoke(ctx context.Context, node string) error {
-	return m.line.SetData(ctx, node, revocation)
+	return m.line.UpdateData(ctx, node, func(data []byte) ([]byte, error) {
+		_, _, ours := protocol.ParseOwner(node)
+		_, err := netip.ParseAddr(string(data))
+		switch {
+		case isRevoked(data):
+			return nil, nil
+		case len(data) == 0 || !ours && err == nil: // Curator writes nothing, or an address
+			return revocation, nil
+		}
+		request, ok := layout.Revoke(data)
+		if !ok {
+			return nil, fmt.Errorf("%w: %.40q", ErrNotRevocable, data)
+		}
+		return request, nil
+	})
 }
 
 // Revoke asks the holder to give the lock back, as [Mutex.Revoke] does.
@@ -43,8 +79,8 @@ func (s *Simple) Revoke(ctx context.Context, node string) error { return s.mutex
 // [Mutex.Revoke] or Apache Curator's Revoker, before or after the call. The lease is held on until
 // it is given back. The channel of a lease that has ended first stays as it is.
 //
-// The first call begins to wait in a goroutine of the lease's own, which ends with the lease's node
-// and shares the watch on it. Revoked does not block, and is safe for concurrent use.
+// The first call begins to wait in a goroutine of the lease's own, which ends with the lease and
+// shares the watch on its node. Revoked does not block, and is safe for concurrent use.
 func (l *Lease) Revoked() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,23 +91,44 @@ func (l *Lease) Revoked() <-chan struct{} {
 	return l.revoked
 }
 
-// awaitRevocation waits under the life of the session, which outlasts the view's back-off: no
-// caller would hear of its end.
-func (l *Lease) awaitRevocation(ctx context.Context) {
+// awaitRevocation waits under the life of the session, which outlasts the view's back-off. No caller
+// would hear of its end, so it goes on after a refusal, too, until the lease ends. The node may outlast
+// that: see [WithLinger].
+func (l *Lease) awaitRevocation(ctx context.Context, s *protocol.Session) {
+	if l.linger != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer l.grant.AfterFunc(cancel)()
+	}
+	const shortest, longest = 100 * time.Millisecond, time.Minute
+	pause := shortest
 	for {
-		w := l.grant.Session().Watch(l.dir + "/" + l.Node())
+		w := s.Watch(l.dir + "/" + l.Node())
 		same, err := w.Current(ctx)
 		switch {
-		case err != nil:
-			return // the node is gone, or may not be read
+		case errors.Is(err, zk.ErrNoNode), ctx.Err() != nil, l.Err() != nil:
+			return
+		case err != nil: // the node may not be read, now
+			select {
+			case <-time.After(pause):
+			case <-l.Done():
+			case <-ctx.Done():
+			}
+			pause = min(2*pause, longest)
+			continue
 		case !same:
 			continue
-		case l.Err() != nil:
-			return
-		case bytes.Equal(w.Data(), revocation):
+		case isRevoked(w.Data()):
 			close(l.revoked)
+			// Nobody waits for that, and what the holder writes meanwhile stays.
+			if stat, err := w.Ready(ctx); err == nil && stat != nil {
+				s.Set(ctx, l.dir+"/"+l.Node(), l.data, stat.Version)
+			}
 			return
 		}
+
+		pause = shortest
 		if err := w.Wait(ctx); err != nil {
 			return
 		}

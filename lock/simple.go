@@ -8,17 +8,20 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
-// A Simple is an unfair lock of one ephemeral node, its holder's. Waiters have no node and no
-// order: a release wakes all of them, and any of them, or a newcomer, gets the lock. It is meant
-// for locks that are tried more often than waited for. It is safe for concurrent use.
+// A Simple is an unfair lock with one ephemeral node, its holder's. Waiters have no node and no
+// order: a release wakes all of them, and any waiter or newcomer gets the lock. Use it for locks
+// that are tried more often than waited for. It is safe for concurrent use.
 //
-// A Simple and a [Mutex] at one path are the same lock: the Simple gets it when the line is empty.
+// A Simple and a [Mutex] at one path are the same lock. The Simple gets it when the line is empty.
 type Simple struct{ mutex Mutex }
 
 // NewSimple returns the simple lock at path, a node of its own that is created as needed. NewSimple
 // does no I/O and cannot fail: the first call reports a nil client or a bad path.
 func NewSimple(c *protocol.Client, path string, opts ...Option) *Simple {
 	s := &Simple{*New(c, path, opts...)}
+	if s.mutex.linger != nil {
+		s.mutex.recipe.Reject(errors.New("a Simple cannot linger"))
+	}
 	s.mutex.acquire = s.claim
 	return s
 }
@@ -27,7 +30,10 @@ func NewSimple(c *protocol.Client, path string, opts ...Option) *Simple {
 func (s *Simple) claim(ctx context.Context, session *protocol.Session, request *line.Request) (*protocol.Grant, error) {
 	for {
 		g, holder, err := s.mutex.line.Claim(ctx, session, request)
-		if !errors.Is(err, line.ErrBusy) || request.Try {
+		if errors.Is(err, line.ErrBusy) && s.mutex.line.Lingers(holder) {
+			// Its holder gives the lock back to those who are in line.
+			return s.mutex.line.Join(ctx, session, request)
+		} else if !errors.Is(err, line.ErrBusy) || request.Try {
 			return g, err
 		}
 		if holder != "" {
@@ -38,9 +44,9 @@ func (s *Simple) claim(ctx context.Context, session *protocol.Session, request *
 	}
 }
 
-// Lock waits until no contender holds the lock or is in line for it, and takes it. It blocks, and
-// returns errors, as [Mutex.Lock] does. After the loss of a session it goes on waiting in the next
-// one.
+// Lock waits until no contender holds the lock or is in line for it and takes it. It blocks and
+// returns errors as [Mutex.Lock] does. If a session is lost, it goes on waiting in the next
+// session.
 func (s *Simple) Lock(ctx context.Context) (*Lease, error) { return s.mutex.Lock(ctx) }
 
 // TryLock is [Mutex.TryLock].

@@ -1,53 +1,61 @@
-// Package once runs something once per key, across processes: a nightly report, a migration, the
-// bill of a month. A lock alone lets one process after the other do it again.
+// Package once runs a job once for each key, across processes: a nightly report, a migration, the
+// bill of a month. (With a lock alone, one process after the other would do it again.)
 //
 //	reports := once.New(client, "/once/reports")
-//	ran, err := reports.Do(ctx, "2030-01-31", func(ctx context.Context, token int64) error {
-//		return writeReport(ctx) // ctx ends when the right to run is lost
+//	ran, err := reports.Do(ctx, "2030-01-31", func(ctx context.Context, r *once.Run) error {
+//		return writeReport(ctx, r.Key()) // ctx ends if the right to run is lost
 //	})
 //
-// The key says what is to be done once, such as the day of the report. Every process computes the
-// same key.
+// The key says which job it is (the day of the report, say). Every process computes the same key.
 //
 // # Guarantees
 //
-//   - Of all calls with a key, one at a time runs, until one has returned nil. A call that runs
-//     learns that it has lost the right before ZooKeeper can give it to another.
-//   - That a run has returned nil is recorded in a transaction that fails once the right is lost.
-//     So at most one run of a remembered key is recorded, and a call returns true and nil only for
-//     that one.
-//   - A call for a key that is done does not run, and does not wait.
-//   - Keys do not wait for each other.
-//   - A run waits for the contenders of a lock, a shared lock, an election or a semaphore at the
-//     path that came before it, and they wait for it.
-//   - Keys are remembered until as many others as [WithKeep] says have been done after them.
+//   - Of all calls with a key, one at a time runs, until one of them returns nil. A call that runs
+//     finds out that it has lost its right before ZooKeeper can give the right to another call.
+//   - A run that returns nil is recorded in a transaction that fails if the right was lost. So at
+//     most one run of a key is recorded, and only that call returns true and nil.
+//   - A call for a key that is done doesn't run and doesn't wait.
+//   - Keys don't wait for each other.
+//   - A failed job is tried again after a pause that grows, whichever process tries.
+//   - Keys are remembered until as many others are done as [WithKeep] says, or for as long as
+//     [WithRetention] says.
+//
+// A run also waits for earlier contenders of a lock, a shared lock, an election or a semaphore at
+// the path, and they wait for the run.
 //
 // # Costs
 //
-// A key that is done costs one read. A new key takes six requests, one after the other: a read, the
-// two of joining a line, a read, the transaction, and the deletion of the contender's node. A run
-// of more than 20 milliseconds takes one read more, and the first run at a path some more, to
-// create what is missing. While it lasts, it costs what a lease does. A call that waits costs its
-// session's pings. When its turn has come, it may list the calls in line, reads, and deletes its
-// node.
+// A key that is done costs one read. A new key takes six requests in a row: a read, two to join the
+// line, two transactions and a delete. A run of more than 20 milliseconds takes one read more. A
+// run that fails takes a write, and the next run of the key three requests more. While it lasts, a
+// run costs what a lease costs. A call that waits costs its session's pings.
 //
-// All calls that wait or run at a path, whatever their keys, are listed by one that joins them. A
-// key that is done takes two nodes. One call in fifty lists all of those, and takes two reads for
-// each key that it forgets, so these are two requests a call on average.
+// A call that joins lists all calls that wait or run at the path, whatever their keys. A key that
+// is done takes one node, and a key whose runs have all failed takes two. Once there are a tenth
+// more keys than [WithKeep] says, one call reads all of them, and forgets that tenth.
 //
 // # Failure
 //
-// What cannot be promised: fn may run to its end, and its process or its session may die before
-// that is recorded. The key then runs again. So fn should be such that it may be repeated, or hand
-// its token to a store that refuses what it has seen. If the process has not died, [Once.Do]
-// reports it: ran is true, and there is an error. That wraps [protocol.ErrUncertain] if the run may
-// be recorded all the same.
+// A job can run twice. If a process dies after fn has done its work and before Do has recorded
+// that, the key runs again. The second run has a greater token, so comparing tokens does not stop
+// it. Make the work repeatable, or record the key in the store's own transaction:
 //
-// A run that has lost the right goes on until fn returns, which may be while the next one runs. A
-// process that is paused cannot notice the loss. Let the resource compare tokens.
+//	INSERT INTO done (key) VALUES ($1) ON CONFLICT DO NOTHING -- no row inserted: it is done already
 //
-// To let a key run again, delete its node below done in the path. The node says who has run it, in
-// JSON: host, pid, node, token and done, the time. To make it done by hand, create that node.
+// If the data are in ZooKeeper, let [Run.Multi] create a node that is named after the key. If the
+// process lives and only the record failed, [Once.Do] returns true and an error, which wraps
+// [protocol.ErrUncertain] if the run may be recorded all the same.
+//
+// A run that has lost its right goes on until fn returns, perhaps while the next run is at work. A
+// paused process cannot notice the loss. Against that, tokens do help: let the store refuse a token
+// that is smaller than the greatest it has seen.
+//
+// # By hand
+//
+// [Once.Forget] lets a key run again. So does deleting the key's node below the node "done" in the
+// path. That node says in JSON who ran the job: host, pid, node, token, and the time as done. While
+// it has a child named open, the key is not done yet. To make a key done by hand, create its node,
+// or delete that child.
 //
 // [protocol.ErrUncertain]: https://pkg.go.dev/github.com/zkrecipes/zkrecipes/protocol#ErrUncertain
 package once

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -27,7 +28,7 @@ func Example() {
 
 	nightly := func(day string) error {
 		reports := once.New(client, "/once/reports")
-		ran, err := reports.Do(ctx, day, func(ctx context.Context, token int64) error {
+		ran, err := reports.Do(ctx, day, func(ctx context.Context, r *once.Run) error {
 			fmt.Println("writing the report of", day)
 			return ctx.Err() // of the right to run
 		})
@@ -63,7 +64,7 @@ func ExampleOnce_Do_failure() {
 
 	bills := once.New(client, "/once/bills", once.WithKeep(24))
 	for attempt := 1; attempt <= 3; attempt++ {
-		ran, err := bills.Do(ctx, "2030-01", func(context.Context, int64) error {
+		ran, err := bills.Do(ctx, "2030-01", func(context.Context, *once.Run) error {
 			if attempt == 1 {
 				return errors.New("no paper")
 			}
@@ -93,7 +94,7 @@ func ExampleWithKeep() {
 
 	reports := once.New(client, "/once/nightly", once.WithKeep(31))
 	for range 2 {
-		ran, err := reports.Do(ctx, "2030-01-31", func(ctx context.Context, token int64) error { return nil })
+		ran, err := reports.Do(ctx, "2030-01-31", func(ctx context.Context, r *once.Run) error { return nil })
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -102,4 +103,51 @@ func ExampleWithKeep() {
 	// Output:
 	// ran: true
 	// ran: false
+}
+
+// An operator looks at what is done, and lets a month run again.
+func ExampleOnce_Forget() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	bills := once.New(client, "/once/bills", once.WithRetention(365*24*time.Hour))
+	for _, month := range []string{"2030-01", "2030-02"} {
+		_, err := bills.Do(ctx, month, func(ctx context.Context, r *once.Run) error {
+			fmt.Println("writing the bill of", r.Key())
+			return r.Err()
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	for key, err := range bills.Keys(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(key.Name, "is done")
+	}
+
+	if err := bills.Forget(ctx, "2030-02"); err != nil {
+		log.Fatal(err)
+	}
+	done, err := bills.Done(ctx, "2030-02")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("2030-02 is done:", done)
+	// Output:
+	// writing the bill of 2030-01
+	// writing the bill of 2030-02
+	// 2030-01 is done
+	// 2030-02 is done
+	// 2030-02 is done: false
 }

@@ -3,6 +3,7 @@ package once_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { suite.Main(m) }
 
-func nothing(context.Context, int64) error { return nil }
+func nothing(context.Context, *once.Run) error { return nil }
 
 var errFailed = errors.New("failed")
 
@@ -24,13 +25,13 @@ type outcome struct {
 	err error
 }
 
-func do(t testing.TB, o *once.Once, key string, fn func(context.Context, int64) error) outcome {
+func do(t testing.TB, o *once.Once, key string, fn func(context.Context, *once.Run) error) outcome {
 	t.Helper()
 	ran, err := o.Do(suite.Lasting(t), key, fn)
 	return outcome{ran, err}
 }
 
-func later(ctx context.Context, o *once.Once, key string, fn func(context.Context, int64) error) <-chan outcome {
+func later(ctx context.Context, o *once.Once, key string, fn func(context.Context, *once.Run) error) <-chan outcome {
 	return suite.Later(func() outcome {
 		ran, err := o.Do(ctx, key, fn)
 		return outcome{ran, err}
@@ -47,7 +48,7 @@ func newBlocked() blocked {
 	return blocked{make(chan context.Context, 1), make(chan error, 1)}
 }
 
-func (b blocked) fn(ctx context.Context, _ int64) error {
+func (b blocked) fn(ctx context.Context, _ *once.Run) error {
 	b.began <- ctx
 	return <-b.result
 }
@@ -79,4 +80,21 @@ func requireDone(t testing.TB, o outcome) {
 }
 
 // never is for keys that are done.
-func never(context.Context, int64) error { return errors.New("called for a key that is done") }
+func never(context.Context, *once.Run) error { return errors.New("called for a key that is done") }
+
+// remembered returns the keys that are done.
+func remembered(t *testing.T, c *protocol.Client, path string) []string {
+	t.Helper()
+	suite.CatchUp(t, c)
+	return slices.Sorted(slices.Values(suite.Children(t, c, path+"/done")))
+}
+
+// keys returns the keys that are done.
+func keys(t testing.TB, o *once.Once) (all []once.Key) {
+	t.Helper()
+	for key, err := range o.Keys(t.Context()) {
+		require.NoError(t, err)
+		all = append(all, key)
+	}
+	return all
+}

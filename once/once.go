@@ -4,19 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
-// A Once runs something once per key. It is safe for concurrent use.
+// A Once runs a job once for each key. It is safe for concurrent use.
 type Once struct {
 	recipe *protocol.Recipe
 	line   *line.Line
 	keep   int
+
+	retention time.Duration // 0: any
+	swept     atomic.Int64  // the last search for old keys, in the server's milliseconds
 }
 
 // An Option shapes a Once; give it to [New].
@@ -24,9 +31,9 @@ type Option func(*Once) error
 
 // WithKeep says how many done keys are remembered, between 1 and 100,000. The default is 1,000.
 //
-// The call that makes a key done forgets the keys that have been done for longest, 50 at most. It
-// does so once there are a tenth more than n, or 50 more, so that it rarely has to. A key that is
-// forgotten runs again. Processes with different numbers at one path go by the smallest.
+// The call that makes a key done forgets the keys that have been done for longest. It waits until
+// there are a tenth more than n, so that few calls must do it. A forgotten key runs again. If
+// processes give different numbers at one path, the smallest counts.
 func WithKeep(n int) Option {
 	return func(o *Once) error {
 		if n < 1 || n > maxKeep {
@@ -52,42 +59,93 @@ func New(c *protocol.Client, path string, opts ...Option) *Once {
 	return o
 }
 
-// Do calls fn, unless a call of Do with this key has been done: in any process, at this path. ran
-// reports whether it has called fn.
+// A Run is the right to run a key. It is held until fn has returned, or lost with its session, or
+// when another client deletes its node. It is safe for concurrent use.
+type Run struct {
+	grant *protocol.Grant
+	key   string
+}
+
+// Key returns the key.
+func (r *Run) Key() string { return r.key }
+
+// Done returns a channel that is closed when the right to run is lost or fn has returned. [Run.Err]
+// may report a loss before Done is closed.
+func (r *Run) Done() <-chan struct{} { return r.grant.Done() }
+
+// Err returns nil while the right to run is held. After a loss its error wraps [protocol.ErrLost]
+// and the cause. After fn has returned it wraps [protocol.ErrReleased]. Err computes the answer
+// from the clocks at each call, without I/O.
+func (r *Run) Err() error { return r.grant.Err() }
+
+// Context returns a copy of parent that is also cancelled when the right to run ends, with
+// [Run.Err] as its cause. Call the cancel function when the work is done.
+func (r *Run) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	return r.grant.Context(parent)
+}
+
+// Token returns the fencing token of this run. It is greater than the tokens of all earlier runs of
+// the key. So it keeps out a former run that is late, but it does not show that an earlier run has
+// done the work already: store the key for that, together with the work, in one transaction.
+func (r *Run) Token() int64 { return r.grant.Token() }
+
+// Check returns an operation to put first into a [zk.Conn] Multi. The whole Multi then fails with
+// [zk.ErrNoNode] once the right to run is lost. The path in it is absolute.
 //
-// Among all calls with one key, one at a time runs fn. The others wait. When fn returns nil, that
-// is recorded, and Do returns true and nil. The others, and all later calls, then return false and
-// nil. When fn returns an error, panics, or its process dies, the next call runs its own fn. Do
-// returns fn's error, joined with the loss of the right to run, if it was lost.
+// [zk.Conn]: https://pkg.go.dev/github.com/go-zookeeper/zk#Conn
+// [zk.ErrNoNode]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoNode
+func (r *Run) Check() *zk.CheckVersionRequest { return r.grant.Check() }
+
+// Multi does all of the operations if the right to run is still held, or none: it is the fenced
+// write to ZooKeeper. It behaves as [lock.Lease.Multi] does and returns the same errors. It does
+// not make the key done. If the process dies after Multi, another process runs the key again, so
+// let Multi create a node that is named after the key.
+//
+// [lock.Lease.Multi]: https://pkg.go.dev/github.com/zkrecipes/zkrecipes/lock#Lease.Multi
+func (r *Run) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	return r.grant.Multi(ctx, ops...)
+}
+
+// Node returns the name of the run's node below the path.
+func (r *Run) Node() string { return r.grant.Node() }
+
+// Do calls fn unless the key is done, in any process at this path. ran reports whether it has
+// called fn.
+//
+// Among all calls with one key, one at a time runs fn. The others wait. When fn returns nil, Do
+// records that and returns true and nil. The others and all later calls then return false and nil.
+// If fn returns an error or panics, or its process dies, the next call runs its own fn. Do returns
+// fn's error, joined with the loss of the right to run, if it was lost.
+//
+// After a failed run the next run waits: for a second after the first failure, then twice as long
+// each time, for a minute at most. So a job that fails everywhere does not run through the fleet.
 //
 // The context of fn is cancelled when ctx ends, or when the right to run is lost. Its cause then
-// wraps [protocol.ErrLost], and the next call may run before fn returns. token is the fencing token
-// of this run. It is greater than that of every earlier run at this path with this key.
+// wraps [protocol.ErrLost], and the next call may run before fn returns.
 //
 // Do blocks until the key is done or fn has returned, and until that is recorded. If ctx ends while
-// Do waits, it returns ctx's error and leaves no node. If ctx ends while fn runs, Do waits for fn,
-// and records it if it returns nil.
+// Do waits, it returns ctx's error and leaves no contender. If ctx ends while fn runs, Do waits for
+// fn. If fn returns nil, Do still has a second to record that.
 //
-// If that cannot be recorded, because the right to run was lost meanwhile for example, ran is true,
-// and the error says so. The key runs again then, unless it was made done by hand meanwhile. The
-// error wraps [protocol.ErrUncertain] if the run may be recorded all the same, because the session
-// was lost together with the answer. The next call with the key finds out.
+// The record's node is created before fn runs, so that a full quota makes Do return
+// [protocol.ErrQuotaExceeded] without running fn. If the run cannot be recorded as done (because
+// the right to run was lost, say), ran is true and the error says so. Then the key runs again. The
+// error wraps [protocol.ErrUncertain] if the session was lost together with the answer, so that the
+// run may be recorded all the same. The next call with the key finds out.
 //
-// A key has from 1 to 255 bytes, and may have any. For others Do returns an error and does no I/O.
-// fn must not call Do with the same key: it would wait for itself. Other errors are those of
+// A key has 1 to 255 bytes of any kind. Otherwise Do returns an error without I/O. fn must not call
+// Do with the same key, because it would wait for itself. Do also returns the errors of
 // [lock.Mutex.Lock].
 //
 // [lock.Mutex.Lock]: https://pkg.go.dev/github.com/zkrecipes/zkrecipes/lock#Mutex.Lock
-func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, token int64) error) (ran bool, err error) {
+func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, r *Run) error) (ran bool, err error) {
 	if fn == nil {
 		return false, o.recipe.Wrap(errors.New("nil function"))
 	}
-	if key == "" || len(key) > maxKey {
-		err := fmt.Errorf("a key needs from 1 to %d bytes, got %d", maxKey, len(key))
-		return false, o.recipe.Wrap(errors.Join(o.recipe.Validate(nil), err))
+	name, err := o.name(ctx, key)
+	if err != nil {
+		return false, err
 	}
-
-	name := escape(key)
 	done, err := protocol.AcrossSessions(ctx, o.recipe, func(s *protocol.Session) (bool, error) {
 		return o.isDone(ctx, s, name)
 	})
@@ -95,14 +153,14 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 		return false, o.recipe.Wrap(err)
 	}
 
-	// While the call was in line, its predecessors may have made the key done. The server that has
-	// shown that they are gone has also seen what they have recorded before.
+	// While the call was in line, its predecessors may have made the key done.
+	var now start
 	g, err := o.recipe.Acquire(ctx, nil, func(s *protocol.Session) (*protocol.Grant, error) {
 		g, err := o.line.Join(ctx, s, &line.Request{Kind: name + kind, Blockers: sameKey})
 		if err != nil {
 			return nil, err
 		}
-		if done, err = o.isDone(ctx, s, name); err != nil {
+		if now, err = o.begin(ctx, g, name); err != nil {
 			g.Release(ctx)
 			return nil, err
 		}
@@ -112,71 +170,78 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 		return false, err
 	}
 
-	remembered := 0
-	err = protocol.RunHeld(ctx, g, func(held context.Context) error {
-		if done {
+	err = protocol.RunHeld(ctx, g, func(held context.Context) (err error) {
+		if now.done {
 			return nil
 		}
-		ran = true
-		if err := fn(held, g.Token()); err != nil {
+		if err := o.wait(held, now.pause); err != nil {
 			return err
 		}
-		n, err := o.record(context.WithoutCancel(ctx), g, name)
-		if err != nil {
+
+		ran = true
+		failed := true
+		defer func() {
+			if failed && ctx.Err() == nil && g.Err() == nil { // also if fn panics
+				o.fail(ctx, g, name, now.failures)
+			}
+		}()
+		if err := fn(held, &Run{g, key}); err != nil {
+			return err
+		}
+		failed = false
+		recording, stop := protocol.Linger(ctx, recordTimeout)
+		defer stop()
+		if err := o.record(recording, g, name); err != nil {
 			return o.recipe.Wrap(fmt.Errorf("key %q has run, and that is not recorded: %w", key, err))
 		}
-		done, remembered = true, n
+		now.done = true
 		return nil
 	})
-	if !done {
+	if !now.done {
 		return ran, err
 	}
 
-	o.forget(ctx, g.Session(), remembered)
+	o.forget(ctx, g.Session(), now.dir)
 	return ran, nil // whatever has become of the session since
 }
 
-// isDone reports whether a key is done, as far as the session's server knows.
-func (o *Once) isDone(ctx context.Context, s *protocol.Session, name string) (bool, error) {
-	stat, err := s.Exists(ctx, o.donePath(name))
-	return err == nil && stat != nil, err
-}
-
-// Below the path are
-//
-//	<owner>-<key>-run-<sequence>   a call in line to run, ephemeral
-//	done/<key>                     a key that is done; its data is a run
-//	order/<token>-<sequence>       the escaped key, in the order in which keys were done
-//
-// with keys escaped. All calls are in one line, so that keys come and go without nodes of their own
-// above the contenders.
-const kind = "-run-"
-
-func (o *Once) donesPath() string           { return o.recipe.Path() + "/done" }
-func (o *Once) donePath(name string) string { return o.donesPath() + "/" + name }
-func (o *Once) orderPath() string           { return o.recipe.Path() + "/order" }
-
-// escape returns the name of a key in nodes.
-func escape(key string) string {
-	name := url.PathEscape(key)
-	if name == "." || name == ".." { // which no node may be called
-		name = "%2E" + name[1:]
+// wait pauses before a run.
+func (o *Once) wait(held context.Context, pause time.Duration) error {
+	if pause <= 0 {
+		return nil
 	}
-	return name
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-held.Done():
+		return o.recipe.Wrap(fmt.Errorf("waiting after a run that has failed: %w", protocol.Ended(held)))
+	}
 }
+
+// name returns the name of the nodes for a key, or refuses the call.
+func (o *Once) name(ctx context.Context, key string) (string, error) {
+	if key == "" || len(key) > maxKey {
+		err := fmt.Errorf("a key needs from 1 to %d bytes, got %d", maxKey, len(key))
+		return "", o.recipe.Wrap(errors.Join(o.recipe.Validate(nil), err))
+	}
+	return layout.Escape(key), o.recipe.ValidateCall(ctx, nil)
+}
+
+// recordTimeout limits how long recording a run can take after ctx has ended.
+const recordTimeout = time.Second
 
 // sameKey blocks a contender while there is one of the same key ahead.
 func sameKey(names []line.Name, self int) []line.Name {
 	for i, n := range slices.Backward(names[:self]) {
-		if keyOf(n) == keyOf(names[self]) {
+		if callOf(n) == callOf(names[self]) {
 			return names[i : i+1]
 		}
 	}
 	return nil
 }
 
-// keyOf returns the escaped key of a contender.
-func keyOf(n line.Name) string {
+// callOf returns the escaped key of a contender.
+func callOf(n line.Name) string {
 	_, rest, _ := protocol.ParseOwner(n.Node)
 	return rest[:max(0, strings.LastIndex(rest, kind))]
 }

@@ -9,12 +9,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -32,7 +34,7 @@ func TestOneCallOfManyRuns(t *testing.T) {
 			for range goroutines {
 				for i := range keys {
 					wait.Go(func() error {
-						ran, err := o.Do(t.Context(), fmt.Sprint("key ", i), func(context.Context, int64) error {
+						ran, err := o.Do(t.Context(), fmt.Sprint("key ", i), func(context.Context, *once.Run) error {
 							runs[i]++ // the race detector would see two that run
 							return nil
 						})
@@ -80,32 +82,64 @@ func TestCallThatWaitedLearnsThatTheKeyIsDone(t *testing.T) {
 	})
 }
 
+// A run that has failed is followed by the next one after a pause that grows, wherever that runs.
 func TestKeyRunsUntilARunSucceeds(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/once"
-		at := func() *once.Once { return once.New(srv.Client(t), path) }
-		run, second := newBlocked(), newBlocked()
-		failing := later(t.Context(), at(), "key", run.fn)
-		suite.Wait(t, run.began)
-		waiting := later(t.Context(), at(), "key", second.fn)
-		calls(t, srv.Client(t), path, 2)
+		var last time.Time
+		var pauses []time.Duration
+		fails := func(context.Context, *once.Run) error {
+			pauses = append(pauses, time.Since(last).Round(10*time.Millisecond))
+			last = time.Now()
+			return errFailed
+		}
+		var all []<-chan outcome
+		for range 3 {
+			all = append(all, later(t.Context(), once.New(srv.Client(t), path), "key", fails))
+			synctest.Wait()
+		}
+		for _, one := range all {
+			failed := suite.Wait(t, one)
+			require.True(t, failed.ran)
+			require.Equal(t, errFailed, failed.err)
+		}
+		require.Equal(t, []time.Duration{time.Second, 2 * time.Second}, pauses[1:])
 
-		run.result <- errFailed
-		failed := suite.Wait(t, failing)
-		require.True(t, failed.ran)
-		require.ErrorIs(t, failed.err, errFailed)
-		suite.Wait(t, second.began)
-		second.result <- errFailed
-		require.ErrorIs(t, suite.Wait(t, waiting).err, errFailed)
-
+		// The pause counts from the failure.
+		time.Sleep(2 * time.Second)
 		require.PanicsWithValue(t, "fn", func() {
-			do(t, at(), "key", func(context.Context, int64) error { panic("fn") })
+			do(t, once.New(srv.Client(t), path), "key", func(context.Context, *once.Run) error {
+				require.Equal(t, 4*time.Second, time.Since(last).Round(100*time.Millisecond))
+				panic("fn")
+			})
 		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		ran, err := once.New(srv.Client(t), path).Do(ctx, "key", never)
+		require.False(t, ran)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
 		calls(t, srv.Client(t), path, 0)
-		var last int64
-		requireRan(t, do(t, at(), "key", func(_ context.Context, token int64) error { last = token; return nil }))
-		require.Positive(t, last)
-		requireDone(t, do(t, at(), "key", never))
+
+		requireRan(t, do(t, once.New(srv.Client(t), path), "key", nothing))
+		requireDone(t, do(t, once.New(srv.Client(t), path), "key", never))
+	})
+}
+
+// A call that is told to stop does not hold up the next one.
+func TestRunThatWasStoppedIsNoFailure(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/once"
+		ctx, cancel := context.WithCancel(t.Context())
+		ran, err := once.New(srv.Client(t), path).Do(ctx, "key", func(ctx context.Context, _ *once.Run) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		require.True(t, ran)
+		require.ErrorIs(t, err, context.Canceled)
+		began := time.Now()
+		requireRan(t, do(t, once.New(srv.Client(t), path), "key", nothing))
+		require.Less(t, time.Since(began), 100*time.Millisecond)
 	})
 }
 
@@ -144,113 +178,83 @@ func TestKeysDoNotWaitForEachOther(t *testing.T) {
 func TestDoneNodeSaysWhoHasRun(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/once", srv.Client(t)
-		var token int64
-		var nodes []string
-		requireRan(t, do(t, once.New(c, path), "a/b", func(_ context.Context, its int64) error {
-			token, nodes = its, calls(t, c, path, 1)
+		o := once.New(c, path)
+		var want once.Key
+		requireRan(t, do(t, o, "a/b", func(_ context.Context, r *once.Run) error {
+			require.Equal(t, calls(t, c, path, 1), []string{r.Node()})
+			require.NoError(t, r.Err())
+			want = once.Key{Name: r.Key(), PID: os.Getpid(), Node: r.Node(), Token: r.Token()}
 			return nil
 		}))
+		want.Host, _ = os.Hostname()
 		data, _ := suite.Get(t, c, path+"/done/a%2Fb")
 		var record map[string]any
 		require.NoError(t, json.Unmarshal(data, &record))
-		host, err := os.Hostname()
-		require.NoError(t, err)
-		require.Equal(t, host, record["host"])
-		require.EqualValues(t, os.Getpid(), record["pid"])
-		require.EqualValues(t, token, record["token"])
-		require.Equal(t, nodes[0], record["node"])
-		_, err = time.Parse(time.RFC3339Nano, record["done"].(string))
+		_, err := time.Parse(time.RFC3339Nano, record["done"].(string))
 		require.NoError(t, err)
 
-		// An operator may say that a key is done, or that it is not.
-		s := suite.Session(t, c)
-		require.NoError(t, s.Create(t.Context(), path+"/done/by-hand", nil, zk.FlagPersistent))
-		requireDone(t, do(t, once.New(c, path), "by-hand", never))
-		require.NoError(t, s.Delete(t.Context(), path+"/done/a%2Fb", -1))
-		requireRan(t, do(t, once.New(c, path), "a/b", nothing))
+		failing := once.New(srv.Client(t), path)
+		require.ErrorIs(t, do(t, failing, "failed", func(context.Context, *once.Run) error { return errFailed }).err, errFailed)
+		all := keys(t, o)
+		require.Len(t, all, 1)
+		require.WithinDuration(t, time.Now(), all[0].Done, time.Minute)
+		all[0].Done = time.Time{}
+		require.Equal(t, want, all[0])
+		for key, is := range map[string]bool{"a/b": true, "failed": false, "other": false} {
+			done, err := failing.Done(t.Context(), key)
+			require.NoError(t, err)
+			require.Equal(t, is, done, key)
+		}
 	})
 }
 
-func TestCosts(t *testing.T) {
-	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link := srv.Root(t)+"/once", srv.Link(t)
+// What the package says about changes by hand.
+func TestKeysAreChangedByHand(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/once", srv.Client(t)
+		o, s := once.New(c, path), suite.Session(t, c)
+		requireRan(t, do(t, o, "key", nothing))
+		require.NoError(t, o.Forget(t.Context(), "key"))
+		require.NoError(t, o.Forget(t.Context(), "key"), "it is not known any more")
+		require.Empty(t, remembered(t, c, path))
+		requireRan(t, do(t, o, "key", nothing))
+		require.NoError(t, s.Delete(t.Context(), path+"/done/key", -1))
+		requireRan(t, do(t, o, "key", nothing))
+
+		require.NoError(t, s.Create(t.Context(), path+"/done/by-hand", nil, zk.FlagPersistent))
+		requireDone(t, do(t, o, "by-hand", never))
+		require.Equal(t, "by-hand", keys(t, o)[0].Name)
+		require.ErrorIs(t, do(t, o, "failed", func(context.Context, *once.Run) error { return errFailed }).err, errFailed)
+		require.NoError(t, s.Delete(t.Context(), path+"/done/failed/open", -1))
+		requireDone(t, do(t, o, "failed", never))
+
+		for _, key := range []string{"key", "by-hand", "failed"} {
+			require.NoError(t, o.Forget(t.Context(), key))
+		}
+		require.Empty(t, keys(t, o))
+		require.Empty(t, remembered(t, c, path))
+
+		// A key that is forgotten while it runs is done after that.
+		requireRan(t, do(t, o, "key", func(context.Context, *once.Run) error { return o.Forget(t.Context(), "key") }))
+		requireDone(t, do(t, o, "key", never))
+	})
+}
+
+// A quota that is used up while fn runs does not make it run twice.
+func TestQuotaRefusesARunBeforeItAndNotAfterIt(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c, link := srv.Root(t)+"/once", srv.Client(t), srv.Link(t)
 		o := once.New(link.Client(t), path)
 		requireRan(t, do(t, o, "first", nothing))
-		ops := map[string]recipestest.Op{
-			"exists": recipestest.OpExists, "create": recipestest.OpCreate, "children": recipestest.OpGetChildren,
-			"get": recipestest.OpGetData, "multi": recipestest.OpMulti, "delete": recipestest.OpDelete,
-			"container": recipestest.OpCreateContainer, "sync": recipestest.OpSync,
-		}
-		cost := func(call func()) map[string]int {
-			before := make(map[string]int)
-			for name, op := range ops {
-				before[name] = link.Count(op)
-			}
-			call()
-			cost := make(map[string]int)
-			for name, op := range ops {
-				if n := link.Count(op) - before[name]; n > 0 {
-					cost[name] = n
-				}
-			}
-			return cost
-		}
-		same := func(want, got map[string]int) error {
-			if fmt.Sprint(want) != fmt.Sprint(got) {
-				return fmt.Errorf("%v instead of %v", got, want)
-			}
-			return nil
-		}
-
-		n := 0
-		suite.Measure(t, func() error {
-			n++
-			return same(map[string]int{"exists": 2, "create": 1, "children": 1, "multi": 1, "delete": 1}, cost(func() {
-				requireRan(t, do(t, o, fmt.Sprint(n), nothing))
-			}))
-		})
-		suite.Measure(t, func() error {
-			return same(map[string]int{"exists": 1}, cost(func() { requireDone(t, do(t, o, "first", never)) }))
-		})
-
-		// A call that has waited, and is the next in line, knows that without a listing.
-		other := once.New(srv.Client(t), path)
-		suite.Measure(t, func() error {
-			n++
-			key, run := fmt.Sprint(n), newBlocked()
-			first := later(t.Context(), other, key, run.fn)
-			suite.Wait(t, run.began)
-			asleep := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+2)
-			waiting := later(t.Context(), o, key, never)
-			suite.Wait(t, asleep)
-			return same(map[string]int{"exists": 1, "delete": 1}, cost(func() {
-				run.result <- nil
-				requireRan(t, suite.Wait(t, first))
-				requireDone(t, suite.Wait(t, waiting))
-			}))
-		})
-	})
-}
-
-func TestEndOfTheContextWhileWaiting(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path, run := srv.Root(t)+"/once", newBlocked()
-		first := later(t.Context(), once.New(srv.Client(t), path), "key", run.fn)
-		suite.Wait(t, run.began)
-		ctx, giveUp := context.WithCancel(t.Context())
-		waiting := later(ctx, once.New(srv.Client(t), path), "key", never)
-		calls(t, srv.Client(t), path, 2)
-		giveUp()
-		given := suite.Wait(t, waiting)
-		require.ErrorIs(t, given.err, context.Canceled)
-		require.ErrorContains(t, given.err, "once: "+path+": ")
-		require.False(t, given.ran)
-		calls(t, srv.Client(t), path, 1)
-		run.result <- nil
-		requireRan(t, suite.Wait(t, first))
-
-		_, err := once.New(srv.Client(t), path).Do(ctx, "another", never)
-		require.ErrorIs(t, err, context.Canceled)
+		full := func() { link.Fail(recipestest.OpMulti, "", int32(zkwire.CodeQuotaExceeded), 1) }
+		full()
+		refused := do(t, o, "key", never)
+		require.False(t, refused.ran)
+		require.ErrorIs(t, refused.err, protocol.ErrQuotaExceeded)
+		requireRan(t, do(t, o, "key", func(context.Context, *once.Run) error { full(); return nil }))
+		requireDone(t, do(t, o, "key", never))
+		require.Equal(t, []string{"first", "key"}, suite.Children(t, c, path+"/done"))
+		require.Len(t, keys(t, o), 2)
 	})
 }
 
@@ -259,7 +263,7 @@ func TestRunWhoseContextEndsIsRecorded(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/once"
 		ctx, cancel := context.WithCancel(t.Context())
-		ran, err := once.New(srv.Client(t), path).Do(ctx, "key", func(ctx context.Context, _ int64) error {
+		ran, err := once.New(srv.Client(t), path).Do(ctx, "key", func(ctx context.Context, _ *once.Run) error {
 			cancel()
 			<-ctx.Done()
 			return nil
@@ -271,39 +275,220 @@ func TestRunWhoseContextEndsIsRecorded(t *testing.T) {
 }
 
 func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	link := srv.Link(t)
-	c := link.Client(t)
-	before := link.Packets()
-	bad := func(*once.Once) error { return errors.New("bad option") }
-
-	for name, test := range map[string]struct {
-		o    *once.Once
-		key  string
-		want error
-	}{
-		"nil client":    {once.New(nil, "/a"), "key", nil},
-		"empty path":    {once.New(c, ""), "key", zk.ErrInvalidPath},
-		"relative path": {once.New(c, "a"), "key", zk.ErrInvalidPath},
-		"root":          {once.New(c, "/"), "key", zk.ErrInvalidPath},
-		"bad option":    {once.New(c, "/a", bad), "key", nil},
-		"keeps none":    {once.New(c, "/a", once.WithKeep(0)), "key", nil},
-		"keeps all":     {once.New(c, "/a", once.WithKeep(100_001)), "key", nil},
-		"no key":        {once.New(c, "/a"), "", nil},
-		"long key":      {once.New(c, "/a"), strings.Repeat("k", 256), nil},
-		"bad view":      {once.New(c.With(protocol.WithACL(nil)), "/a"), "key", nil},
-	} {
-		ran, err := test.o.Do(t.Context(), test.key, nothing)
-		require.False(t, ran, name)
-		require.ErrorContains(t, err, "once: ", name)
-		if test.want != nil {
-			require.ErrorIs(t, err, test.want, name)
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, path := srv.Link(t), srv.Root(t)+"/a"
+		c := link.Client(t)
+		before := link.Packets()
+		longest := strings.Repeat("k", 255)
+		for _, test := range []struct {
+			keep int
+			key  string
+			want string
+		}{
+			{1, "", "a key needs from 1 to 255 bytes, got 0"},
+			{0, "key", "WithKeep needs a number from 1 to 100000, got 0"},
+			{100_001, "key", "WithKeep needs a number from 1 to 100000, got 100001"},
+			{1, longest + "k", "a key needs from 1 to 255 bytes, got 256"},
+		} {
+			bad := do(t, once.New(c, path, once.WithKeep(test.keep)), test.key, never)
+			require.EqualError(t, bad.err, "once: "+path+": "+test.want)
+			require.False(t, bad.ran)
 		}
+		require.Equal(t, before, link.Packets())
+		requireRan(t, do(t, once.New(c, path, once.WithKeep(1)), "k", nothing))
+		requireRan(t, do(t, once.New(c, path, once.WithKeep(100_000)), longest, nothing))
+	})
+}
+
+func TestOldestKeysAreForgotten(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/once", srv.Client(t)
+		at := func() *once.Once { return once.New(srv.Client(t), path, once.WithKeep(3)) }
+		for _, key := range []string{"z", "b", "y", "d", "x"} { // in another order than by name
+			requireRan(t, do(t, at(), key, nothing))
+		}
+		require.Equal(t, []string{"d", "x", "y"}, remembered(t, c, path))
+		for _, key := range []string{"d", "x", "y"} {
+			requireDone(t, do(t, at(), key, never))
+		}
+		requireRan(t, do(t, at(), "z", nothing)) // again
+		require.Equal(t, []string{"d", "x", "z"}, remembered(t, c, path))
+	})
+}
+
+// What counts is when a key was done, not when its run began.
+func TestLongRunIsNotForgottenAtOnce(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/once", srv.Client(t)
+		o, run := once.New(c, path, once.WithKeep(2)), newBlocked()
+		long := later(t.Context(), o, "long", run.fn)
+		suite.Wait(t, run.began)
+		for _, key := range []string{"a", "b", "c"} {
+			requireRan(t, do(t, o, key, nothing))
+		}
+		run.result <- nil
+		requireRan(t, suite.Wait(t, long))
+		require.Equal(t, []string{"c", "long"}, remembered(t, c, path))
+	})
+}
+
+// A key that runs again and again takes no other's place, and one that was made done by hand grows
+// old as well.
+func TestKeysThatAreChangedByHandCountOnce(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/once", srv.Client(t)
+		o, s := once.New(c, path, once.WithKeep(3)), suite.Session(t, c)
+		requireRan(t, do(t, o, "x", nothing))
+		for range 4 {
+			requireRan(t, do(t, o, "again", nothing))
+			require.NoError(t, s.Delete(t.Context(), path+"/done/again", -1))
+		}
+		requireRan(t, do(t, o, "again", nothing))
+		require.Equal(t, []string{"again", "x"}, remembered(t, c, path))
+
+		require.NoError(t, s.Create(t.Context(), path+"/done/by-hand", nil, zk.FlagPersistent))
+		for _, key := range []string{"a", "b", "c", "d", "e"} {
+			requireRan(t, do(t, o, key, nothing))
+		}
+		require.NotContains(t, remembered(t, c, path), "by-hand")
+	})
+}
+
+func TestOldKeysAreForgotten(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/once", srv.Client(t)
+		o := once.New(c, path, once.WithRetention(time.Hour))
+		for _, key := range []string{"a", "b", "c", "d"} {
+			requireRan(t, do(t, o, key, nothing))
+			time.Sleep(25 * time.Minute)
+		}
+		require.Equal(t, []string{"b", "c", "d"}, remembered(t, c, path))
+		require.ErrorContains(t, do(t, once.New(c, path, once.WithRetention(0)), "k", never).err, "WithRetention needs a positive duration")
+	})
+}
+
+// With many keys, one call in as many as a tenth of them forgets, and reads all of them.
+func TestForgettingIsRare(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/once", srv.Link(t)
+		c := link.Client(t)
+		const keep = 500
+		runs := func(o *once.Once, from, to int) int {
+			reads := link.Count(recipestest.OpGetData)
+			for i := from; i < to; i++ {
+				requireRan(t, do(t, o, fmt.Sprint(i), nothing))
+			}
+			return link.Count(recipestest.OpGetData) - reads
+		}
+
+		o := once.New(c, path, once.WithKeep(keep))
+		require.Zero(t, runs(o, 0, keep+50))
+		require.Len(t, remembered(t, c, path), keep+50)
+		require.Equal(t, keep+51+51, runs(o, keep+50, keep+51))
+		require.Len(t, remembered(t, c, path), keep)
+		require.Zero(t, runs(o, keep+51, keep+101))
+		require.Len(t, remembered(t, c, path), keep+50)
+
+		// The number has become smaller.
+		runs(once.New(c, path, once.WithKeep(10)), keep+101, keep+102)
+		require.Len(t, remembered(t, c, path), 10)
+	})
+}
+
+// While a call forgets a key, the key is forgotten by hand, and runs again. So it is the one that was
+// done last, and stays done.
+func TestKeyThatRanAgainMeanwhileIsNotForgotten(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, met := srv.Client(t), 0
+		for packet := 1; packet < 30; packet++ {
+			path, link := fmt.Sprint(srv.Root(t), "/", packet), srv.Link(t)
+			forgetful, other := once.New(link.Client(t), path, once.WithKeep(1)), once.New(c, path)
+			requireRan(t, do(t, other, "old", nothing))
+			again := false
+			requireRan(t, do(t, forgetful, "new", func(context.Context, *once.Run) error {
+				link.Meet(packet, func([]string) {
+					if again, _ = other.Done(t.Context(), "new"); again {
+						require.NoError(t, other.Forget(t.Context(), "old"))
+						requireRan(t, do(t, other, "old", nothing))
+					}
+				})
+				return nil
+			}))
+			if again {
+				met++
+				require.Contains(t, remembered(t, c, path), "old", packet)
+			}
+		}
+		require.Greater(t, met, 10)
+	})
+}
+
+// The holder has not noticed yet that its node is gone, which the servers check.
+func TestTransactionChecksTheRight(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c, link := srv.Root(t)+"/once", srv.Client(t), srv.Link(t)
+		requireRan(t, do(t, once.New(c, path), "first", nothing))
+		paused := newBlocked()
+		first := later(t.Context(), once.New(link.Client(t), path), "key", paused.fn)
+		suite.Wait(t, paused.began)
+		link.StallReplies()
+		node := calls(t, c, path, 1)[0]
+		require.NoError(t, suite.Session(t, c).Delete(t.Context(), path+"/"+node, -1))
+		second := newBlocked()
+		next := later(t.Context(), once.New(c, path), "key", second.fn)
+		suite.Wait(t, second.began)
+		paused.result <- nil
+		synctest.Wait()
+		link.Heal()
+
+		lost := suite.Wait(t, first)
+		require.True(t, lost.ran)
+		require.ErrorIs(t, lost.err, protocol.ErrLost)
+		require.NotErrorIs(t, lost.err, protocol.ErrUncertain)
+		second.result <- nil
+		requireRan(t, suite.Wait(t, next))
+	})
+}
+
+// The key was made done by hand while the run went on, and the reply that says so is lost.
+func TestKeyThatWasMadeDoneByHandMeanwhile(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/once", srv.Link(t)
+		o := once.New(link.Client(t), path)
+		requireRan(t, do(t, o, "first", nothing))
+		other := suite.Session(t, srv.Client(t))
+		requireRan(t, do(t, o, "key", func(context.Context, *once.Run) error {
+			link.LoseReply(recipestest.OpMulti, 1)
+			return other.Delete(t.Context(), path+"/done/key/open", -1)
+		}))
+		requireDone(t, do(t, o, "key", never))
+	})
+}
+
+// A run that may be recorded all the same says so, and one that was refused does not.
+func TestErrorSaysWhetherTheRunMayBeRecorded(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault     func(*recipestest.Link)
+		want      error
+		uncertain bool
+	}{
+		"answer lost with the session": {func(l *recipestest.Link) { l.StallReplies(); time.AfterFunc(time.Minute, l.Heal) }, protocol.ErrLost, true},
+		"refused":                      {func(l *recipestest.Link) { l.Fail(recipestest.OpMulti, "", int32(zkwire.CodeNoAuth), 1) }, zk.ErrNoAuth, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				path, link := srv.Root(t)+"/once", srv.Link(t)
+				o := once.New(link.Client(t), path)
+				requireRan(t, do(t, o, "first", nothing))
+				failed := do(t, o, "key", func(context.Context, *once.Run) error { test.fault(link); return nil })
+				require.True(t, failed.ran)
+				require.ErrorIs(t, failed.err, test.want)
+				require.ErrorContains(t, failed.err, `once: `+path+`: key "key" has run, and that is not recorded: `)
+				require.Equal(t, test.uncertain, errors.Is(failed.err, protocol.ErrUncertain))
+				link.Heal()
+				again := do(t, o, "key", nothing)
+				require.Equal(t, outcome{ran: !test.uncertain}, again)
+			})
+		})
 	}
-	_, err := once.New(c, "/a").Do(t.Context(), "", nothing)
-	require.EqualError(t, err, "once: /a: a key needs from 1 to 255 bytes, got 0")
-	_, err = once.New(c, "/a", once.WithKeep(0)).Do(t.Context(), "key", nothing)
-	require.EqualError(t, err, "once: /a: WithKeep needs a number from 1 to 100000, got 0")
-	require.Equal(t, before, link.Packets())
 }

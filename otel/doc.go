@@ -11,7 +11,7 @@
 //
 //	zkrecipes.wait.active         {wait}       waits under way: an up-down counter
 //	zkrecipes.wait.duration       s            histogram of waits that have ended
-//	zkrecipes.hold.active         {hold}       what is held: an up-down counter
+//	zkrecipes.hold.active         {hold}       locks, terms, permits and items held: an up-down counter
 //	zkrecipes.hold.duration       s            histogram of holds that have ended
 //	zkrecipes.hold.losses         {loss}       holds that were lost
 //	zkrecipes.request.retries     {retry}      requests that failed and are tried again
@@ -24,13 +24,13 @@
 //	zkrecipes.queue.redelivered   {entry}      items delivered again
 //	zkrecipes.queue.dead_lettered {entry}      items moved to the dead letters
 //
-// What has no kind here is a counter. A missing connection is reported after a second, and then at
-// intervals that double up to a minute.
+// Metrics without a kind here are counters. A missing connection is reported after a second, and
+// then at intervals that double up to a minute.
 //
 // These are gauges that are measured on request, by [Observer.ObserveClient] and
 // [Observer.ObserveQueue]:
 //
-//	zkrecipes.session.trust       s            time until what is held is lost
+//	zkrecipes.session.trust       s            time until the session's locks are lost
 //	zkrecipes.session.timeout     s            session timeout that was granted
 //	zkrecipes.client.state        {client}     1 for the client's state, 0 for the other states
 //	zkrecipes.queue.depth         {entry}      entries in a queue
@@ -50,7 +50,7 @@
 //
 // A wait has a span, such as "lock wait", and so has a hold, such as "lock hold". The parent of
 // both is the span of the context with which the caller began to wait. The hold is not a child of
-// the wait, as it begins when the wait ends. Its links lead
+// the wait, because it begins when the wait ends. Its links lead
 //
 //   - to the span of its wait,
 //   - to the span of the hold before it at the same path, by fencing token, if this observer saw
@@ -69,5 +69,5 @@
 // batch processor, as its documentation advises.
 //
 // Memory is bounded. The observer follows 65,536 holds at a time. Those beyond are counted when
-// they end. All holds of a session end with the first event which says that the session is over.
+// they end. All holds of a session end with the first event that says that the session has ended.
 package zkotel

@@ -202,6 +202,9 @@ func TestClientIsObserved(t *testing.T) {
 		require.Equal(t, time.Until(s.Deadline()).Seconds(), trust())
 		require.Positive(t, trust())
 
+		// The client's own clock ends a session that holds something.
+		_, err = lock.New(c, server.Root(t)+"/lock").Lock(t.Context())
+		require.NoError(t, err)
 		link.Cut()
 		synctest.Wait()
 		requireState("suspended")
@@ -377,7 +380,7 @@ func TestEveryRecipeLeavesNothingActive(t *testing.T) {
 			ok(t, m.Leave(t.Context()))
 		},
 		"once": func(t *testing.T, c *protocol.Client, path string) {
-			_, err := once.New(c, path).Do(t.Context(), "x", func(context.Context, int64) error { return nil })
+			_, err := once.New(c, path).Do(t.Context(), "x", func(context.Context, *once.Run) error { return nil })
 			ok(t, err)
 		},
 		"queue": func(t *testing.T, c *protocol.Client, path string) {
@@ -406,7 +409,7 @@ func TestEveryRecipeLeavesNothingActive(t *testing.T) {
 			ok(t, b.Wait(t.Context()))
 		},
 		"doublebarrier": func(t *testing.T, c *protocol.Client, path string) {
-			ok(t, doublebarrier.New(c, path, 1).Do(t.Context(), func(context.Context) error { return nil }))
+			ok(t, doublebarrier.New(c, path, 1).Do(t.Context(), func(context.Context, *doublebarrier.Entry) error { return nil }))
 		},
 	} {
 		t.Run(recipe, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -78,7 +79,7 @@ func (c *witnessed) Read(p []byte) (int, error) {
 // hold, and once more later.
 func TestNoHandshakeClaimsLessThanWasDelivered(t *testing.T) {
 	t.Parallel()
-	for step, met := 1, true; met; step++ {
+	suite.Sweep(t, func(step int) (met bool) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := recipestest.Start(t, recipestest.WithInMemory())
 			path, link, w := srv.Root(t)+"/x", srv.Link(t), new(witness)
@@ -102,5 +103,6 @@ func TestNoHandshakeClaimsLessThanWasDelivered(t *testing.T) {
 			require.Zero(t, w.less, "cut at packet %d", step)
 			release(t, g)
 		})
-	}
+		return met
+	})
 }

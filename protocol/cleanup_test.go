@@ -69,7 +69,7 @@ func TestFinishGoesOnAfterItsBackOffHasEnded(t *testing.T) {
 		deletes.Store(5)
 		finished, undone := make(chan error, 1), make(chan struct{})
 
-		_, err = protocol.Detach(t.Context(), s, func(life context.Context) (struct{}, error) {
+		_, err = protocol.Detach(t.Context(), s, func(life context.Context, s *protocol.Session) (struct{}, error) {
 			_, err := protocol.Do(life, s, func(c *zk.Conn) (struct{}, error) {
 				return struct{}{}, c.Delete(s.Path(path), -1)
 			})
@@ -112,17 +112,17 @@ func TestWithdrawalGoesOnAfterItsBackOffHasEnded(t *testing.T) {
 func TestCreateIsSettledAfterItsBackOffHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/line", srv.Link(t)
-		dialer, syncs := breaking(link, recipestest.OpSync)
+		dialer, fences := breaking(link, recipestest.OpDelete)
 		c := link.Client(t, dialer, impatient(0))
 		require.NoError(t, hold(t, c, path).Release(lasting(t)))
 		link.LoseReply(recipestest.OpCreate, 1)
-		syncs.Store(3)
+		fences.Store(3)
 
 		_, err := lineAt(c, path).Enter(context.Background(), request)
 
 		require.ErrorContains(t, err, "given up")
 		requireNoContenders(t, srv.Client(t), path)
-		require.Zero(t, syncs.Load())
+		require.Zero(t, fences.Load())
 		require.NoError(t, session(t, c).Err())
 	})
 }
@@ -230,7 +230,7 @@ func TestReleaseInDetachedWorkSaysThatTheSessionIsLost(t *testing.T) {
 		link.Stall()
 
 		released := later(func() error {
-			_, err := protocol.Detach(t.Context(), s, func(ctx context.Context) (struct{}, error) {
+			_, err := protocol.Detach(t.Context(), s, func(ctx context.Context, s *protocol.Session) (struct{}, error) {
 				return struct{}{}, g.Release(ctx)
 			}, nil)
 			return err

@@ -3,13 +3,8 @@ package protocol
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,25 +12,9 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/buffer"
+	"github.com/zkrecipes/zkrecipes/internal/conn"
+	"github.com/zkrecipes/zkrecipes/internal/pace"
 )
-
-// closeTimeout bounds Close.
-const closeTimeout = 2 * time.Second
-
-// sendBuffer is the size of the longest frame that a server with the default jute.maxbuffer
-// accepts. A longer one fails in zk.Conn. The server would cut the connection, which all users of
-// the session share.
-const sendBuffer = 4 + 1<<20 - 1
-
-func init() {
-	buffer.Limit = func(bytes int) any {
-		return connectOption(func(c *Client) error {
-			c.buffers = bytes
-			return nil
-		})
-	}
-}
 
 // A Client is a lasting connection to an ensemble. It opens a new [Session] whenever one has ended.
 // Recipes are made from a client. It is safe for concurrent use.
@@ -43,28 +22,27 @@ type Client struct {
 	*sessions // shared by all views that With makes
 
 	aclFor     func(path string) []zk.ACL // nil: the default
+	anyACL     bool                       // aclFor has one for every path
 	ownerData  []byte                     // of contenders that are given none
-	newBackOff func() backoff.BackOff
+	newBackOff func() backoff.BackOff     // nil: the default
 	log        *slog.Logger
 	observer   Observer
+	observing  *callee
 	err        error // a bad option of With, which the first operation returns
 
-	bound *Session // the current session, bound to this view; protected by mu
+	bound, patient *Session // the current session, bound to this view; protected by mu
 }
 
 // sessions is the part of a client that its views have in common.
 type sessions struct {
-	servers   []string
+	ensemble  *conn.Ensemble
+	resolve   conn.LookupFunc // see WithResolver
 	chroot    string
-	timeout   time.Duration
-	dial      func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error)
-	lookup    func(ctx context.Context, host string) ([]string, error) // nil if dial resolves names
-	tls       func() (*tls.Config, error)                              // for the next handshake; nil without TLS
-	auth      []credential
-	listeners []func(State)
-	buffers   int // how long a packet may be; 0: the server alone limits it
+	own       atomic.Pointer[[]zk.ACL] // for the identities of the credentials; nil if there is none
+	listeners []listener
+	existing  bool // the chroot must exist
 
-	events  dispatcher
+	foreign foreign
 	closing context.Context // done when Close begins
 	close   context.CancelCauseFunc
 	work    context.Context // done when background work has to stop
@@ -73,6 +51,8 @@ type sessions struct {
 	endErr  error         // what Close returns; set before ended is closed
 
 	attempts atomic.Int64 // to connect that have failed
+
+	noContainers atomic.Bool // the servers have said that they know none
 
 	mu      sync.Mutex // protects what follows; nothing blocks while it is held
 	current *session   // nil while there is none
@@ -89,88 +69,19 @@ type sessions struct {
 	unclosed map[*session]error // lost sessions that are not known to be closed, and why
 }
 
-// Connect opens a session with the ensemble that the connect string names, such as
-// "zk1:2181,zk2:2181,zk3:2181/app". The part from the slash on is a chroot, which is put in front
-// of all paths. The default port is 2181.
-//
-// Connect blocks until there is a session, or ctx ends. It then returns ctx's error, with the error
-// of the last attempt to connect. Before any I/O, it returns an error for a bad connect string or a
-// bad option. If the servers refuse a credential it returns an error that wraps [zk.ErrAuthFailed].
-// ctx bounds Connect alone: the client lives until [Client.Close].
-func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (*Client, error) {
-	c := &Client{
-		sessions: &sessions{
-			timeout: 10 * time.Second,
-			dial:    dialNet,
-			lookup:  net.DefaultResolver.LookupHost,
-			changed: make(chan struct{}),
-			ended:   make(chan struct{}),
-			granted: make(map[time.Duration]bool),
-
-			unclosed: make(map[*session]error),
-		},
-		ownerData:  thisProcess(),
-		newBackOff: defaultBackOff,
-		log:        slog.New(slog.DiscardHandler),
-		observer:   noObserver{},
-	}
-
-	var err error
-	if c.servers, c.chroot, err = parseConnectString(connectString); err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
-	}
-	for _, o := range opts {
-		if o == nil {
-			return nil, errors.New("connect: nil option")
-		}
-		if err := o.applyConnect(c); err != nil {
-			return nil, fmt.Errorf("connect: %w", err)
-		}
-	}
-	if c.tls != nil {
-		c.dial, c.lookup = dialTLS(c.dial, c.lookup, c.tls), nil
-	}
-	if ctx == nil {
-		return nil, fmt.Errorf("connect: %w", errNilContext)
-	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("connect: %w", contextError(ctx))
-	}
-
-	c.closing, c.close = context.WithCancelCause(context.Background())
-	c.work, c.stop = context.WithCancel(context.Background())
-	c.mu.Lock()
-	c.beginOutage()
-	c.mu.Unlock()
-	c.spawn(c.run)
-	if _, err := c.Session(ctx); err != nil {
-		c.Close()
-		return nil, fmt.Errorf("connect to %s: %w", connectString, err)
-	}
-	return c, nil
+func (c *Client) noChroot() error {
+	return fmt.Errorf("%w: the chroot %s, see WithExistingChroot", zk.ErrNoNode, c.chroot)
 }
 
-// With returns a client with other options on the same sessions. Closing either client closes both.
-// With does no I/O. A bad option is returned by the first operation of the new client.
-func (c *Client) With(opts ...Option) *Client {
-	view := &Client{
-		sessions: c.sessions, aclFor: c.aclFor, ownerData: c.ownerData, newBackOff: c.newBackOff, log: c.log, observer: c.observer, err: c.err,
-	}
-	for _, o := range opts {
-		if o == nil {
-			view.err = errors.Join(view.err, errors.New("nil option"))
-		} else if err := o.apply(view); err != nil {
-			view.err = errors.Join(view.err, err)
-		}
-	}
-	return view
-}
-
-// Session returns the current session. It blocks until there is one. If ctx ends first it returns
+// Session returns the current session. It blocks until there is one, and while the servers may have
+// expired it because they have not heard from it for the session timeout. If ctx ends first it returns
 // ctx's error, with the error of the last attempt to connect. After [Client.Close] it returns
 // [ErrClosed]. If the servers have refused a credential before there ever was a session, it returns
 // that error.
-func (c *Client) Session(ctx context.Context) (*Session, error) {
+func (c *Client) Session(ctx context.Context) (*Session, error) { return c.session(ctx, false) }
+
+// session is Session. The calls of a patient session wait for a server as long as it lasts.
+func (c *Client) session(ctx context.Context, patient bool) (*Session, error) {
 	switch {
 	case c == nil || c.sessions == nil:
 		return nil, errNoClient
@@ -181,7 +92,7 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	}
 	for {
 		if ctx.Err() != nil {
-			return nil, contextError(ctx)
+			return nil, conn.ContextError(ctx)
 		}
 
 		c.mu.Lock()
@@ -192,10 +103,11 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 			return nil, ErrClosed
 		case failed != nil:
 			return nil, failed
-		case s != nil && s.Err() == nil:
-			return c.bind(s), nil
+		case s != nil && s.Err() == nil && !s.lapsed():
+			return c.bind(s, patient), nil
 		}
 
+		c.ensemble.Awaited()
 		select {
 		case <-changed:
 		case <-c.closing.Done():
@@ -220,250 +132,45 @@ func (c *Client) State() State {
 }
 
 // bind returns s bound to this view. It returns the same value as long as s is the current session.
-func (c *Client) bind(s *session) *Session {
+func (c *Client) bind(s *session, patient bool) *Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.bound == nil || c.bound.session != s {
-		c.bound = &Session{s, c, nil}
+	bound := &c.bound
+	if patient {
+		bound = &c.patient
 	}
-	return c.bound
+	if *bound == nil || (*bound).session != s {
+		*bound = &Session{session: s, client: c, patient: patient}
+	}
+	return *bound
 }
 
 // noSession returns the error of a call whose ctx ended before there was a session.
 func (c *Client) noSession(ctx context.Context) error {
 	c.mu.Lock()
-	s, refused := c.dialing, c.refused
+	s, refused := cmp.Or(c.dialing, c.current), c.refused
 	c.mu.Unlock()
 
 	if refused != nil {
-		return fmt.Errorf("%w: no session: %w", contextError(ctx), refused)
+		return fmt.Errorf("%w: no session: %w", conn.ContextError(ctx), refused)
 	}
 	if s != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.lastFail != nil {
-			return fmt.Errorf("%w: no session: %w", contextError(ctx), s.lastFail)
+		if failed := s.conn.LastFailure(); failed != nil {
+			return fmt.Errorf("%w: no session: %w", conn.ContextError(ctx), failed)
 		}
 	}
-	return fmt.Errorf("%w: no session", contextError(ctx))
-}
-
-// Close ends the session, which deletes its ephemeral nodes, and waits for the client's goroutines.
-// All that is held is lost. Calls that wait return [ErrClosed] at once, and so do later ones.
-//
-// Close blocks for two seconds at most, whatever the network does. It returns an error if a session
-// could not be closed. The nodes of that session stay until the servers expire it. Close does not
-// wait for a call of a state listener or an observer that is under way. It may be called again,
-// from anywhere, and returns the same.
-func (c *Client) Close() error {
-	c.mu.Lock()
-	first := !c.stopped
-	c.stopped = true
-	c.close(ErrClosed)
-	c.outage.stop()
-	s, dialing := c.current, c.dialing
-	c.mu.Unlock()
-	if !first {
-		<-c.ended
-		return c.endErr
-	}
-
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	defer context.AfterFunc(ctx, c.stop)()
-	if dialing != nil {
-		dialing.finish(ErrClosed)
-	}
-	if s != nil {
-		s.finish(fmt.Errorf("%w: %w", ErrLost, ErrClosed))
-		c.endErr = s.dispose(ctx)
-	}
-
-	joined := make(chan struct{})
-	go func() { c.running.Wait(); close(joined) }()
-	select {
-	case <-joined:
-	case <-ctx.Done(): // a user's dialer does not return
-	}
-
-	c.mu.Lock()
-	for _, err := range c.unclosed {
-		c.endErr = errors.Join(c.endErr, err)
-	}
-	c.setState(Closed)
-	c.mu.Unlock()
-	c.stop()
-	c.events.drain(ctx)
-	close(c.ended)
-	return c.endErr
+	return fmt.Errorf("%w: no session", conn.ContextError(ctx))
 }
 
 // spawn runs f in a goroutine that Close waits for. Once Close has begun, it does nothing and
 // returns false.
-func (c *Client) spawn(f func()) bool {
+func (c *sessions) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
 		return false
 	}
 	c.running.Go(f)
-	return true
-}
-
-// run opens sessions, one after the other, until Close begins.
-func (c *Client) run() {
-	connected := false
-	for short := 0; ; short++ {
-		// A session that ends as soon as it has begun must not make us spin.
-		sleep(redialAfter(short, 1, c.timeout), c.closing.Done())
-		if c.closing.Err() != nil {
-			return
-		}
-
-		s := newSession(c)
-		if err := c.open(s); err != nil {
-			s.finish(err)
-			refused := errors.Is(err, zk.ErrAuthFailed)
-			if refused {
-				// Nothing was done in the session, and closing it may take a credential, too.
-				s.mu.Lock()
-				s.expired = true
-				s.mu.Unlock()
-			}
-			s.dispose(c.work)
-			if !refused {
-				continue
-			}
-			if !connected {
-				c.fail(err)
-				return
-			}
-
-			// The servers may accept the credential again in a while, as they have before.
-			c.refuse(err)
-			sleep(c.timeout, c.closing.Done())
-			continue
-		}
-
-		connected = true
-		began := time.Now()
-		s.keep()
-		if time.Since(began) > s.Timeout() {
-			short = 0
-		}
-		if !c.retire(s) {
-			return
-		}
-	}
-}
-
-// open makes s the current session as soon as the ensemble grants it.
-func (c *Client) open(s *session) error {
-	d := &dialler{session: s, route: newRoute(c.sessions)}
-	conn, events, err := zk.Connect(c.servers, c.timeout,
-		zk.WithDialer(d.dial),
-		zk.WithHostProvider(d),
-		zk.WithEventCallback(s.event),
-		zk.WithMaxConnBufferSize(cmp.Or(c.buffers, sendBuffer)),
-		zk.WithMaxBufferSize(c.buffers),
-		zk.WithLogger(logger{s}),
-		zk.WithLogInfo(false))
-	if err != nil {
-		return err
-	}
-	s.conn, s.events = conn, events
-
-	c.mu.Lock()
-	c.dialing = s
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		c.dialing = nil
-		c.mu.Unlock()
-	}()
-
-	select {
-	case <-s.began:
-	case <-s.Done():
-		return context.Cause(s.life)
-	case <-c.closing.Done():
-		return ErrClosed
-	}
-	if err := c.authenticate(s); err != nil {
-		return err
-	}
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped {
-		return ErrClosed
-	}
-	c.current, c.dialing, c.refused = s, nil, nil // at once: Close ends each of the two in its own way
-	c.announce()
-	c.setState(Connected)
-	c.reviewLocked(s)
-	return nil
-}
-
-// fail makes all calls that wait for a session return err: there will never be one.
-func (c *Client) fail(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failed = err
-	c.announce()
-}
-
-// refuse notes that the servers refuse a credential which they have accepted before.
-func (c *Client) refuse(err error) {
-	c.log.Warn("no session", "error", err, "next attempt after", c.timeout)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refused = err
-}
-
-// authenticate sends the credentials, which zk.Conn then repeats on every connection of the
-// session.
-func (c *Client) authenticate(s *session) error {
-	for _, a := range c.auth {
-		_, err := Do(s.life, s.base, func(conn *zk.Conn) (struct{}, error) {
-			return struct{}{}, conn.AddAuth(a.scheme, a.secret())
-		})
-		if err != nil {
-			return fmt.Errorf("auth %s: %w", a.identity(), err)
-		}
-	}
-	return nil
-}
-
-// retire takes a session that is over out of use, and starts to close it at the servers. It returns
-// false if Close does that.
-func (c *Client) retire(s *session) bool {
-	c.mu.Lock()
-	mine := !c.stopped
-	if mine {
-		c.current = nil
-		c.setState(Lost)
-		c.unclosed[s] = unclosed(s.ID())
-	}
-	c.mu.Unlock()
-	if !mine {
-		return false
-	}
-
-	c.log.Warn("session lost", "session", hexID(s.ID()), "error", s.Err())
-	dispose := func() {
-		err := s.dispose(c.work)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if err == nil {
-			delete(c.unclosed, s)
-		} else {
-			c.unclosed[s] = err
-		}
-	}
-	if !c.spawn(dispose) {
-		dispose()
-	}
 	return true
 }
 
@@ -481,21 +188,70 @@ func (c *Client) review(s *session) {
 }
 
 func (c *Client) reviewLocked(s *session) {
-	s.mu.Lock()
-	connected, over := s.wire != nil, s.err != nil
-	s.mu.Unlock()
-
 	switch {
-	case c.current != s || over:
-	case connected:
+	case c.current != s || s.over():
+	case s.conn.Link() != nil:
 		c.setState(Connected)
+		c.announce() // to those who wait for a session that has lapsed
 	default:
 		c.setState(Suspended)
 	}
 }
 
-func shuffled(servers []string) []string {
-	servers = slices.Clone(servers)
-	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
-	return servers
+// observed reports whether there is an observer.
+func (c *Client) observed() bool { return c.observer != (noObserver{}) }
+
+// observe posts an event to the observer, if there is one.
+func (c *Client) observe(e Event) {
+	if !c.observed() {
+		return
+	}
+	event := e // e itself would be allocated without an observer, too
+	event.Time = time.Now()
+	if event.Context == nil {
+		event.Context = context.Background()
+	}
+	c.foreign.post(c.observing, func() { c.observer.Observe(event) }, 0)
 }
+
+// setState posts a new state to the listeners. The caller holds mu.
+func (c *Client) setState(state State) {
+	if state == c.state || c.state == Closed {
+		return
+	}
+	c.state = state
+	switch state {
+	case Connected:
+		c.endOutage()
+	case Suspended, Lost:
+		c.beginOutage()
+	}
+	for _, l := range c.listeners {
+		c.foreign.post(l.callee, func() { l.f(state) }, state)
+	}
+}
+
+// acl returns the ACL of a node that is to be created. The path has no chroot.
+func (c *Client) acl(path string) []zk.ACL {
+	if c.aclFor != nil {
+		if acl := c.callACLFor(path); len(acl) > 0 {
+			return acl
+		}
+	}
+	if own := c.own.Load(); own != nil {
+		return *own
+	}
+	return openACL
+}
+
+func (c *Client) callACLFor(path string) []zk.ACL {
+	defer func() {
+		if p := recover(); p != nil {
+			panic(foreignError{pace.Foreign("ACL function", p)})
+		}
+	}()
+	return c.aclFor(path)
+}
+
+// openACL is made once, as each call asks for its ACL several times.
+var openACL = zk.WorldACL(zk.PermAll)

@@ -44,6 +44,7 @@ func TestBadArgumentsOfConnectAreErrorsBeforeAnyIO(t *testing.T) {
 		"negative timeout":  protocol.WithSessionTimeout(-time.Second),
 		"long timeout":      protocol.WithSessionTimeout(1 << 62),
 		"nil dialer":        protocol.WithDialer(nil),
+		"nil resolver":      protocol.WithResolver(nil),
 		"no scheme":         protocol.WithAuth("", []byte("user:password")),
 		"nil listener":      protocol.WithStateListener(nil),
 		"empty ACL":         protocol.WithACL(nil),
@@ -157,6 +158,34 @@ func TestChrootIsInFrontOfPathsAndCreatedOnDemand(t *testing.T) {
 		g := hold(t, c, "/lock")
 		require.True(t, exists(t, other, root+"/app/x/lock/"+g.Node()))
 		require.NoError(t, g.Release(lasting(t)))
+	})
+}
+
+func TestChrootThatMustExistIsNotCreated(t *testing.T) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		dial := func() (*protocol.Client, error) {
+			return protocol.Connect(lasting(t), srv.ConnectString()+root+"/app", protocol.WithDialer(srv.Dial), protocol.WithExistingChroot())
+		}
+		_, err := dial()
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		require.ErrorContains(t, err, root+"/app")
+		require.False(t, exists(t, srv.Client(t), root))
+
+		_, err = session(t, srv.Client(t)).EnsurePath(lasting(t), root+"/app")
+		require.NoError(t, err)
+		c, err := dial()
+		require.NoError(t, err)
+		defer c.Close()
+		release(t, hold(t, c, "/line"))
+
+		// Somebody deletes it later.
+		s := session(t, srv.Client(t))
+		require.NoError(t, s.Delete(lasting(t), root+"/app/line", -1))
+		require.NoError(t, s.Delete(lasting(t), root+"/app", -1))
+		_, err = lineAt(c, "/line").Enter(lasting(t), request)
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		require.ErrorContains(t, err, root+"/app")
 	})
 }
 
@@ -357,6 +386,7 @@ func TestStateIsThatOfTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, seen := srv.Link(t), make(states, 9)
 		c := link.Client(t, seen.option())
+		hold(t, c, srv.Root(t))
 		require.Equal(t, protocol.Connected, c.State())
 		seen.require(t, protocol.Connected)
 

@@ -1,9 +1,6 @@
 package protocol_test
 
 import (
-	"encoding/binary"
-	"net"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,10 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
 // withoutContainers runs a test on a server that is like one of ZooKeeper 3.4.
@@ -26,7 +21,8 @@ func withoutContainers(t *testing.T, test func(t *testing.T, srv *recipestest.Se
 }
 
 func TestServersWithoutContainersAreAskedOnce(t *testing.T) {
-	// asked returns how often a session asks for containers, and how often it connects again.
+	// asked returns how often a client asks for containers in two sessions, and how often it
+	// connects again.
 	asked := func(t *testing.T, srv *recipestest.Server) (requests, connects int) {
 		root, link := srv.Root(t), srv.Link(t)
 		c := link.Client(t)
@@ -47,7 +43,7 @@ func TestServersWithoutContainersAreAskedOnce(t *testing.T) {
 	})
 
 	t.Run("real", func(t *testing.T) {
-		srv := ensemble.Real(t)
+		srv := suite.Real(t)
 		if suite.Has(t, srv, suite.Containers) {
 			t.Skipf("ZooKeeper %s has container nodes", srv.Version())
 		}
@@ -57,79 +53,15 @@ func TestServersWithoutContainersAreAskedOnce(t *testing.T) {
 	})
 }
 
-// hangingUp is a way through link on which the connection is ended by the other side, without an
-// answer, at as many requests of a kind as the counter says. None of those requests reaches the
-// server.
-func hangingUp(link *recipestest.Link, op recipestest.Op) (protocol.ConnectOption, *atomic.Int32) {
-	left := new(atomic.Int32)
-	ends := func(p []byte) bool {
-		if len(p) < 12 || int32(binary.BigEndian.Uint32(p[4:])) <= 0 { // a handshake, or a ping
-			return false
-		}
-		return (op == recipestest.OpAny || op == recipestest.Op(binary.BigEndian.Uint32(p[8:]))) && left.Add(-1) >= 0
-	}
-	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-		server, err := link.Dial(network, address, timeout)
-		if err != nil {
-			return nil, err
-		}
-		here, there := net.Pipe()
-		go func() {
-			defer there.Close()
-			defer server.Close()
-			buf := make([]byte, 1<<20)
-			for {
-				n, err := there.Read(buf)
-				if err != nil || ends(buf[:n]) {
-					return
-				}
-				if _, err := server.Write(buf[:n]); err != nil {
-					return
-				}
-			}
-		}()
-		go func() {
-			defer there.Close()
-			buf := make([]byte, 1<<20)
-			for {
-				n, err := server.Read(buf)
-				if err != nil {
-					return
-				}
-				if _, err := there.Write(buf[:n]); err != nil {
-					return
-				}
-			}
-		}()
-		return here, nil
-	}), left
-}
-
-func TestServersThatHangUpAtContainersAreAskedTwice(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		root, link := srv.Root(t), srv.Link(t)
-		dialer, left := hangingUp(link, recipestest.OpCreateContainer)
-		c := link.Client(t, dialer)
-		left.Store(99)
-		connects := link.Count(recipestest.OpConnect)
-
-		require.NoError(t, hold(t, c, root+"/a/b/c").Release(lasting(t)))
-		require.NoError(t, hold(t, c, root+"/d/e/f").Release(lasting(t)))
-
-		require.Equal(t, 2, link.Count(recipestest.OpConnect)-connects)
-		require.NoError(t, c.Close())
-	})
-}
-
-// A connection that breaks once says nothing.
-func TestParentsAreContainersAfterACut(t *testing.T) {
+// A connection that breaks says nothing, however often.
+func TestParentsAreContainersAfterCuts(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		suite.Needs(t, srv, suite.Containers)
 		root, link := srv.Root(t), srv.Link(t)
 		c := link.Client(t)
 		s := session(t, c)
 		for _, path := range []string{root, root + "/a"} {
-			link.LoseReply(recipestest.OpCreateContainer, 1)
+			link.LoseReply(recipestest.OpCreateContainer, 3)
 			_, err := s.EnsurePath(lasting(t), path)
 			require.NoError(t, err)
 		}

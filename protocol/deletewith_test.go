@@ -17,15 +17,17 @@ import (
 func TestRefusedDeletionOfALostSessionIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link := srv.Link(t)
-		s := session(t, link.Client(t))
-		node := srv.Root(t)
+		c := link.Client(t)
+		s, node := session(t, c), srv.Root(t)
 		require.NoError(t, s.Create(lasting(t), node, nil, zk.FlagEphemeral))
 
 		refused := errors.New("refused")
 		heard := make(chan error, 1)
-		s.Go(func(life context.Context) {
+		s.Go(func(life context.Context, s *protocol.Session) {
 			heard <- s.DeleteWith(life, node, func(*zk.Conn) error {
-				link.Stall()
+				srv.ExpireSession(s.ID())
+				link.Cut()
+				link.Heal()
 				<-s.Done()
 				return refused
 			})
@@ -33,6 +35,5 @@ func TestRefusedDeletionOfALostSessionIsALoss(t *testing.T) {
 		err := <-heard
 		require.ErrorIs(t, err, protocol.ErrLost)
 		require.NotErrorIs(t, err, refused)
-		link.Heal()
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -248,7 +249,8 @@ func (f *flag) raise(ctx context.Context) (*protocol.Grant, error) {
 		if err != nil {
 			return nil, err
 		}
-		g, err := f.recipe.NewGrant(ctx, s, f.recipe.Path()+"/"+own.Name(), own.Czxid(), own.Withdraw)
+		g, err := f.recipe.NewGrant(ctx, s, f.recipe.Path()+"/"+own.Name(), own.Czxid(),
+			func(ctx context.Context, _ *protocol.Session) error { return own.Withdraw(ctx) })
 		if err != nil {
 			own.Withdraw(ctx)
 		}
@@ -318,7 +320,7 @@ func ExampleWithAuth() {
 
 // Others may see who holds and who waits, and change nothing.
 func ExampleWithACL() {
-	readable := protocol.WithACL(append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...))
+	readable := protocol.WithACL(append(zk.DigestACL(zk.PermAll, "billing", "secret"), zk.WorldACL(zk.PermRead)...))
 	ctx := context.Background()
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
 	if err != nil {
@@ -417,6 +419,46 @@ func ExampleWithOwnerData() {
 	fmt.Println(holder.Host, ok)
 	// Output:
 	// billing-7d4f true
+}
+
+// The servers have a jute.maxbuffer of 4 MB.
+func ExampleWithRequestLimit() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	client, err := protocol.Connect(ctx, "zk1:2181,zk2:2181", protocol.WithRequestLimit(4<<20))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+}
+
+// The names of the servers are known to one name server alone.
+// A chroot that was mistyped is an error, instead of a lock that nobody else contends for.
+func ExampleWithExistingChroot() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+
+	_, err = protocol.Connect(ctx, server.ConnectString()+"/prodution", protocol.WithExistingChroot())
+	fmt.Println("there is none:", errors.Is(err, zk.ErrNoNode))
+	// Output:
+	// there is none: true
+}
+
+func ExampleWithResolver() {
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, "10.0.0.53:53")
+	}}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	client, err := protocol.Connect(ctx, "zk1:2181,zk2:2181", protocol.WithResolver(resolver))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
 }
 
 // TLS with the CA of the system. See examples/tls for client certificates.

@@ -209,7 +209,7 @@ func TestNamedGrantWhoseNameIsTakenIsLost(t *testing.T) {
 		stat, err := s.Exists(t.Context(), path)
 		require.NoError(t, err)
 		g, err := protocol.NewRecipe(c, "test", path).NewNamedGrant(t.Context(), s, path, stat.Czxid,
-			func(context.Context) error { return zk.ErrNoNode })
+			func(context.Context, *protocol.Session) error { return zk.ErrNoNode })
 		require.NoError(t, err)
 		_, err = other.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
 			&zk.CreateRequest{Path: path, Flags: zk.FlagEphemeral, Acl: zk.WorldACL(zk.PermAll &^ zk.PermRead)})
@@ -226,7 +226,7 @@ func TestReleaseOfADeletedNodeReportsTheLoss(t *testing.T) {
 		c, path := srv.Client(t), srv.Root(t)+"/x"
 		s := session(t, c)
 		g, err := protocol.NewRecipe(c, "test", path).NewGrant(t.Context(), s, path, 1,
-			func(context.Context) error { return zk.ErrNoNode })
+			func(context.Context, *protocol.Session) error { return zk.ErrNoNode })
 		require.NoError(t, err)
 		err = g.Release(t.Context())
 		require.ErrorIs(t, err, protocol.ErrLost)
@@ -273,7 +273,7 @@ func TestGrantWithoutAConnectionEndsWithTrust(t *testing.T) {
 		link.Cut()
 		synctest.Wait()
 		g, err := protocol.NewRecipe(c, "test", path).NewGrant(t.Context(), s, path, 1,
-			func(context.Context) error { return zk.ErrNoNode })
+			func(context.Context, *protocol.Session) error { return zk.ErrNoNode })
 		require.NoError(t, err)
 		end := s.Deadline()
 		wait(t, g.Done())

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -280,7 +281,7 @@ func drawPath(t *rapid.T) string {
 }
 
 func TestPathsThatAreValidAreAcceptedByTheServer(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.InRealTime(t, func(t *testing.T, srv *recipestest.Server) { // rapid.Check asks for t.Deadline
 		s, root := session(t, srv.Client(t)), srv.Root(t)
 		_, err := create(s, root, 0)(s.Conn()) // a container would be gone soon
 		require.NoError(t, err)

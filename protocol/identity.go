@@ -1,19 +1,24 @@
 package protocol
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"strings"
+
+	"github.com/zkrecipes/zkrecipes/internal/conn"
 )
 
 // WithAuth adds a credential, such as "user:password" for the scheme "digest". The client sends it
 // first on every connection of every session. WithAuth may be given several times.
 //
-// New nodes then grant all permissions to the client's identities, and none to others: see
-// [WithACL], which changes that. With client certificates, which [WithTLS] presents, WithAuth
+// New nodes then grant all permissions to the identities of these credentials, and none to others:
+// see [WithACL], which changes that. With client certificates, which [WithTLS] presents, WithAuth
 // without a credential, as in WithAuth("x509", nil), has the same effect. The scheme "ip" does not,
 // as an address is no proof.
+//
+// The identity of a digest is computed. That takes SHA-1, as servers do by default. For another
+// digestAlg use WithACL. Which identity a credential of another scheme is, the servers are asked.
+// They know since ZooKeeper 3.7. With earlier ones [Connect] returns an error, unless WithACL makes
+// the question unnecessary.
 //
 // A password of the scheme "digest" crosses the network as it is: use TLS. The client never puts it
 // into a log, an event or an error. There is no SASL: WithAuth returns an error that says so.
@@ -30,63 +35,25 @@ func WithAuth(scheme string, auth []byte) ConnectOption {
 		case strings.EqualFold(scheme, "sasl"):
 			return errors.New("auth sasl: the ZooKeeper client has no SASL: use digest, or client certificates and x509")
 		}
-		c.auth = append(c.auth, newCredential(scheme, auth))
+		c.ensemble.Credentials = append(c.ensemble.Credentials, conn.NewCredential(scheme, auth))
 		return nil
 	})
-}
-
-// A secret returns bytes that nothing may show. Package fmt, reflection and encoders see a
-// function.
-type secret func() []byte
-
-func secretOf(b []byte) secret {
-	b = bytes.Clone(b)
-	return func() []byte { return b }
-}
-
-// A credential is what WithAuth was given.
-type credential struct {
-	scheme string
-	user   string // empty if the scheme has none
-	secret secret
-}
-
-func newCredential(scheme string, auth []byte) credential {
-	c := credential{scheme: scheme, secret: secretOf(auth)}
-	if user, _, found := strings.Cut(string(auth), ":"); found && scheme == "digest" {
-		c.user = user
-	}
-	return c
-}
-
-// identifies reports whether the server takes the credential for a proof of identity.
-func (c credential) identifies() bool { return c.scheme != "ip" && c.scheme != "ensemble" }
-
-// identity returns what may be shown of the credential, as in digest:alice.
-func (c credential) identity() string {
-	if c.user == "" {
-		return c.scheme
-	}
-	return fmt.Sprintf("%s:%s", c.scheme, strings.Trim(fmt.Sprintf("%q", c.user), `"`))
 }
 
 // String returns the servers and as whom the client acts, without secrets, as in
 // "zk1:2181,zk2:2181/app as digest:alice".
 func (c *Client) String() string {
-	return strings.Join(c.servers, ",") + c.chroot + " as " + c.identities()
+	return strings.Join(c.ensemble.Servers, ",") + c.chroot + " as " + c.identities()
 }
-
-// String returns the ID of the session, as servers write it.
-func (s *Session) String() string { return fmt.Sprintf("session %#x", uint64(s.ID())) }
 
 // identities returns as whom the client acts: schemes and user names, without secrets.
 func (c *sessions) identities() string {
-	if len(c.auth) == 0 {
+	if len(c.ensemble.Credentials) == 0 {
 		return "world:anyone"
 	}
-	all := make([]string, len(c.auth))
-	for i, a := range c.auth {
-		all[i] = a.identity()
+	all := make([]string, len(c.ensemble.Credentials))
+	for i, a := range c.ensemble.Credentials {
+		all[i] = a.String()
 	}
 	return strings.Join(all, ", ")
 }

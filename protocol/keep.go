@@ -6,37 +6,74 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zkrecipes/zkrecipes/internal/conn"
+	"github.com/zkrecipes/zkrecipes/internal/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// keep watches the clocks until the session is over. While something is held, or a call
-// has engaged the session, it makes requests that renew trust unless other requests do so.
-func (s *session) keep() {
-	timer := time.NewTimer(s.client.timeout)
+// keep runs until the session ends. While the session holds a lease (or a call needs one), keep
+// renews trust: it sends a proof whenever no other request has renewed it in time.
+//
+// Syncs are T/8 apart because three of them take 3/8 T: T/3 for the report of a contact, and T/24
+// for its answer. So carried is never older than T/2, and with writes T/2 apart neither is agreed.
+// At the worst moment 5/12 T of trust is left. A blip must leave time to connect and to write
+// within that. If the quorum stops agreeing while the leader still answers, that is all the time
+// that is left.
+//
+// After an answer took longer than T/24, and after a resumption, requests are twice as close for
+// T/2. (A resumption is followed by a write at once if the last write was T/4 ago.) A write comes
+// earlier by the time that the last write took. If a sync makes the leader certain to know about a
+// newer contact while carried lags far behind, it is sent then.
+//
+// A waiting contender needs no trust, so its session sends only pings, T/3 apart. If its server
+// falls silent, the session is resumed at another server after 2/3 T. If less than T/4 of trust is
+// left at the contender's turn, a quorum confirms the session first. The leader may then know about
+// a contact 2/3 T ago, which leaves T/4. No request makes a follower report sooner, so trust has
+// its usual length T/3 later.
+//
+// If no answer comes within T/6, the session cuts the connection and tries another server, with T/4
+// left to come back. If the next server takes as long, the quorum is slow, and reconnecting only
+// begins the wait again. So the limit doubles with each cut and stays at twice the time of the last
+// write. Meanwhile the session sends requests at the same pace, because carried is only as recent
+// as they are close. A quorum that takes almost T/4 for each write loses nothing, even if it begins
+// to without notice.
+//
+// Progress of a long request or reply is a sign of life, too (zk.Conn gives it 2/3 T in all). Just
+// before trust runs out, the session is resumed once more if that renews trust: the leader takes
+// part in a resumption, so it renews confirmed and carried, though not agreed.
+func (s *kernel[G]) keep() {
+	timer := time.NewTimer(s.ensemble.Timeout)
 	defer timer.Stop()
 
 	var pending proofs     // not answered yet
 	var sent time.Time     // when the last one was
 	var slow time.Duration // how long an answer may take, if that is longer than usual
 	for s.Err() == nil {
-		now := time.Now()
-		s.mu.Lock()
-		timeout, w := s.trust.timeout, s.wire
-		engaged, holds := s.engaged > 0, len(s.grants) > 0
-		end := s.trust.contact.Add(timeout)
-		if holds {
-			end = s.trust.deadline()
+		if s.conn.Ended() {
+			host[G]{s}.Gone(conn.ErrUserClosed)
+			return
 		}
-		renewable := s.trust.renewable()
+		now, w := time.Now(), s.conn.Link()
+		s.mu.Lock()
+		timeout := s.trust.Timeout()
+		engaged, holds := s.engaged > 0, len(s.grants) > 0
+		end := now.Add(timeout)
+		switch {
+		case holds:
+			end = s.trust.Deadline()
+		case s.releasing > 0:
+			end = s.trust.SilentAt()
+		}
+		renewable := s.trust.Renewable()
 		if len(pending) > 0 && pending[0].over != w { // they have ended with their connection
 			pending, sent = nil, time.Time{}
 		}
 		due, write := s.due(now, pending.write())
 
 		// An answer that is late, or renews nothing, must not make keep spin.
-		soon := share(timeout, trouble*syncShare)
-		if sent.After(s.trust.confirmed) {
-			due = later(due, sent.Add(soon))
+		soon := trust.Soon.Of(timeout)
+		if sent.After(s.trust.Confirmed()) {
+			due = trust.Later(due, sent.Add(soon))
 		}
 		s.wakes = now.Add(timeout) // engage wakes keep earlier
 		s.mu.Unlock()
@@ -49,34 +86,34 @@ func (s *session) keep() {
 
 		next := end
 		if w != nil && engaged {
-			next = earlier(next, due)
+			next = trust.Earlier(next, due)
 		}
 
 		// A silent server has to be left while there is time for another one. If the server before
 		// was left for the same reason, or answers have been slow, the quorum is slow. Leaving
 		// would then only begin the wait anew.
-		usual := share(timeout, silenceShare)
+		usual := trust.Silence.Of(timeout)
 		if len(pending) > 0 {
-			limit := later(pending[0].at, w.progressed()).Add(max(usual, slow))
+			limit := trust.Later(pending[0].at, w.Progressed()).Add(max(usual, slow))
 			if now.Before(limit) {
-				next = earlier(next, limit)
+				next = trust.Earlier(next, limit)
 			} else {
 				slow = min(2*max(usual, slow), timeout)
-				w.cut(fmt.Errorf("no answer from the leader for %v", now.Sub(pending[0].at).Round(time.Millisecond)))
+				w.Cut(fmt.Errorf("no answer from the leader for %v", now.Sub(pending[0].at).Round(time.Millisecond)))
 			}
 		}
 
 		// A resumption may renew trust that is about to run out, as the leader takes part in it.
 		if w != nil && holds && renewable {
-			last := later(end.Add(-share(timeout, lastShare)), w.dialled.Add(usual))
+			last := trust.Later(end.Add(-trust.Last.Of(timeout)), w.Dialled().Add(usual))
 			if now.Before(last) {
-				next = earlier(next, last)
+				next = trust.Earlier(next, last)
 			} else {
-				w.cut(errors.New("trust is about to run out"))
+				w.Cut(errors.New("trust is about to run out"))
 			}
 		}
 
-		next = later(next, now.Add(time.Millisecond))
+		next = trust.Later(next, now.Add(time.Millisecond))
 		s.mu.Lock()
 		s.wakes = next
 		s.mu.Unlock()
@@ -99,39 +136,29 @@ func (s *session) keep() {
 // due returns when the next request that renews trust is due while s is engaged, and whether it
 // must be a write. While a write is under way it need not be one. A contender that has just come
 // makes requests itself. The caller holds mu.
-func (s *session) due(now time.Time, writing bool) (at time.Time, write bool) {
-	at, write = s.trust.due(now, writing)
-	return later(at, s.engagedAt.Add(share(s.trust.timeout, trouble*syncShare))), write
+func (s *kernel[G]) due(now time.Time, writing bool) (at time.Time, write bool) {
+	at, write = s.trust.Due(now, writing)
+	return trust.Later(at, s.engagedAt.Add(trust.Soon.Of(s.trust.Timeout()))), write
 }
 
 // wakeBy makes keep look at the clocks at that time, at the latest. The caller holds mu.
-func (s *session) wakeBy(at time.Time) {
+func (s *kernel[G]) wakeBy(at time.Time) {
 	if s.wakes.After(at) {
 		s.poke()
 	}
 }
 
 // poke makes keep look at the session again.
-func (s *session) poke() {
+func (s *kernel[G]) poke() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// replacesPing reports whether no ping is needed over a connection, on which a request was last
-// sent at this moment and the oldest one without an answer, if any, at that. While something is
-// held, keep sends requests more often than zk.Conn sends pings.
-func (s *session) replacesPing(last time.Time, unanswered []sentRequest) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	late := len(unanswered) > 0 && time.Since(unanswered[0].at) > share(s.trust.timeout, promptShare)
-	return len(s.grants) > 0 && !late && time.Since(last) < share(s.trust.timeout, silenceShare)
-}
-
 // A proof is a request under way that renews trust.
 type proof struct {
-	over     *connection
+	over     *conn.Link
 	at       time.Time
 	write    bool
 	answered chan bool // receives whether there was an answer
@@ -155,23 +182,22 @@ func (ps proofs) write() bool {
 }
 
 // prove sends a sync or a write over w, in the background.
-func (s *session) prove(w *connection, now time.Time, write bool) proof {
+func (s *kernel[G]) prove(w *conn.Link, now time.Time, write bool) proof {
 	p := proof{w, now, write, make(chan bool, 1)}
-	s.client.spawn(func() {
-		// The connection notes that there is an answer. What the answer says does not matter.
-		var err error
-		if write {
-			err = s.writeNothing(s.conn)
-		} else {
-			_, err = s.conn.Sync(s.Path("/"))
-		}
-		p.answered <- outcomeOf(err) == definite
+	op, path, fields := zkwire.OpSync, s.Path("/"), []byte(nil)
+	if write {
+		op, path, fields = s.fence()
+	}
+	s.ensemble.Spawn(func() {
+		// The connection notes what the answer proves.
+		w.Send(op, path, fields, func(r conn.Reply) { p.answered <- r.By != trust.Member })
 	})
 	return p
 }
 
-// writeNothing deletes a node that does not exist. The quorum votes on that as on any other
-// transaction.
-func (s *session) writeNothing(c *zk.Conn) error {
-	return c.Delete(s.client.chroot+"/"+s.newOwner().String(), -1)
+// fence is a write that the quorum votes on and that changes nothing: the delete of a node that
+// does not exist, below another one that does not. No permission is needed for that, and a member
+// that checks ACLs by itself finds none to check, and passes it on.
+func (s *kernel[G]) fence() (op zkwire.Op, path string, fields []byte) {
+	return zkwire.OpDelete, s.chroot + "/" + s.newOwner().String() + "/x", zkwire.AppendInt32(nil, -1)
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/trust"
 )
 
 // TestContendersOfABusySessionDoNotWakeItsKeeper lets contenders come and go, whose requests renew
@@ -13,10 +15,9 @@ import (
 func TestContendersOfABusySessionDoNotWakeItsKeeper(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSession(nil)
-		s.trust.timeout = 12 * second
-		s.trust.began(time.Now())
-		s.wakes = time.Now().Add(s.trust.timeout) // its keeper idles
+		s := newSession(offline())
+		s.trust.Began(time.Now(), 12*time.Second)
+		s.wakes = time.Now().Add(s.trust.Timeout()) // its keeper idles
 
 		s.engage()
 		require.Len(t, s.wake, 1, "a request is due earlier")
@@ -25,16 +26,17 @@ func TestContendersOfABusySessionDoNotWakeItsKeeper(t *testing.T) {
 		s.disengage()
 
 		for range 10 {
-			time.Sleep(second / 10)
-			s.trust.answered(time.Now(), time.Now(), byQuorum)
+			time.Sleep(time.Second / 10)
+			s.trust.Answered(time.Now(), time.Now(), trust.Quorum)
 			s.engage()
 			s.disengage()
 		}
 		require.Empty(t, s.wake)
 
-		s.trust.troubled = time.Now()
-		s.trust.confirmed = time.Now().Add(-second)
-		s.wakes = time.Now().Add(second)
+		asked := time.Now()
+		time.Sleep(time.Second)
+		s.trust.Answered(asked, time.Now(), trust.Quorum)
+		s.wakes = time.Now().Add(time.Second)
 		s.engage()
 		require.Len(t, s.wake, 1, "answers have begun to be late")
 	})

@@ -4,55 +4,31 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// A State is the state of a client's session: see [WithStateListener].
-type State int
-
-// The states of a client.
-const (
-	Connected State = iota + 1 // there is a session, and a connection
-	Suspended                  // the connection is gone; the session is not, and can still be trusted
-	Lost                       // the session is over, and with it all that was held
-	Closed                     // the client was closed; no state comes after this one
-)
-
-// String returns the state in lower case, as in "connected".
-func (s State) String() string {
-	switch s {
-	case Connected:
-		return "connected"
-	case Suspended:
-		return "suspended"
-	case Lost:
-		return "lost"
-	case Closed:
-		return "closed"
-	}
-	return "unknown"
-}
-
-// An Observer is told of events, for metrics and traces. Give it to [WithObserver].
+// An Observer receives events for metrics and traces. Give it to [WithObserver].
 //
 // Observe is called for one event at a time, in order, from a goroutine of the client's own. It may
-// call the client, [Client.Close] included. While it blocks, state listeners wait, too. An observer
-// misses the events that come while 1,000 calls are due already. The logger then gets a warning.
+// block, and may call the client (even [Client.Close]). If 1,000 calls are due, an observer misses
+// the next events. The logger then gets a warning, and the number of missed events once Observe
+// returns. If Observe panics, the logger gets a warning, too.
 //
 // Each [EventWaiting] is followed by one [EventAcquired], which has the same Context, Recipe, Path
-// and Mode. So the waits under way are those without their EventAcquired. An EventAcquired with a
-// Token begins a hold, which one [EventReleased] or [EventLost] with that Token ends. A hold that
-// is lost at once may end before its EventAcquired. One that comes when ctx has ended is given
-// back, and has an EventReleased alone.
+// and Mode. So a wait goes on until its EventAcquired. An EventAcquired with a Token begins a hold,
+// and an [EventReleased] or [EventLost] with that Token ends it. A hold that is lost at once can
+// end before its EventAcquired. A hold that comes after ctx has ended is given back at once, and
+// has only an EventReleased.
 //
 // No event has credentials or data in it.
 type Observer interface {
 	Observe(Event)
 }
 
-// An Event is what an [Observer] is told of. A field that does not apply is zero, but for Time and
-// Context.
+// An Event is something that has happened, for an [Observer]. A field that does not apply is zero
+// (except Time and Context).
 //
 // The modes are "read" and "write" in package rwlock, "take", "reserve", "offer" and "drain" in
 // package queue, "await" for Await in package group, and "leave" for Leave in package
@@ -63,9 +39,9 @@ type Event struct {
 	// Time is when it happened. Observe may be called later.
 	Time time.Time
 
-	// Context is that of the caller, for its values: it may have ended. Of EventReleased it is that
-	// of the call which gave back, of EventLost that of the call which acquired. What serves
-	// several callers together, or none, has a context without values. It is never nil.
+	// Context is the caller's, for its values: it may have ended. An EventReleased has the context
+	// of the call that gave back, and an EventLost the context of the call that acquired. An event
+	// of several callers together, or of none, has a context without values. It is never nil.
 	Context context.Context
 
 	Recipe   string        // "lock", "election"; empty for the events of a client, and for your own requests
@@ -75,15 +51,15 @@ type Event struct {
 	Token    int64         // of the hold that begins, ends or is settled
 	Count    int           // of entries, for the events of queues; of failed attempts, for EventConnecting
 	Duration time.Duration // of the wait, the hold or the outage; of the pause before a retry
-	Err      error         // what the caller got, why a hold was lost, or why a request is repeated
+	Err      error         // the caller's error, why a hold was lost, or why a request is repeated
 }
 
 // An EventKind is the kind of an [Event].
 type EventKind int
 
 const (
-	// EventAcquired says that a wait is over. Err is nil if it succeeded. A wait that acquires
-	// nothing, such as that at a barrier, has no Token.
+	// EventAcquired says that a wait has ended. Err is nil if it succeeded. A wait that acquires
+	// nothing (at a barrier, say) has no Token.
 	EventAcquired EventKind = iota + 1
 
 	// EventReleased says that the holder has given something back. The deletion of its node begins.
@@ -118,7 +94,7 @@ const (
 
 	// EventConnecting says that there has been no connection for Duration, and Err says why. It
 	// comes after one second, and then at intervals that double up to a minute. It goes to the
-	// observer that was given to [Connect], and not to those of [Client.With].
+	// observer that was given to [Connect], not to an observer of [Client.With].
 	EventConnecting
 
 	// EventAcknowledged says that the servers have removed an item which its holder had
@@ -204,7 +180,7 @@ func (o logObserver) Observe(e Event) {
 	add(e.Recipe != "", slog.String("recipe", e.Recipe))
 	add(e.Path != "", slog.String("path", e.Path))
 	add(e.Mode != "", slog.String("mode", e.Mode))
-	add(e.Session != 0, slog.Any("session", hexID(e.Session)))
+	add(e.Session != 0, slog.Any("session", layout.SessionID(e.Session)))
 	add(e.Token != 0, slog.Int64("token", e.Token))
 	add(e.Count != 0, slog.Int("count", e.Count))
 	add(e.Duration != 0, slog.Duration("duration", e.Duration))
@@ -216,137 +192,3 @@ func (o logObserver) Observe(e Event) {
 type noObserver struct{}
 
 func (noObserver) Observe(Event) {}
-
-// observed reports whether there is an observer.
-func (c *Client) observed() bool { return c.observer != (noObserver{}) }
-
-// observe posts an event to the observer, if there is one.
-func (c *Client) observe(e Event) {
-	if !c.observed() {
-		return
-	}
-	event := e // e itself would be allocated without an observer, too
-	event.Time = time.Now()
-	if event.Context == nil {
-		event.Context = context.Background()
-	}
-	if first := c.events.post(func() { c.observer.Observe(event) }, 0); first {
-		c.log.Warn("observer is too slow: events are left out")
-	}
-}
-
-// setState posts a new state to the listeners. The caller holds mu.
-func (c *Client) setState(state State) {
-	if state == c.state || c.state == Closed {
-		return
-	}
-	c.state = state
-	switch state {
-	case Connected:
-		c.endOutage()
-	case Suspended, Lost:
-		c.beginOutage()
-	}
-	if len(c.listeners) == 0 {
-		return
-	}
-	c.events.post(func() {
-		for _, f := range c.listeners {
-			f(state)
-		}
-	}, state)
-}
-
-// A dispatcher calls the functions that are posted to it, one after the other, in a goroutine that
-// lives only while there is a function to call. It is safe for concurrent use.
-type dispatcher struct {
-	mu      sync.Mutex // protects what follows
-	queue   []call
-	omitted bool // an event was left out since the queue was last empty
-	running bool
-	calling bool
-	idle    chan struct{} // closed when running becomes false
-}
-
-// A call is a function that reports a state, or an event if state is zero.
-type call struct {
-	f     func()
-	state State
-}
-
-// maxCalls is how many calls may be due before some are left out. It bounds the memory that a call
-// that blocks costs.
-const maxCalls = 1000
-
-// post queues a call. If too many calls are due, post leaves out events, and states that cancel
-// each other out. It reports whether an event is the first to be left out for a while.
-func (d *dispatcher) post(f func(), state State) (first bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.queue) >= maxCalls {
-		if state == 0 {
-			first, d.omitted = !d.omitted, true
-			return first
-		}
-		d.foldStates(state)
-		if d.queue[len(d.queue)-1].state == state {
-			return false
-		}
-	}
-
-	d.queue = append(d.queue, call{f, state})
-	if !d.running {
-		d.running, d.idle = true, make(chan struct{})
-		go d.run()
-	}
-	return false
-}
-
-// foldStates removes the states behind the last one that is the same as state. These are
-// connections that came and went before the listeners were told of them. A loss always stays. The
-// caller holds mu.
-func (d *dispatcher) foldStates(state State) {
-	for i := len(d.queue) - 1; i >= maxCalls-1 && d.queue[i].state != 0; i-- {
-		if d.queue[i].state == state {
-			clear(d.queue[i+1:])
-			d.queue = d.queue[:i+1]
-			return
-		}
-		if d.queue[i].state == Lost {
-			return
-		}
-	}
-}
-
-func (d *dispatcher) run() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for len(d.queue) > 0 {
-		next := d.queue[0]
-		d.queue[0] = call{}
-		d.queue = d.queue[1:]
-
-		d.calling = true
-		d.mu.Unlock()
-		next.f()
-		d.mu.Lock()
-		d.calling = false
-	}
-	d.running, d.omitted = false, false
-	close(d.idle)
-}
-
-// drain blocks until the queue is empty or ctx ends. It does not wait for a call that is under way,
-// as that may be the caller's own.
-func (d *dispatcher) drain(ctx context.Context) {
-	d.mu.Lock()
-	wait, idle := d.running && !d.calling, d.idle
-	d.mu.Unlock()
-	if !wait {
-		return
-	}
-	select {
-	case <-idle:
-	case <-ctx.Done():
-	}
-}

@@ -12,10 +12,10 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
 // A gate is a dialer that can be shut, and that counts the calls.
@@ -90,13 +90,8 @@ func TestLostSessionIsClosedWhereCredentialsAreDemanded(t *testing.T) {
 		})
 	})
 	t.Run("real", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("starts a server")
-		}
 		t.Parallel()
-		cluster := ensemble.Start(t, 1, ensemble.WithJVMFlags(
-			"-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest"))
-		closeWithCredentials(t, cluster.ConnectString(), net.DialTimeout)
+		closeWithCredentials(t, suite.RealWith(t, suite.CredentialsDemanded).ConnectString(), net.DialTimeout)
 	})
 }
 

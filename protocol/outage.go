@@ -3,10 +3,10 @@ package protocol
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // The client tells its logger and its observer when it has had no connection for this long, and
@@ -26,7 +26,6 @@ type outage struct {
 	pause    time.Duration // until the one after it
 	attempts int64         // that had failed before it
 	told     bool          // a notice has come since there was a connection
-	telling  bool          // a notice is being logged, which a logger may make long
 }
 
 // beginOutage notes that there is no connection. The caller holds mu.
@@ -64,10 +63,7 @@ func (c *Client) endOutage() {
 		return
 	}
 	o.told = false
-	session, away := c.current.ID(), o.back.Sub(o.began)
-	c.running.Go(func() { // the caller must not wait for a logger
-		c.log.Info("connected again", "session", hexID(session), "after", away.Round(time.Millisecond))
-	})
+	c.log.Info("connected again", "session", layout.SessionID(c.current.ID()), "after", o.back.Sub(o.began).Round(time.Millisecond))
 }
 
 // tellOfOutage tells the logger and the observer that there still is no connection, and until when
@@ -82,41 +78,29 @@ func (c *Client) tellOfOutage() {
 	away, attempts := now.Sub(o.began), c.attempts.Load()-o.attempts
 	o.due, o.pause = now.Add(o.pause), min(2*o.pause, rarestNotice)
 	o.schedule(now, c)
-	if o.telling { // no goroutine for each notice that a blocked logger does not take
-		c.mu.Unlock()
-		return
-	}
-	o.told, o.telling = true, true
+	o.told = true
 	s, current, refused := cmp.Or(c.dialing, c.current), c.current, c.refused
 	c.mu.Unlock()
 
 	e := Event{Kind: EventConnecting, Count: int(attempts), Duration: away, Err: cmp.Or(refused, errNoAnswer)}
 	if s != nil {
-		s.mu.Lock()
-		e.Err = cmp.Or(refused, s.lastFail, errNoAnswer)
-		s.mu.Unlock()
+		e.Err = cmp.Or(refused, s.conn.LastFailure(), errNoAnswer)
 	}
 	attrs := []any{
-		"servers", strings.Join(c.servers, ","), "for", away.Round(time.Millisecond), "attempts", attempts, "error", e.Err,
+		"servers", strings.Join(c.ensemble.Servers, ","), "for", away.Round(time.Millisecond), "attempts", attempts, "error", e.Err,
 	}
 	if current != nil && current.Err() == nil {
-		current.mu.Lock()
-		e.Session = current.id
-		attrs = append(attrs, "session", hexID(current.id))
-		if holds := len(current.grants); holds > 0 {
-			attrs = append(attrs, "holds", holds, "lost at", current.trust.deadline())
+		e.Session = current.ID()
+		attrs = append(attrs, "session", layout.SessionID(e.Session))
+		if holds := current.holds(); holds > 0 {
+			attrs = append(attrs, "holds", holds, "lost at", current.Deadline())
 		}
-		current.mu.Unlock()
 	}
 
 	if refused == nil { // or else each attempt is logged
 		c.log.Warn("no connection", attrs...)
 	}
 	c.observe(e)
-
-	c.mu.Lock()
-	o.telling = false
-	c.mu.Unlock()
 }
 
 var errNoAnswer = errors.New("no attempt to connect has ended yet")
@@ -126,19 +110,12 @@ var errNoAnswer = errors.New("no attempt to connect has ended yet")
 func (c *Client) tellGranted(granted time.Duration) {
 	c.mu.Lock()
 	told := c.granted[granted]
-	if !told {
-		c.granted[granted] = true
+	if c.granted == nil {
+		c.granted = make(map[time.Duration]bool)
 	}
+	c.granted[granted] = true
 	c.mu.Unlock()
 	if !told {
-		c.log.Warn("the server grants another session timeout than was asked for", "asked", c.timeout, "granted", granted)
+		c.log.Warn("the server grants another session timeout than was asked for", "asked", c.ensemble.Timeout, "granted", granted)
 	}
 }
-
-// A hexID is a session ID as it is written everywhere: 0x and hex digits.
-type hexID int64
-
-func (id hexID) String() string { return fmt.Sprintf("%#x", uint64(id)) }
-
-// LogValue makes every handler write it so.
-func (id hexID) LogValue() slog.Value { return slog.StringValue(id.String()) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cenkalti/backoff/v4"
@@ -27,7 +26,7 @@ type OwnNode struct {
 	// Missing is called when Create has returned [zk.ErrNoNode], and must create all that Create
 	// needs. The default is [Session.EnsurePath] of Dir. Create is called again then. If that was
 	// not enough, further attempts are paced.
-	Missing func(ctx context.Context) error
+	Missing func(ctx context.Context, s *Session) error
 }
 
 // An Own is a node that [Session.CreateOwn] has created. It is not safe for concurrent use.
@@ -40,39 +39,8 @@ type Own struct {
 	czxid   atomic.Int64 // of the latest answer to a create; valid while sole
 }
 
-// creations are the own nodes that are being created, by their paths without the numbers. The
-// connection notes the zxid of the answer for each. It is that of the transaction: a server answers
-// a write with the zxid up to which it has executed transactions, before it executes the next one.
-// It is safe for concurrent use.
-type creations struct {
-	mu    sync.Mutex // protects zxids
-	zxids map[string]*atomic.Int64
-}
-
-func (c *creations) begin(path string, zxid *atomic.Int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.zxids == nil {
-		c.zxids = make(map[string]*atomic.Int64)
-	}
-	c.zxids[path] = zxid
-}
-
-func (c *creations) end(path string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.zxids, path)
-}
-
-// of returns where to note the zxid of a create of this path, or nil.
-func (c *creations) of(path string) *atomic.Int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.zxids[path]
-}
-
 // CreateOwn creates a node exactly once, whatever becomes of the connection, and knows it again: if
-// an answer was lost, it looks behind a Sync for what the attempt may have left. It creates what is
+// an answer was lost, it looks behind a [Session.Fence] for what the attempt may have left. It creates what is
 // missing above the node.
 //
 // CreateOwn blocks until the node is there, ctx ends or s is over. If ctx ends first, it returns
@@ -85,14 +53,14 @@ func (s *Session) CreateOwn(ctx context.Context, n OwnNode) (*Own, error) {
 	if strings.Contains(n.Prefix, "/") {
 		return nil, fmt.Errorf("%w: the prefix %q has a slash", zk.ErrBadArguments, n.Prefix)
 	}
-	return Detach(ctx, s, func(ctx context.Context) (*Own, error) {
+	return Detach(ctx, s, func(ctx context.Context, s *Session) (*Own, error) {
 		return s.createOwn(ctx, n)
-	}, func(late *Own) { late.delete(s.life) })
+	}, func(late *Own) { late.delete(s.life, s.Background()) })
 }
 
 func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
 	defer s.KeepAlive()()
-	o := &Own{session: s, dir: s.Path(n.Dir), prefix: n.Prefix, sole: true}
+	o := &Own{session: s.plain(), dir: s.Path(n.Dir), prefix: n.Prefix, sole: true}
 	create, missing := n.Create, n.Missing
 	if create == nil {
 		create = func(c *zk.Conn, prefix string) (string, error) {
@@ -100,33 +68,32 @@ func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
 		}
 	}
 	if missing == nil {
-		missing = func(ctx context.Context) error {
+		missing = func(ctx context.Context, s *Session) error {
 			_, err := s.EnsurePath(ctx, n.Dir)
 			return err
 		}
 	}
 
 	path := o.dir + "/" + o.prefix
-	s.creations.begin(path, &o.czxid)
-	defer s.creations.end(path)
+	defer s.conn.NoteCreate(path, &o.czxid)()
 	made := false // the directory, which no server deletes before it has had a child
 	var pause backoff.BackOff
 	for {
 		node, err := DoOnce(ctx, s, func(c *zk.Conn) (string, error) {
-			if err := Wanted(ctx); err != nil && !made {
+			if err := s.Abandoned(); err != nil && !made {
 				return "", err
 			}
 			return create(c, path)
-		}, o.settle)
+		}, func(ctx context.Context) (string, bool, error) { return o.settle(ctx, s) })
 		switch {
 		case err == nil:
 			o.node = node
-			if err := o.checkSequence(ctx); err != nil {
+			if err := o.checkSequence(ctx, s); err != nil {
 				return nil, err
 			}
 			return o, nil
 		case errors.Is(err, zk.ErrNoNode):
-			if err := Wanted(ctx); err != nil {
+			if err := s.Abandoned(); err != nil {
 				return nil, err
 			}
 			if made {
@@ -137,7 +104,7 @@ func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
 					return nil, failed
 				}
 			}
-			if err := missing(ctx); err != nil {
+			if err := missing(ctx, s); err != nil {
 				return nil, err
 			}
 			made = true
@@ -149,21 +116,18 @@ func (s *Session) createOwn(ctx context.Context, n OwnNode) (*Own, error) {
 
 // settle looks for what an attempt may have left until there is an answer: a node that may be there
 // must not be left there.
-func (o *Own) settle(ctx context.Context) (node string, found bool, err error) {
+func (o *Own) settle(ctx context.Context, s *Session) (node string, found bool, err error) {
 	o.sole = false
-	err = o.session.insist(ctx, o.dir, func() error {
-		// Without the Sync, a server that lags behind the one that took the attempt would hide its
-		// node.
-		if err := o.session.sync(ctx, o.dir); err != nil {
-			return err
-		}
-		children, _, err := o.session.children(ctx, o.dir)
+	err = s.insist(ctx, o.dir, func() error {
+		children, _, err := s.children(ctx, o.dir)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		found = o.Among(children)
+		if found = o.Among(children); found {
+			s.account.found(o.dir+"/"+o.prefix, o.node)
+		}
 		return nil
 	})
 	return o.Path(), found, err
@@ -191,7 +155,7 @@ func (o *Own) Among(children []string) bool {
 		}
 		if found {
 			other := &Own{session: o.session, dir: o.dir, node: o.dir + "/" + extra}
-			o.session.client.spawn(func() { other.delete(o.session.life) })
+			o.session.client.spawn(func() { other.delete(o.session.life, o.session.Background()) })
 		}
 		found = true
 	}
@@ -233,24 +197,24 @@ func (o *Own) Czxid() int64 {
 // Withdraw deletes the node. It blocks until that is done, ctx ends, or the session is over. If ctx
 // ends first, the deletion goes on in the background.
 func (o *Own) Withdraw(ctx context.Context) error {
-	_, err := Detach(ctx, o.session, func(ctx context.Context) (struct{}, error) {
-		o.delete(ctx)
+	_, err := Detach(ctx, o.session.of(ctx), func(ctx context.Context, s *Session) (struct{}, error) {
+		o.delete(ctx, s)
 		return struct{}{}, nil
 	}, nil)
 	return err
 }
 
 // delete is for work of [Detach], whose caller gets the error: see insist.
-func (o *Own) delete(ctx context.Context) { o.session.remove(ctx, o.Path()) }
+func (o *Own) delete(ctx context.Context, s *Session) { s.remove(ctx, o.Path()) }
 
 // checkSequence refuses a node whose number is too close to the counter's end.
-func (o *Own) checkSequence(ctx context.Context) error {
+func (o *Own) checkSequence(ctx context.Context, s *Session) error {
 	number := strings.TrimPrefix(o.Name(), o.prefix)
 	n, ok := ParseSequence(number)
 	if ok && n >= 0 && n < MaxSequence {
 		return nil
 	}
-	o.delete(ctx)
+	o.delete(ctx, s)
 	return fmt.Errorf("%w: number %s, and %d is the end; delete the path while no client uses it",
 		ErrSequenceExhausted, number, MaxSequence)
 }

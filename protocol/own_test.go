@@ -86,7 +86,7 @@ func TestCreateOwnIsPacedWhileItsDirectoryIsMissing(t *testing.T) {
 		began := time.Now()
 		own, err := s.CreateOwn(t.Context(), protocol.OwnNode{
 			Dir: dir, Prefix: s.NewOwner().String() + "-",
-			Missing: func(ctx context.Context) error {
+			Missing: func(ctx context.Context, s *protocol.Session) error {
 				if attempts++; time.Since(began) < time.Minute {
 					return nil
 				}

@@ -1,9 +1,6 @@
 package protocol
 
-import (
-	"fmt"
-	"strconv"
-)
+import "github.com/zkrecipes/zkrecipes/internal/layout"
 
 // An Owner tells a contender from all others, those of its own session included. The zero Owner
 // stands for clients of other libraries.
@@ -14,48 +11,23 @@ type Owner struct {
 
 // String returns the part of a node's name that says whose it is: 16 hex digits, a hyphen and 8
 // more.
-func (o Owner) String() string { return fmt.Sprintf("%016x-%08x", uint64(o.Session), o.Nonce) }
-
-const ownerLength = 16 + 1 + 8
+func (o Owner) String() string { return layout.Owner(o).String() }
 
 // ParseOwner reads the owner at the beginning of a node's name, and returns what comes after it and
 // a hyphen. It reports whether there is an owner.
 func ParseOwner(name string) (o Owner, rest string, ok bool) {
-	if len(name) <= ownerLength || name[16] != '-' || name[ownerLength] != '-' {
-		return Owner{}, "", false
-	}
-	session, ok1 := parseHex(name[:16])
-	nonce, ok2 := parseHex(name[17:ownerLength])
-	return Owner{int64(session), uint32(nonce)}, name[ownerLength+1:], ok1 && ok2
-}
-
-// parseHex reads at most 16 digits. It refuses upper case, which no contender of ours writes.
-func parseHex(digits string) (n uint64, ok bool) {
-	for _, d := range []byte(digits) {
-		switch {
-		case '0' <= d && d <= '9':
-			n = n<<4 | uint64(d-'0')
-		case 'a' <= d && d <= 'f':
-			n = n<<4 | uint64(d-'a'+10)
-		default:
-			return 0, false
-		}
-	}
-	return n, true
+	parsed, rest, ok := layout.ParseOwner(name)
+	return Owner(parsed), rest, ok
 }
 
 // SequenceFormat is how ZooKeeper appends a number to the name of a sequential node, negative ones
 // included.
-const SequenceFormat = "%010d"
+const SequenceFormat = layout.SequenceFormat
 
 // MaxSequence is the last sequence number that a recipe works with. The counter's end is 2^31-1,
 // where servers give the same number again and again. That leaves room for 2^20 creates that are
 // under way when the first contender notices.
-const MaxSequence = 1<<31 - 1<<20
+const MaxSequence = layout.MaxSequence
 
 // ParseSequence reads a sequence number as ZooKeeper writes it, and in no other spelling.
-func ParseSequence(number string) (int32, bool) {
-	n, err := strconv.ParseInt(number, 10, 32)
-	plain := len(number) == 10 && number[0] >= '0' // which needs no comparison
-	return int32(n), err == nil && (plain || number == fmt.Sprintf(SequenceFormat, n))
-}
+func ParseSequence(number string) (int32, bool) { return layout.ParseSequence(number) }

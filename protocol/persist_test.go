@@ -53,20 +53,15 @@ func TestBackOffBeginsWithTheFailureNotWithTheWait(t *testing.T) {
 }
 
 // A context that work has made from its own may end while the caller waits on. So may the session.
-func TestWantedAlsoTellsOfTheEndOfAContextOfTheWork(t *testing.T) {
+func TestAbandonedAlsoTellsOfTheEndOfTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		s := session(t, srv.Client(t))
-		_, err := protocol.Detach(t.Context(), s, func(ctx context.Context) (struct{}, error) {
-			shorter, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
-			assert.NoError(t, protocol.Wanted(shorter))
-			<-shorter.Done()
-			assert.ErrorIs(t, protocol.Wanted(shorter), context.DeadlineExceeded)
-			assert.NoError(t, protocol.Wanted(ctx), "the caller waits on")
+		_, err := protocol.Detach(t.Context(), s, func(ctx context.Context, s *protocol.Session) (struct{}, error) {
+			assert.NoError(t, s.Abandoned(), "the caller waits on")
 
 			srv.ExpireSession(s.ID())
 			<-s.Done()
-			assert.ErrorIs(t, protocol.Wanted(ctx), protocol.ErrLost)
+			assert.ErrorIs(t, s.Abandoned(), protocol.ErrLost)
 			return struct{}{}, nil
 		}, nil)
 		require.NoError(t, err)
@@ -90,7 +85,7 @@ func TestWorkOfASessionOutlivesTheBackOff(t *testing.T) {
 				deletes.Store(5)
 
 				done := make(chan error, 1)
-				s.Go(func(life context.Context) { done <- s.Delete(derive(life), node, -1) })
+				s.Go(func(life context.Context, s *protocol.Session) { done <- s.Delete(derive(life), node, -1) })
 
 				require.NoError(t, <-done)
 				require.Zero(t, deletes.Load())

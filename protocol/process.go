@@ -1,14 +1,13 @@
 package protocol
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"unicode"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // A Process says where a contender runs. A node of a contender has it as its data, unless the user
@@ -25,49 +24,19 @@ type Process struct {
 	Program string
 }
 
-const processVersion = 1
-
-// The form of a Process.
-type processData struct {
-	Version int    `json:"zkrecipes"`
-	Host    string `json:"host"`
-	PID     int    `json:"pid"`
-	Program string `json:"program"`
-}
-
 // ParseProcess reads the data of a contender's node. It reports whether they have the form that
 // [Process] shows, in any version. The strings may have any characters: quote them before printing.
 func ParseProcess(data []byte) (p Process, ok bool) {
-	var d processData
-	if err := json.Unmarshal(data, &d); err != nil || d.Version < 1 {
-		return p, false
-	}
-	return Process{d.Host, d.PID, d.Program}, true
+	parsed, ok := layout.ParseProcess(data)
+	return Process(parsed), ok
 }
 
 // Data returns the data that [ParseProcess] reads. Characters that are not printable are replaced
 // by question marks.
-func (p Process) Data() []byte {
-	var b bytes.Buffer
-	to := json.NewEncoder(&b)
-	to.SetEscapeHTML(false)
-	to.Encode(processData{processVersion, printable(p.Host), p.PID, printable(p.Program)}) // cannot fail
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
+func (p Process) Data() []byte { return layout.Process(p).Data() }
 
 // String returns the process in a form for logs, as in "reports[4711] on web-3".
-func (p Process) String() string {
-	return fmt.Sprintf("%s[%d] on %s", printable(p.Program), p.PID, printable(p.Host))
-}
-
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
+func (p Process) String() string { return layout.Process(p).String() }
 
 // The default keeps names that are longer than these out, as every create has them.
 const (
@@ -105,13 +74,4 @@ func WithOwnerData(data []byte) Option {
 		c.ownerData = data
 		return nil
 	})
-}
-
-// NodeData returns the data for a contender's node: given, or the view's owner data if given is
-// nil. It is for recipes whose nodes are not created by package line.
-func (s *Session) NodeData(given []byte) []byte {
-	if given == nil {
-		return s.client.ownerData
-	}
-	return given
 }

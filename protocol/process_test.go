@@ -53,7 +53,7 @@ func holderMain(spec string) int {
 
 // TestStoppedProcessSeesTheLossAtOnce stops a holder until the next one has what it held.
 func TestStoppedProcessSeesTheLossAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.InRealTime(t, func(t *testing.T, srv *recipestest.Server) {
 		root := srv.Root(t)
 		self, err := os.Executable()
 		require.NoError(t, err)

@@ -3,13 +3,12 @@ package protocol
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 	"unique"
 
-	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
 )
 
 // A Recipe is what every recipe starts from: a client's view, the recipe's name, and its path. It
@@ -56,7 +55,7 @@ func (r *Recipe) values(ctx context.Context) context.Context {
 	if ctx == nil || !r.client.observed() || r.whole != nil {
 		return context.Background()
 	}
-	return context.WithoutCancel(Caller(ctx))
+	return context.WithoutCancel(ctx)
 }
 
 // known returns the recipe that users know: r, or what it is a part of.
@@ -99,55 +98,6 @@ func (r *Recipe) Wrap(err error) error {
 	return wrap(r.kind.Value().name, r.path, err)
 }
 
-// Validate reports what is wrong with the client, the path, an option, or the data for a node,
-// before any I/O. Its error wraps [zk.ErrInvalidPath], [ErrTooLarge] or the option's error.
-func (r *Recipe) Validate(data []byte) error {
-	if r == nil {
-		return errors.New("a zero value: make it with New")
-	}
-	if err := validate(r.client, r.path, data); err != nil {
-		return err
-	}
-	return r.refused
-}
-
-// ValidateCall is [Recipe.Validate] for a call with this context, which must not be nil. Its error
-// carries recipe and path.
-func (r *Recipe) ValidateCall(ctx context.Context, data []byte) error {
-	err := r.Validate(data)
-	if err == nil && ctx == nil {
-		err = errNilContext
-	}
-	return r.Wrap(err)
-}
-
-// Session returns the current session, bound to the view. It blocks until there is one. Its error
-// is that of [Recipe.Validate] or of [Client.Session].
-func (r *Recipe) Session(ctx context.Context) (*Session, error) {
-	if err := r.Validate(nil); err != nil {
-		return nil, err
-	}
-	return r.session(ctx)
-}
-
-// session returns the current session. If there is an observer, the session knows the recipe, which
-// the events of its retries name then.
-func (r *Recipe) session(ctx context.Context) (*Session, error) {
-	s, err := r.client.Session(ctx)
-	if err != nil || !r.client.observed() {
-		return s, err
-	}
-	for {
-		bound := r.bound.Load()
-		if bound != nil && bound.session == s.session {
-			return bound, nil
-		}
-		if next := (&Session{s.session, s.client, r.known()}); r.bound.CompareAndSwap(bound, next) {
-			return next, nil
-		}
-	}
-}
-
 // Waiting reports to the view's observer that a wait begins. The caller reports its end with
 // [Recipe.Waited], whatever that is. Both are for verbs that acquire nothing: [Recipe.Acquire]
 // reports by itself, and so do the grants when they end.
@@ -183,152 +133,5 @@ func (r *Recipe) name(e *Event) {
 	}
 }
 
-// AcrossSessions is the frame of a recipe's verb: it calls attempt under the current session. If
-// that session is lost meanwhile, it calls attempt under the next one, after a pause of the view's
-// back-off. What attempt has created under the lost session goes with it, if it was ephemeral.
-// attempt should use ctx.
-//
-// It blocks until attempt has an outcome, ctx ends or the client is closed. It returns attempt's
-// error as it is, that of [Recipe.Validate], ctx's, or [ErrClosed]. For an error of [Again], it
-// calls attempt once more.
-func AcrossSessions[T any](ctx context.Context, r *Recipe, attempt func(*Session) (T, error)) (v T, err error) {
-	if err := r.Validate(nil); err != nil {
-		return v, err
-	}
-
-	var pause backoff.BackOff
-	for {
-		s, err := r.session(ctx)
-		if err != nil {
-			return v, err
-		}
-		began := time.Now()
-		v, err := attempt(s)
-		again := errors.As(err, new(*againError)) || s.Err() != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrAuthRequired)
-		if err == nil || !again || ctx.Err() != nil {
-			return v, becauseOf(ctx, err)
-		}
-
-		// A session that has lasted was of use: what ends it is a failure of its own.
-		if pause == nil || time.Since(began) > s.Timeout() {
-			pause = r.client.newBackOff()
-		}
-		if err := r.client.pause(ctx, s, r.client.closing.Done(), pause.NextBackOff(), err); err != nil {
-			return v, err
-		}
-	}
-}
-
-// becauseOf adds to the error of an attempt that ctx has ended, if it does not say so.
-func becauseOf(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-		return fmt.Errorf("%w: %w", contextError(ctx), err)
-	}
-	return err
-}
-
-// Again marks the error of an attempt that [AcrossSessions] is to repeat, though its session lasts.
-func Again(err error) error { return &againError{err} }
-
-type againError struct{ error }
-
-func (a *againError) Unwrap() error { return a.error }
-
-// Acquire is [AcrossSessions] for attempts that acquire something. It validates data, which attempt
-// stores in its node. A grant that comes when ctx has ended is given back. Acquire reports the
-// beginning and the end of the wait to the view's observer. It wraps its error.
-func (r *Recipe) Acquire(ctx context.Context, data []byte, attempt func(*Session) (*Grant, error)) (*Grant, error) {
-	if err := r.ValidateCall(ctx, data); err != nil {
-		return nil, err
-	}
-
-	began := time.Now()
-	r.waiting(ctx)
-	g, err := AcrossSessions(ctx, r, attempt)
-	if err == nil && ctx.Err() != nil {
-		late := g
-		r.client.spawn(func() { late.Release(late.session.life) })
-		g, err = nil, contextError(ctx)
-	}
-
-	err = r.Wrap(err)
-	r.acquired(ctx, began, g, err)
-	return g, err
-}
-
-// waiting and acquired report a wait. They are not part of Acquire, whose frame waits with each
-// contender.
-//
-//go:noinline
-func (r *Recipe) waiting(ctx context.Context) { r.Waiting(ctx) }
-
-//go:noinline
-func (r *Recipe) acquired(ctx context.Context, began time.Time, g *Grant, err error) {
-	if err != nil {
-		r.Waited(ctx, began, nil, 0, err)
-	} else {
-		r.Waited(ctx, began, g.session, g.token, nil)
-	}
-}
-
-// HeldSince reports whether the current session of the client holds something at the recipe's path,
-// and since when. It does no I/O.
-func (r *Recipe) HeldSince() (since time.Time, held bool) {
-	if r == nil || r.client == nil || r.client.sessions == nil {
-		return since, false
-	}
-	r.client.mu.Lock()
-	s := r.client.current
-	r.client.mu.Unlock()
-	if s == nil {
-		return since, false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for g := range s.grants {
-		if g.recipe.path == r.path {
-			return g.since, true
-		}
-	}
-	return since, false
-}
-
-// NewGrant makes the node at path, an ephemeral one of s that was created by the transaction with
-// the number token, something that is held. The path has no chroot, and token is the Czxid in the
-// node's Stat. [Grant.Release] calls remove, which should delete the node; its context is that of
-// [Detach].
-//
-// If NewGrant fails, the node stays: the caller deletes it, with [Own.Withdraw] for example.
-//
-// NewGrant blocks only if s has to be confirmed first, because nothing was heard from the
-// ensemble's leader lately. It returns ctx's error or one that wraps [ErrLost] or [ErrClosed].
-func (r *Recipe) NewGrant(ctx context.Context, s *Session, path string, token int64,
-	remove func(context.Context) error) (*Grant, error) {
-	return r.grant(ctx, s, path, token, false, remove)
-}
-
-// NewNamedGrant is [Recipe.NewGrant] for a node whose name another contender may use once the node
-// is gone. The grant is lost if the name is that of another node, which only token tells apart. It
-// is also lost if s may not read the node's Stat any more. Nothing but remove deletes a node, and
-// remove must not delete another one after a lost reply. Such a grant cannot be replaced.
-func (r *Recipe) NewNamedGrant(ctx context.Context, s *Session, path string, token int64,
-	remove func(context.Context) error) (*Grant, error) {
-	return r.grant(ctx, s, path, token, true, remove)
-}
-
-func (r *Recipe) grant(ctx context.Context, s *Session, path string, token int64, named bool,
-	remove func(context.Context) error) (*Grant, error) {
-	s.engage()
-	for {
-		g, err := newGrant(ctx, r, s, s.Path(path), token, named, remove)
-		if errors.Is(err, errStale) {
-			if _, err = s.Confirm(ctx); err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			s.disengage()
-		}
-		return g, err
-	}
-}
+// ACL returns what a node of the recipe gets, as [Session.ACL] does.
+func (r *Recipe) ACL(path string) []zk.ACL { return r.client.acl(path) }

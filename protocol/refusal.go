@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
@@ -17,7 +16,7 @@ import (
 //	-125  ErrQuotaExceeded    returns the error: the request was not executed
 //	-127  ErrThrottled        tries again, with back-off: the request was not executed
 //
-// If ctx ends while a call tries again, its error wraps both ctx's and the one of this table. The
+// If ctx ends while a call tries again, its error wraps both ctx's error and this table's. The
 // logger gets a warning, once a minute at most.
 var (
 	// ErrThrottled is wrapped by the error of a call whose ctx, or whose back-off, ended while the
@@ -38,27 +37,9 @@ var (
 	ErrAuthRequired = errors.New("authentication required: see WithAuth")
 )
 
-var refusalNames = map[zkwire.Code]error{
+var refusals = map[zkwire.Code]error{
 	zkwire.CodeThrottled:     ErrThrottled,
 	zkwire.CodeReadOnly:      ErrReadOnly,
 	zkwire.CodeQuotaExceeded: ErrQuotaExceeded,
 	zkwire.CodeAuthRequired:  ErrAuthRequired,
-}
-
-// A refusal is an error of a server that zk.Conn has no value for.
-type refusal struct {
-	code zkwire.Code
-	name error
-}
-
-func (r *refusal) Error() string { return fmt.Sprintf("%v (error %d)", r.name, r.code) }
-func (r *refusal) Unwrap() error { return r.name }
-
-// named returns err, or what it is called here.
-func named(err error) error {
-	code := serverCode(err)
-	if name := refusalNames[code]; name != nil {
-		return &refusal{code, name}
-	}
-	return err
 }

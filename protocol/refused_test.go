@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
@@ -49,7 +50,7 @@ func TestCreateThatMayNotBeLookedForFails(t *testing.T) {
 		s := session(t, link.Client(t))
 		suite.Keep(t, srv.Client(t), path)
 		link.LoseReply(recipestest.OpCreate, 1)
-		link.Fail(recipestest.OpSync, path, refused, 1)
+		link.Fail(recipestest.OpGetChildren, path, refused, 1)
 		_, err := s.CreateOwn(lasting(t), protocol.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-"})
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		requireNoChildren(t, s, path)
@@ -119,8 +120,8 @@ func TestCloseNeedsNoOtherConnection(t *testing.T) {
 func TestWorkLetsItsCallerGo(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		s, refusal, goOn, done := session(t, srv.Client(t)), errors.New("refused"), make(chan struct{}), make(chan struct{})
-		_, err := protocol.Detach(lasting(t), s, func(ctx context.Context) (struct{}, error) {
-			protocol.LetGo(ctx, refusal)
+		_, err := protocol.Detach(lasting(t), s, func(ctx context.Context, s *protocol.Session) (struct{}, error) {
+			s.LetGo(refusal)
 			<-goOn
 			return struct{}{}, nil
 		}, func(struct{}) { close(done) })
@@ -176,4 +177,39 @@ func TestContextOfAGrantCanBeCancelled(t *testing.T) {
 		require.NoError(t, g.Err())
 		release(t, g)
 	})
+}
+
+// A refusal that a member can give by itself is no proof of a quorum, and neither is the answer to a
+// transaction that was not executed.
+func TestRefusalsDoNotRenewTrust(t *testing.T) {
+	const sessionExpired = -112
+	for name, ask := range map[string]func(t *testing.T, link *recipestest.Link, s *protocol.Session, path string){
+		"none": func(*testing.T, *recipestest.Link, *protocol.Session, string) {},
+		"delete": func(t *testing.T, _ *recipestest.Link, s *protocol.Session, path string) {
+			require.ErrorIs(t, s.Delete(lasting(t), path, 7), zk.ErrNoAuth)
+		},
+		"transaction": func(t *testing.T, link *recipestest.Link, s *protocol.Session, path string) {
+			link.FailPart(1, sessionExpired)
+			_, err := s.Conn().Multi(&zk.SetDataRequest{Path: s.Path(path), Version: -1})
+			require.ErrorIs(t, err, zk.ErrSessionExpired)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				link, path := srv.Link(t), srv.Root(t)+"/line"
+				suite.Keep(t, srv.Client(t), path)
+				g := hold(t, link.Client(t), path)
+				s := g.Session()
+				link.Fail(recipestest.OpDelete, "", refused, 1<<20)
+				begin := time.Now()
+				for g.Err() == nil && time.Since(begin) < time.Minute {
+					ask(t, link, s, path)
+					time.Sleep(s.Timeout() / 20)
+				}
+				require.ErrorIs(t, g.Err(), protocol.ErrUntrusted)
+				require.LessOrEqual(t, time.Since(begin), s.Timeout())
+				link.Fail(recipestest.OpDelete, "", refused, 0)
+			})
+		})
+	}
 }

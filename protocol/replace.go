@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/conn"
 )
 
 // Replace makes another node stand for what g stands for. swap creates the node at path, whose name
@@ -26,7 +28,7 @@ import (
 // way: all is given back, and Replace returns an error that wraps ErrReleased. Of two replacements
 // one fails that way too. All errors carry the recipe and the path.
 func (g *Grant) Replace(ctx context.Context, r *Recipe, path string,
-	swap func(ctx context.Context) error) (next *Grant, err error) {
+	swap func(ctx context.Context, s *Session) error) (next *Grant, err error) {
 	if ctx == nil {
 		return nil, g.recipe.Wrap(errNilContext)
 	}
@@ -44,12 +46,12 @@ func (g *Grant) Replace(ctx context.Context, r *Recipe, path string,
 	return nil, g.recipe.Wrap(err)
 }
 
-func (g *Grant) tryReplace(ctx context.Context, r *Recipe, node string, swap func(ctx context.Context) error) (*Grant, error) {
+func (g *Grant) tryReplace(ctx context.Context, r *Recipe, node string, swap func(ctx context.Context, s *Session) error) (*Grant, error) {
 	if err := g.beginReplacement(ctx, node); err != nil {
 		return nil, err
 	}
-	next, err := Detach(ctx, g.session, func(ctx context.Context) (*Grant, error) {
-		next, err := g.replace(ctx, r, node, swap)
+	next, err := Detach(ctx, g.session.of(ctx), func(ctx context.Context, s *Session) (*Grant, error) {
+		next, err := g.replace(ctx, s, r, node, swap)
 		if err != nil {
 			g.endReplacement()
 		}
@@ -65,9 +67,8 @@ func (g *Grant) tryReplace(ctx context.Context, r *Recipe, node string, swap fun
 }
 
 // replace swaps the nodes and makes a grant of the new one.
-func (g *Grant) replace(ctx context.Context, r *Recipe, node string, swap func(ctx context.Context) error) (*Grant, error) {
-	s := g.session
-	err := swap(ctx)
+func (g *Grant) replace(ctx context.Context, s *Session, r *Recipe, node string, swap func(ctx context.Context, s *Session) error) (*Grant, error) {
+	err := swap(ctx, s)
 	switch {
 	case errors.Is(err, zk.ErrNoNode): // ours, or the one above it
 		g.lose(fmt.Errorf("%w: %w: %s", ErrLost, ErrNodeDeleted, g.Node()))
@@ -80,7 +81,7 @@ func (g *Grant) replace(ctx context.Context, r *Recipe, node string, swap func(c
 	}
 
 	s.engage()
-	next, err := newGrant(ctx, r, s, node, g.token, false, func(ctx context.Context) error { return s.remove(ctx, node) })
+	next, err := newGrant(ctx, r, s, node, g.token, false, func(ctx context.Context, s *Session) error { return s.remove(ctx, node) })
 	if err != nil {
 		s.disengage()
 		// Without trust in the session g is lost; given back, it is deleted with both its nodes.
@@ -95,14 +96,16 @@ func (g *Grant) replace(ctx context.Context, r *Recipe, node string, swap func(c
 func (g *Grant) handOver(ctx context.Context, next *Grant) (*Grant, error) {
 	defer g.endReplacement()
 	released := g.recipe.Wrap(ErrReleased)
-	ended := contextError(ctx)
+	ended := conn.ContextError(ctx)
 	if ended == nil && g.finish(released, ctx) {
-		g.report(Caller(ctx), EventReleased, nil)
-		close(g.removal.done)
+		g.report(ctx, EventReleased, nil)
+		g.removal.close()
 		return next, nil
 	}
 	g.Release(ctx)
-	next.finish(released, ctx)
+	if next.finish(released, ctx) {
+		next.removal.close()
+	}
 	return nil, cmp.Or(ended, g.Err())
 }
 
@@ -111,7 +114,7 @@ func (g *Grant) handOver(ctx context.Context, next *Grant) (*Grant, error) {
 func (g *Grant) beginReplacement(ctx context.Context, node string) error {
 	for {
 		if ctx.Err() != nil {
-			return contextError(ctx)
+			return conn.ContextError(ctx)
 		}
 		if err := g.Err(); err != nil {
 			return err
@@ -120,7 +123,7 @@ func (g *Grant) beginReplacement(ctx context.Context, node string) error {
 		other, over := g.replacing, g.life.Err() != nil
 		if other == nil && !over {
 			g.replacing = make(chan struct{})
-			g.remove = func(ctx context.Context) error { return g.session.removeEither(ctx, g.node, node) }
+			g.remove = func(ctx context.Context, s *Session) error { return s.removeEither(ctx, g.node, node) }
 			g.mu.Unlock()
 			return nil
 		}
@@ -141,19 +144,6 @@ func (g *Grant) endReplacement() {
 	defer g.mu.Unlock()
 	close(g.replacing)
 	g.replacing = nil
-}
-
-// awaitReplacement blocks while g is being replaced, which deletes its node too.
-func (g *Grant) awaitReplacement() {
-	g.mu.Lock()
-	replacing := g.replacing
-	g.mu.Unlock()
-	if replacing != nil {
-		select {
-		case <-replacing:
-		case <-g.Done():
-		}
-	}
 }
 
 // removeEither deletes a node and the one that may be about to take its place. Once the first one

@@ -25,7 +25,7 @@ func granted(t *testing.T, s *protocol.Session, r *protocol.Recipe) (g *protocol
 	node = r.Path() + "/" + own.Name()
 	stat, err := s.Exists(lasting(t), node)
 	require.NoError(t, err)
-	g, err = r.NewGrant(lasting(t), s, node, stat.Czxid, func(ctx context.Context) error { return s.Delete(ctx, node, -1) })
+	g, err = r.NewGrant(lasting(t), s, node, stat.Czxid, func(ctx context.Context, s *protocol.Session) error { return s.Delete(ctx, node, -1) })
 	require.NoError(t, err)
 	return g, node
 }
@@ -44,7 +44,7 @@ func TestReplacementWhoseOutcomeIsUnknownIsGivenBack(t *testing.T) {
 				s := session(t, c)
 				g, old := granted(t, s, protocol.NewRecipe(c, "test", path))
 
-				_, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", func(ctx context.Context) error {
+				_, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", func(ctx context.Context, s *protocol.Session) error {
 					if done {
 						require.NoError(t, swap(ctx, s, old, path+"/next"))
 					}
@@ -70,10 +70,10 @@ func TestReleaseInAnotherWayWhileReplacedLeavesNothingBehind(t *testing.T) {
 		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
 		g, old := granted(t, s, r)
 		next := path + "/next"
-		remove := func(ctx context.Context) error { return s.Delete(ctx, old, -1) }
+		remove := func(ctx context.Context, s *protocol.Session) error { return s.Delete(ctx, old, -1) }
 		swapped, released := make(chan struct{}), make(chan struct{})
 		replaced := later(func() error {
-			_, err := g.Replace(lasting(t), r, next, func(ctx context.Context) error {
+			_, err := g.Replace(lasting(t), r, next, func(ctx context.Context, s *protocol.Session) error {
 				err := swap(ctx, s, old, next)
 				close(swapped)
 				<-released
@@ -96,9 +96,9 @@ func TestReleaseInAnotherWayWhileReplacedLeavesNothingBehind(t *testing.T) {
 }
 
 // replacing returns work for Replace that puts the node at path in g's place.
-func replacing(g *protocol.Grant, line, path string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := g.Session().Multi(ctx,
+func replacing(g *protocol.Grant, line, path string) func(context.Context, *protocol.Session) error {
+	return func(ctx context.Context, s *protocol.Session) error {
+		_, err := s.Multi(ctx,
 			&zk.CreateRequest{Path: path, Flags: zk.FlagEphemeral},
 			&zk.DeleteRequest{Path: line + "/" + g.Node(), Version: -1})
 		return err
@@ -124,8 +124,8 @@ func TestReplacementIsNotMistakenForALoss(t *testing.T) {
 		wait(t, watched)
 		replace := replacing(g, path, path+"/next")
 
-		next, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", func(ctx context.Context) error {
-			err := replace(ctx)
+		next, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", func(ctx context.Context, s *protocol.Session) error {
+			err := replace(ctx, s)
 			synctest.Wait() // whatever can be found out has been
 			return err
 		})
@@ -158,8 +158,8 @@ func TestReplacementForACallerThatHasGoneIsGivenBack(t *testing.T) {
 		g := hold(t, c, path)
 		replace, ctx := replacing(g, path, path+"/next"), &endingContext{Context: lasting(t)}
 
-		_, err := g.Replace(ctx, protocol.NewRecipe(c, "test", path), path+"/next", func(life context.Context) error {
-			err := replace(life)
+		_, err := g.Replace(ctx, protocol.NewRecipe(c, "test", path), path+"/next", func(life context.Context, s *protocol.Session) error {
+			err := replace(life, s)
 			ctx.ended.Store(true)
 			return err
 		})
@@ -177,7 +177,7 @@ func TestReplacementOfUnknownOutcomeGivesBothNodesBack(t *testing.T) {
 		g := hold(t, c, path)
 		s := g.Session()
 
-		_, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", func(ctx context.Context) error {
+		_, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", func(ctx context.Context, s *protocol.Session) error {
 			if err := s.Create(ctx, path+"/next", nil, zk.FlagEphemeral); err != nil {
 				return err
 			}
@@ -197,16 +197,16 @@ func TestReplacementThatFailsChangesNothing(t *testing.T) {
 		c, path := srv.Client(t), srv.Root(t)+"/x"
 		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
 		g, old := granted(t, s, r)
-		_, err := g.Replace(lasting(t), r, path+"/first", func(context.Context) error { return zk.ErrBadVersion })
+		_, err := g.Replace(lasting(t), r, path+"/first", func(context.Context, *protocol.Session) error { return zk.ErrBadVersion })
 		require.ErrorIs(t, err, zk.ErrBadVersion)
 		require.NoError(t, g.Err())
 
-		next, err := g.Replace(within(t, time.Minute), r, path+"/second", func(ctx context.Context) error {
+		next, err := g.Replace(within(t, time.Minute), r, path+"/second", func(ctx context.Context, s *protocol.Session) error {
 			return swap(ctx, s, old, path+"/second")
 		})
 		require.NoError(t, err)
 		require.NoError(t, g.Release(lasting(t)), "it was given back")
-		_, err = next.Replace(lasting(t), r, path+"/third", func(context.Context) error { return zk.ErrBadVersion })
+		_, err = next.Replace(lasting(t), r, path+"/third", func(context.Context, *protocol.Session) error { return zk.ErrBadVersion })
 		require.ErrorIs(t, err, zk.ErrBadVersion)
 		require.NoError(t, next.Release(lasting(t)))
 		requireNoChildren(t, s, path)
@@ -225,7 +225,7 @@ func TestReplacementOfAGrantThatIsLostMeanwhile(t *testing.T) {
 				c, path := srv.Client(t), srv.Root(t)+"/x"
 				s, r := session(t, c), protocol.NewRecipe(c, "test", path)
 				g, node := granted(t, s, r)
-				next, err := g.Replace(lasting(t), r, path+"/next", func(ctx context.Context) error {
+				next, err := g.Replace(lasting(t), r, path+"/next", func(ctx context.Context, s *protocol.Session) error {
 					if swapped == zk.ErrNoNode {
 						require.NoError(t, s.Delete(ctx, node, -1))
 						return swapped
@@ -251,7 +251,7 @@ func TestReplacementThatIsGivenUpIsGivenBack(t *testing.T) {
 		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
 		g, old := granted(t, s, r)
 		attempts := 0
-		_, err := g.Replace(lasting(t), r, path+"/next", func(ctx context.Context) error {
+		_, err := g.Replace(lasting(t), r, path+"/next", func(ctx context.Context, s *protocol.Session) error {
 			_, err := protocol.Do(ctx, s, func(*zk.Conn) (struct{}, error) {
 				attempts++
 				if attempts == 1 {
@@ -275,12 +275,12 @@ func TestReplacementWaitsForOneThatFails(t *testing.T) {
 		g, old := granted(t, s, r)
 		fail := make(chan struct{})
 		first := later(func() error {
-			_, err := g.Replace(lasting(t), r, path+"/first", func(context.Context) error { <-fail; return zk.ErrBadVersion })
+			_, err := g.Replace(lasting(t), r, path+"/first", func(context.Context, *protocol.Session) error { <-fail; return zk.ErrBadVersion })
 			return err
 		})
 		synctest.Wait()
 		second := later(func() *protocol.Grant {
-			next, _ := g.Replace(lasting(t), r, path+"/second", func(ctx context.Context) error { return swap(ctx, s, old, path+"/second") })
+			next, _ := g.Replace(lasting(t), r, path+"/second", func(ctx context.Context, s *protocol.Session) error { return swap(ctx, s, old, path+"/second") })
 			return next
 		})
 		synctest.Wait()
@@ -308,8 +308,8 @@ func TestReplacementThatIsGivenBackCostsNothingAfterwards(t *testing.T) {
 				if finish {
 					caller = ending
 				}
-				_, err := g.Replace(caller, protocol.NewRecipe(c, "test", path), path+"/next", func(life context.Context) error {
-					err := replace(life)
+				_, err := g.Replace(caller, protocol.NewRecipe(c, "test", path), path+"/next", func(life context.Context, s *protocol.Session) error {
+					err := replace(life, s)
 					if ending.ended.Store(true); !finish {
 						cancel()
 						<-returned

@@ -3,50 +3,75 @@ package protocol
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"slices"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+	"github.com/zkrecipes/zkrecipes/internal/conn"
 )
 
 // Create calls Create of c. Call it from the function that is given to [Do] or [DoOnce]. It blocks
 // until the server has answered or the connection breaks.
 //
 // If the flags are [zk.FlagContainer] it creates a container, which zk.Conn's Create does not. A
-// request that is too large for any server would cost all users of the session their connection:
-// Create refuses it with [ErrTooLarge] and sends nothing. Do and DoOnce find out what is too large
-// for this server. All other errors are those of c. Create is safe for concurrent use.
+// request that is too large for the server would cost all users of the session their connection:
+// Create refuses it with [ErrTooLarge], by the limit of [WithRequestLimit]. If the node is ephemeral
+// and the session has no room for it, it returns [ErrSessionFull]. Then nothing is sent. All other
+// errors are those of c. Create is safe for concurrent use.
 func Create(c *zk.Conn, path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
-	size := headerSize + createSize(path, data, acl)
-	if err := refuse(size); err != nil {
+	s := sessionOf(c)
+	if err := s.refuse(headerSize + createSize(path, data, acl)); err != nil {
+		return "", err
+	}
+	d, err := s.draw(&zk.CreateRequest{Path: path, Flags: flags})
+	if err != nil {
 		return "", err
 	}
 	made, err := c.Create(path, data, flags, acl)
-	return made, denied(withSize(err, size), "create", path)
+	if errors.Is(err, zk.ErrNoNode) { // so an earlier attempt has left nothing either
+		s.ledger().gone(path)
+	}
+	return made, d.end(conn.Denied(err, "create", path), made)
 }
 
 // Set calls Set of c. It refuses data that is too large as [Create] does.
 func Set(c *zk.Conn, path string, data []byte, version int32) (*zk.Stat, error) {
-	size := headerSize + setSize(path, data)
-	if err := refuse(size); err != nil {
+	if err := sessionOf(c).refuse(headerSize + setSize(path, data)); err != nil {
 		return nil, err
 	}
 	stat, err := c.Set(path, data, version)
-	return stat, denied(withSize(err, size), "write", path)
+	return stat, conn.Denied(err, "write", path)
 }
 
-// Multi calls Multi of c. It refuses transactions that are too large as [Create] does. One size
-// above a megabyte would make zk.Conn panic.
+// Delete calls Delete of c.
+func Delete(c *zk.Conn, path string, version int32) error {
+	err := c.Delete(path, version)
+	if err == nil || errors.Is(err, zk.ErrNoNode) {
+		sessionOf(c).ledger().gone(path)
+	}
+	return conn.Denied(err, "delete", path)
+}
+
+// Multi calls Multi of c. It refuses transactions as [Create] does. One size just above the limit
+// would make zk.Conn panic.
 func Multi(c *zk.Conn, ops ...any) ([]zk.MultiResponse, error) {
-	size := MultiSize(ops...)
-	if err := refuse(size); err != nil {
+	s := sessionOf(c)
+	if err := s.refuse(MultiSize(ops...)); err != nil {
+		return nil, err
+	}
+	d, err := s.draw(ops...)
+	if err != nil {
 		return nil, err
 	}
 	answers, err := c.Multi(ops...)
-	return answers, deniedIn(withSize(err, size), answers, ops)
+	names := make([]string, len(ops))
+	for i, a := range answers[:min(len(answers), len(ops))] {
+		names[i] = a.String
+		if op, ok := ops[i].(*zk.DeleteRequest); ok && errors.Is(a.Error, zk.ErrNoNode) {
+			s.ledger().gone(op.Path)
+		}
+	}
+	return answers, d.end(conn.DeniedIn(err, answers, ops), names...)
 }
 
 // MultiSize returns the size in bytes of the request that [Multi] sends for these operations.
@@ -88,110 +113,44 @@ func aclSize(acl []zk.ACL) int {
 	return size
 }
 
-// maxRequest is the size of the largest request that a server with the default jute.maxbuffer
-// accepts.
-const maxRequest = sendBuffer - 4
+// conns has the sessions that are not disposed of yet, by their zk.Conns: a *Session for a *zk.Conn.
+var conns sync.Map
 
-// refuse returns an error if a request of this size is above maxRequest.
-func refuse(size int) error {
-	if size > maxRequest {
-		return fmt.Errorf("%w: a request of %d bytes, at most %d", ErrTooLarge, size, maxRequest)
+// sessionOf returns the session whose zk.Conn c is, or nil if c is none of this package's.
+func sessionOf(c *zk.Conn) *Session {
+	s, _ := conns.Load(c)
+	own, _ := s.(*Session)
+	return own
+}
+
+// draw is that of the account of a session that may be nil.
+func (s *Session) draw(ops ...any) (*draft, error) {
+	if s == nil {
+		return nil, nil
+	}
+	d, err := s.account.draw(ops...)
+	if err != nil {
+		s.recount()
+	}
+	return d, err
+}
+
+// ledger returns the account of a session that may be nil.
+func (s *Session) ledger() *account {
+	if s == nil {
+		return nil
+	}
+	return &s.account
+}
+
+// refuse returns an error if a request of this size is above the limit.
+func (s *Session) refuse(size int) error {
+	limit := conn.DefaultLimit
+	if s != nil {
+		limit = s.client.ensemble.Limit
+	}
+	if size > limit {
+		return fmt.Errorf("%w: a request of %d bytes, at most %d", ErrTooLarge, size, limit)
 	}
 	return nil
-}
-
-// withSize returns err, of a request of this size, with the size if the request got no answer.
-func withSize(err error, size int) error {
-	if err != nil && outcomeOf(err) == unknown {
-		err = &unanswered{err, size}
-	}
-	return err
-}
-
-// An unanswered is the error of a request that got no answer, with the size of that request.
-type unanswered struct {
-	error
-	size int
-}
-
-func (u *unanswered) Unwrap() error { return u.error }
-
-// A limits is what a session has learnt about the requests that its servers refuse. A server ends
-// the connection at a request that is larger than its jute.maxbuffer. Some servers end it at an
-// operation that they do not know.
-type limits struct {
-	taken int // the size of the largest request that was answered
-
-	// refused is the size of the largest request without an answer on the last connection, if the
-	// server has ended that connection, and 0 otherwise.
-	refused int
-
-	containers int  // connections in a row that were ended with one request unanswered, which was for a container
-	plain      bool // the servers have no containers
-}
-
-// suspicious is the size up to which no request is taken for refused, as the limits of real servers
-// are far above that.
-const suspicious = 32 << 10
-
-// ended notes the requests that were unanswered when a connection ended.
-func (l *limits) ended(sent []sentRequest, byServer bool) {
-	l.refused = 0
-	if !byServer {
-		return
-	}
-
-	sent = slices.DeleteFunc(slices.Clone(sent), func(r sentRequest) bool { return r.xid <= 0 }) // pings
-	for _, r := range sent {
-		l.refused = max(l.refused, r.size)
-	}
-	if l.refused <= max(suspicious, l.taken) {
-		l.refused = 0
-	}
-
-	if len(sent) == 1 && sent[0].op == zkwire.OpCreateContainer {
-		l.containers++
-		l.plain = l.plain || l.containers > 1
-	}
-}
-
-// took notes an answer to r.
-func (l *limits) took(r sentRequest, code zkwire.Code) {
-	l.taken = max(l.taken, r.size)
-	if r.op == zkwire.OpCreateContainer {
-		l.containers = 0
-		l.plain = l.plain || code == zkwire.CodeUnimplemented
-	}
-}
-
-// refuses reports whether the server seems to have ended the last connection because of the request
-// with this error.
-func (s *session) refuses(err error) bool {
-	var u *unanswered
-	if !errors.As(err, &u) {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.limits.refused == u.size
-}
-
-// tooLarge returns the error of a call whose request was refused with err.
-func (s *session) tooLarge(err error) error {
-	var u *unanswered
-	errors.As(err, &u)
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return fmt.Errorf("%w: the server ends the connection at a request of %d bytes, and has taken one of %d: "+
-		"its jute.maxbuffer is in between", ErrTooLarge, u.size, s.limits.taken)
-}
-
-// byOtherSide reports whether an error says that the other side has ended the connection.
-func byOtherSide(err error) bool {
-	var broken *net.OpError
-	if errors.As(err, &broken) {
-		return !broken.Timeout()
-	}
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe)
 }

@@ -3,7 +3,6 @@ package protocol_test
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -14,11 +13,11 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
 // eachSmall runs a test on servers with a jute.maxbuffer of 64 KiB.
@@ -33,217 +32,114 @@ func eachSmall(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	})
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
-		if testing.Short() {
-			t.Skip("starts a server of its own")
-		}
-		cluster := ensemble.Start(t, 1, ensemble.WithJVMFlags("-Djute.maxbuffer=65536"))
-		test(t, recipestest.Attach(t, cluster.ConnectString()))
+		test(t, suite.RealWith(t, suite.SmallRequests))
 	})
 }
 
-func TestRequestThatThisServerRefusesCostsTwoConnections(t *testing.T) {
+func TestRequestLimitIsKeptBeforeAnythingIsSent(t *testing.T) {
 	eachSmall(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
-		c := link.Client(t)
+		c := link.Client(t, protocol.WithRequestLimit(65535))
 		other := hold(t, c, root+"/other")
-		fresh, used := root+"/fresh", root+"/used"
-		require.NoError(t, hold(t, c, used).Release(lasting(t)))
+		s := session(t, c)
 		big := line.Request{Kind: "lock-", Blockers: line.Exclusive, Data: make([]byte, 70_000)}
+		// Not all packets: in real time the lease may just be read again.
+		writes := func() int {
+			return link.Count(recipestest.OpCreate) + link.Count(recipestest.OpSetData) + link.Count(recipestest.OpMulti)
+		}
+		before := writes()
 		for name, call := range map[string]func() error{
-			"fresh": func() error { _, err := lineAt(c, fresh).Enter(lasting(t), big); return err },
-			"used":  func() error { _, err := lineAt(c, used).Enter(lasting(t), big); return err },
-			"data":  func() error { return other.SetData(lasting(t), big.Data) },
-			"do": func() error {
-				s := session(t, c)
-				_, err := protocol.Do(lasting(t), s, func(c *zk.Conn) (*zk.Stat, error) {
-					return protocol.Set(c, s.Path(used), big.Data, -1)
-				})
+			"line":   func() error { _, err := lineAt(c, root+"/fresh").Enter(lasting(t), big); return err },
+			"data":   func() error { return other.SetData(lasting(t), big.Data) },
+			"set":    func() error { _, err := s.Set(lasting(t), root, big.Data, -1); return err },
+			"create": func() error { return s.Create(lasting(t), root+"/x", big.Data, 0) },
+			"multi": func() error {
+				_, err := s.Multi(lasting(t), &zk.SetDataRequest{Path: root, Data: big.Data, Version: -1})
 				return err
 			},
 		} {
-			require.NoError(t, session(t, c).Sync(lasting(t), root)) // connected again
-			before := link.Count(recipestest.OpConnect)
-
-			err := call()
-
-			require.ErrorIs(t, err, protocol.ErrTooLarge, name)
-			require.ErrorContains(t, err, "jute.maxbuffer", name)
-			require.LessOrEqual(t, link.Count(recipestest.OpConnect)-before, 2, name)
+			require.ErrorIs(t, call(), protocol.ErrTooLarge, name)
 		}
-		require.NoError(t, other.Err())
+		require.Equal(t, before, writes())
 
-		// A request that fits goes on as ever, and so does the next one that does not.
 		big.Data = big.Data[:60_000]
-		g, err := lineAt(c, used).Enter(lasting(t), big)
+		g, err := lineAt(c, root+"/fresh").Enter(lasting(t), big)
 		require.NoError(t, err)
 		require.NoError(t, g.Release(lasting(t)))
 		require.NoError(t, other.Release(lasting(t)))
 	})
 }
 
-// Whose request the server refuses must not be guessed.
-func TestRefusalCountsForItsOwnRequestOnly(t *testing.T) {
-	eachSmall(t, func(t *testing.T, srv *recipestest.Server) {
+func TestRequestLimitMayBeAboveTheDefault(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		big := recipestest.Start(t, recipestest.WithInMemory(), recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.MaxPacket = 4 << 20 }))
+		c := big.Client(t, protocol.WithRequestLimit(3<<20))
+		g, err := lineAt(c, root).Enter(lasting(t), line.Request{Kind: "lock-", Blockers: line.Exclusive, Data: make([]byte, 2<<20)})
+		require.NoError(t, err)
+		require.NoError(t, g.SetData(lasting(t), make([]byte, 3<<20-1000)))
+		require.ErrorIs(t, g.SetData(lasting(t), make([]byte, 3<<20)), protocol.ErrTooLarge)
+		require.NoError(t, g.Release(lasting(t)))
+
+		for _, bytes := range []int{-1, 0, 1023, 1 << 30} {
+			_, err := protocol.Connect(lasting(t), srv.ConnectString(), protocol.WithRequestLimit(bytes))
+			require.ErrorContains(t, err, "request limit")
+		}
+	})
+}
+
+// The client does not know what the server accepts. It never says that nothing was done.
+func TestRequestThatIsNeverAnsweredIsUncertain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		root, link := srv.Root(t), srv.Link(t)
 		c := link.Client(t)
-		small, big := line.Request{Kind: "lock-", Blockers: line.Exclusive, Data: make([]byte, 50_000)}, line.Request{Kind: "lock-", Blockers: line.Exclusive, Data: make([]byte, 70_000)}
-		link.Delay(5 * time.Millisecond) // so that they are under way together
-		stop := make(chan struct{})
-		refused := later(func() error {
-			for {
-				_, err := lineAt(c, root+"/big").Enter(lasting(t), big)
-				select {
-				case <-stop:
-					return err
-				case <-t.Context().Done():
-					return err
-				default:
-				}
-			}
-		})
-		var others []<-chan error
-		for i := range 4 {
-			others = append(others, later(func() error {
-				for range 5 {
-					g, err := lineAt(c, fmt.Sprintf("%s/small-%d", root, i)).Enter(lasting(t), small)
-					if err != nil {
-						return err
-					}
-					if err := g.Release(lasting(t)); err != nil {
-						return err
-					}
-				}
-				return nil
-			}))
-		}
-		for _, other := range others {
-			require.NoError(t, wait(t, other))
-		}
-		close(stop)
-		require.ErrorIs(t, wait(t, refused), protocol.ErrTooLarge)
-	})
-}
-
-// A connection that breaks behind a large request says nothing of its size, if the server is known
-// to take that; and once is not enough.
-func TestCutBehindALargeRequestIsNoRefusal(t *testing.T) {
-	each(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link := srv.Root(t)+"/line", srv.Link(t)
-		c := link.Client(t)
-		large := line.Request{Kind: "lock-", Blockers: line.Exclusive, Data: make([]byte, 100_000)}
-		for cuts := range 3 {
-			for range cuts {
-				link.LoseReply(recipestest.OpCreate, cuts)
-				link.LoseReply(recipestest.OpMulti, cuts)
-			}
-
-			g, err := lineAt(c, path).Enter(lasting(t), large)
-
-			require.NoError(t, err, "%d cuts", cuts)
-			require.NoError(t, g.Release(lasting(t)))
-		}
-		for step := 1; step <= 12; step++ {
-			g, err := lineAt(c, path).Enter(lasting(t), large)
-			require.NoError(t, err)
-			stop := link.At(step, func() { link.Cut(); link.Heal() })
-			require.NoError(t, g.SetData(lasting(t), large.Data))
-			require.NoError(t, g.Release(lasting(t)))
-			stop()
-		}
-	})
-}
-
-func TestOneCutBehindALargeRequestIsNoRefusal(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link := srv.Root(t)+"/line", srv.Link(t)
-		dialer, sets := hangingUp(link, recipestest.OpSetData)
-		c := link.Client(t, dialer)
-		g := hold(t, c, path)
-		sets.Store(1)
-
-		require.NoError(t, g.SetData(lasting(t), make([]byte, 100_000)))
-
-		require.Zero(t, sets.Load()+1, "one more was sent")
-		require.NoError(t, g.Release(lasting(t)))
-		require.NoError(t, c.Close())
-	})
-}
-
-// The end of a connection is a reset where a server ends it before it has read the whole request.
-func TestResetsAtALargeRequestAreARefusal(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link := srv.Root(t)+"/line", srv.Link(t)
-		var left atomic.Int32
-		c := link.Client(t, protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-			conn, err := link.Dial(network, address, timeout)
-			return &resetConn{conn, link, &left}, err
-		}))
-		g := hold(t, c, path)
-		left.Store(2)
-
-		require.ErrorIs(t, g.SetData(lasting(t), make([]byte, 100_000)), protocol.ErrTooLarge)
-
-		require.Zero(t, left.Load())
-		require.NoError(t, g.Release(lasting(t)))
-		require.NoError(t, c.Close())
-	})
-}
-
-// A resetConn is reset at setData, as often as left says.
-type resetConn struct {
-	net.Conn
-	link *recipestest.Link
-	left *atomic.Int32
-}
-
-func (c *resetConn) Write(p []byte) (int, error) {
-	if len(p) >= 12 && recipestest.Op(binary.BigEndian.Uint32(p[8:])) == recipestest.OpSetData && c.left.Load() > 0 {
-		c.left.Add(-1)
-		c.link.Cut()
-		c.link.Heal()
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
-}
-
-// A request that is no larger than one that the server has accepted was not refused, however often
-// the connection breaks.
-func TestHangingUpAtARequestOfAKnownSizeIsNoRefusal(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link := srv.Root(t)+"/line", srv.Link(t)
-		dialer, sets := hangingUp(link, recipestest.OpSetData)
-		c := link.Client(t, dialer)
-		g := hold(t, c, path)
-		data := make([]byte, 100_000)
-		require.NoError(t, g.SetData(lasting(t), data))
-		sets.Store(5)
-
-		require.NoError(t, g.SetData(lasting(t), data))
-
-		require.Negative(t, sets.Load())
-		require.NoError(t, g.Release(lasting(t)))
-		require.NoError(t, c.Close())
-	})
-}
-
-// A server that hangs up at whatever is sent refuses nothing in particular.
-func TestHangingUpAtEverythingIsNoRefusal(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link := srv.Root(t)+"/data", srv.Link(t)
-		dialer, requests := hangingUp(link, recipestest.OpAny)
-		c := link.Client(t, dialer)
 		s := session(t, c)
-		_, err := s.EnsurePath(lasting(t), path)
+		g := hold(t, c, root+"/lock")
+		_, err := s.EnsurePath(lasting(t), root+"/x")
 		require.NoError(t, err)
-		requests.Store(6)
+		data := make([]byte, 40<<10)
+		for name, call := range map[string]func(ctx context.Context) error{
+			"set":    func(ctx context.Context) error { _, err := s.Set(ctx, root+"/x", data, -1); return err },
+			"create": func(ctx context.Context) error { return s.Create(ctx, root+"/y", data, 0) },
+			"delete": func(ctx context.Context) error { return s.Delete(ctx, root+"/x", 999) },
+			"multi": func(ctx context.Context) error {
+				_, err := s.Multi(ctx, &zk.SetDataRequest{Path: root + "/x", Data: data, Version: -1})
+				return err
+			},
+		} {
+			link.LoseReply(recipestest.OpAny, 1000)
+			err := call(within(t, time.Second))
+			require.ErrorIs(t, err, protocol.ErrUncertain, name)
+			require.ErrorIs(t, err, context.DeadlineExceeded, name)
+			require.NotErrorIs(t, err, protocol.ErrTooLarge, name)
+			link.LoseReply(recipestest.OpAny, 0)
+			require.NoError(t, s.Sync(lasting(t), root))
+		}
+		require.NoError(t, g.Release(lasting(t)))
+	})
+}
 
-		_, err = protocol.Do(lasting(t), s, func(c *zk.Conn) (*zk.Stat, error) {
-			return protocol.Set(c, s.Path(path), make([]byte, 100_000), -1)
-		})
-
+// Two breaks of the connection in a row, such as an ensemble has that elects a leader twice, are no
+// limit of the server.
+func TestLostRepliesAreNoLimit(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, link := srv.Root(t), srv.Link(t)
+		c := link.Client(t)
+		s := session(t, c)
+		_, err := s.EnsurePath(lasting(t), root+"/x")
 		require.NoError(t, err)
-		require.Negative(t, requests.Load())
-		require.NoError(t, c.Close())
+		link.LoseReply(recipestest.OpSetData, 2)
+		_, err = s.Set(lasting(t), root+"/x", make([]byte, 40<<10), -1)
+		require.NoError(t, err)
+
+		large := line.Request{Kind: "lock-", Blockers: line.Exclusive, Data: make([]byte, 40<<10)}
+		dialer, creates := breaking(link, recipestest.OpCreate)
+		other := link.Client(t, dialer)
+		creates.Store(3)
+		g, err := lineAt(other, root+"/line").Enter(lasting(t), large)
+		require.NoError(t, err)
+		require.NoError(t, g.Release(lasting(t)))
+		require.NoError(t, other.Close())
 	})
 }
 

@@ -196,14 +196,15 @@ func TestOneNodeWhateverPacketIsLost(t *testing.T) {
 	}
 }
 
-// TestWhatBecameOfACreateIsLookedForBehindASync, or a server that lags would hide the node.
-func TestWhatBecameOfACreateIsLookedForBehindASync(t *testing.T) {
+// TestWhatBecameOfACreateIsLookedForBehindAFence, or a member that lags, or has not passed the create
+// on yet, would hide the node.
+func TestWhatBecameOfACreateIsLookedForBehindAFence(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, root := srv.Link(t), srv.Root(t)
 		c := link.Client(t)
 		_, err := session(t, c).EnsurePath(lasting(t), root)
 		require.NoError(t, err)
-		syncs, lists := link.Count(recipestest.OpSync), link.Count(recipestest.OpGetChildren)
+		fences, lists := link.Count(recipestest.OpDelete), link.Count(recipestest.OpGetChildren)
 		link.LoseReply(recipestest.OpCreate, 1)
 		listed := link.Answered(recipestest.OpGetChildren, lists+1)
 		held := later(func() *protocol.Grant {
@@ -214,7 +215,7 @@ func TestWhatBecameOfACreateIsLookedForBehindASync(t *testing.T) {
 			return g
 		})
 		wait(t, listed)
-		require.Equal(t, syncs+1, link.Count(recipestest.OpSync))
+		require.Equal(t, fences+1, link.Count(recipestest.OpDelete))
 		require.NoError(t, wait(t, held).Release(lasting(t)))
 	})
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
 // TestSessionIsNotResumedWhereItWouldGoBackInTime moves a client to a follower that has not heard
@@ -113,7 +112,7 @@ func TestWatchesSurviveTwoCuts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for step, met := 1, true; met; step++ {
+			suite.Sweep(t, func(step int) (met bool) {
 				synctest.Test(t, func(t *testing.T) {
 					srv := recipestest.Start(t, recipestest.WithInMemory())
 					root, link := srv.Root(t), srv.Link(t)
@@ -136,7 +135,8 @@ func TestWatchesSurviveTwoCuts(t *testing.T) {
 					met = !stop()
 					require.NoError(t, s.Err())
 				})
-			}
+				return met
+			})
 		})
 	}
 }
@@ -178,11 +178,8 @@ func TestManyWatchesAreSetAgainWhereRequestsMustBeSmall(t *testing.T) {
 		})
 	})
 	t.Run("real", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("starts a server")
-		}
 		t.Parallel()
-		manyWatches(t, ensemble.Start(t, 1, ensemble.WithJVMFlags("-Djute.maxbuffer=65536")).Server(t))
+		manyWatches(t, suite.RealWith(t, suite.SmallRequests))
 	})
 }
 
@@ -270,7 +267,7 @@ func TestConnectionOverWhichWatchesAreNotSetAgainIsCut(t *testing.T) {
 // TestWatchesSurviveTwoCutsThoughTheyAreMany has more watches than are set again at once.
 func TestWatchesSurviveTwoCutsThoughTheyAreMany(t *testing.T) {
 	t.Parallel()
-	for step, met := 1, true; met; step++ {
+	suite.Sweep(t, func(step int) (met bool) {
 		synctest.Test(t, func(t *testing.T) {
 			srv := recipestest.Start(t, recipestest.WithInMemory())
 			root, link := srv.Root(t), srv.Link(t)
@@ -301,14 +298,15 @@ func TestWatchesSurviveTwoCutsThoughTheyAreMany(t *testing.T) {
 			met = !stop()
 			require.NoError(t, s.Err())
 		})
-	}
+		return met
+	})
 }
 
 // TestLeasesAreKeptWhereItTakesLongToWatchThemAgain has a network on which the watches of a session
 // take longer to set again than its trust lasts.
 func TestLeasesAreKeptWhereItTakesLongToWatchThemAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		const n = 1000
+		const n = 700
 		root, link := srv.Root(t), srv.Link(t)
 		slow := new(slowNetwork)
 		c, other := link.Client(t, slow.dial(link)), srv.Client(t)

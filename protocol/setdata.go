@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/conn"
 )
 
 // SetData replaces the data of g's node, exactly once. It blocks until the server has answered
@@ -37,7 +39,7 @@ func (g *Grant) SetData(ctx context.Context, data []byte) error {
 func (g *Grant) setData(ctx context.Context, data []byte) error {
 	for {
 		if ctx.Err() != nil {
-			return contextError(ctx)
+			return conn.ContextError(ctx)
 		}
 		if err := g.Err(); err != nil {
 			return err
@@ -50,7 +52,7 @@ func (g *Grant) setData(ctx context.Context, data []byte) error {
 		// A write to the version that was read fails, and is tried anew, if an earlier one comes in
 		// between that was on its way still when its caller had given up. Once it has succeeded,
 		// that other one fails.
-		_, err = DoOnce(ctx, g.session, func(c *zk.Conn) (struct{}, error) {
+		_, err = DoOnce(ctx, g.session.of(ctx), func(c *zk.Conn) (struct{}, error) {
 			_, err := Set(c, g.node, data, stat.Version)
 			return struct{}{}, err
 		}, func(ctx context.Context) (_ struct{}, done bool, err error) {
@@ -66,14 +68,11 @@ func (g *Grant) setData(ctx context.Context, data []byte) error {
 // wasSet reports whether a write of this data to this version was executed. It returns
 // [zk.ErrBadVersion] if it never will be, because another came first.
 func (g *Grant) wasSet(ctx context.Context, data []byte, version int32) (bool, error) {
-	if err := g.session.sync(ctx, g.node); err != nil {
-		return false, err
-	}
 	type reading struct {
 		data []byte
 		stat *zk.Stat
 	}
-	now, err := Do(ctx, g.session, func(c *zk.Conn) (r reading, err error) {
+	now, err := Do(ctx, g.session.of(ctx), func(c *zk.Conn) (r reading, err error) {
 		r.data, r.stat, err = c.Get(g.node)
 		return r, err
 	})

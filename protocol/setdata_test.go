@@ -55,7 +55,6 @@ func TestSetDataReturnsWhyItsOutcomeIsUnknown(t *testing.T) {
 		perms  int32
 		want   error
 	}{
-		"sync is refused":     {recipestest.OpSync, zk.PermAll, zk.ErrNotEmpty},
 		"read is refused":     {recipestest.OpGetData, zk.PermAll, zk.ErrNotEmpty},
 		"read is not allowed": {0, zk.PermAll &^ zk.PermRead, protocol.ErrUncertain},
 	} {

@@ -8,12 +8,16 @@ import (
 	"time"
 	"weak"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/conn"
 )
 
 // unopened returns a client, and a session of its own that no server knows.
-func unopened() (*Client, *session) {
-	c := &Client{sessions: &sessions{}, observer: noObserver{}}
+func unopened() (*Client, *Session) {
+	c := &Client{sessions: &sessions{ensemble: conn.NewEnsemble()}, observer: noObserver{}}
+	c.ensemble.Spawn = c.spawn
 	return c, newSession(c)
 }
 
@@ -27,7 +31,7 @@ type counter struct {
 func newCounter() *counter { return new(counter) }
 
 // entries returns how many values s shares.
-func (s *session) entries() int {
+func (s *Session) entries() int {
 	s.sharing.Lock()
 	defer s.sharing.Unlock()
 	return len(s.shared)
@@ -37,13 +41,13 @@ func TestSharedValueBelongsToKeySessionAndView(t *testing.T) {
 	t.Parallel()
 	c, s := unopened()
 	view := c.With()
-	v := Shared(c.bind(s), "/a", newCounter)
+	v := Shared(c.bind(s.session, false), "/a", newCounter)
 
-	require.Same(t, v, Shared(c.bind(s), "/a", newCounter))
-	require.Same(t, v, Shared(s.base, "/a", newCounter), "another Session of the same view")
-	require.NotSame(t, v, Shared(c.bind(s), "/b", newCounter), "another key")
-	require.NotSame(t, v, Shared(view.bind(s), "/a", newCounter), "another view")
-	require.NotSame(t, v, Shared(c.bind(newSession(c)), "/a", newCounter), "another session")
+	require.Same(t, v, Shared(c.bind(s.session, false), "/a", newCounter))
+	require.Same(t, v, Shared(s, "/a", newCounter), "another Session of the same view")
+	require.NotSame(t, v, Shared(c.bind(s.session, false), "/b", newCounter), "another key")
+	require.NotSame(t, v, Shared(view.bind(s.session, false), "/a", newCounter), "another view")
+	require.NotSame(t, v, Shared(c.bind(newSession(c).session, false), "/a", newCounter), "another session")
 	runtime.KeepAlive(v)
 }
 
@@ -51,11 +55,11 @@ func TestSharedValuesOfTwoTypesHaveKeysOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	_, s := unopened()
 	type other struct{ counter }
-	v := Shared(s.base, "/a", newCounter)
-	o := Shared(s.base, "/a", func() *other { return &other{counter{n: 7}} })
+	v := Shared(s, "/a", newCounter)
+	o := Shared(s, "/a", func() *other { return &other{counter{n: 7}} })
 
-	require.Same(t, v, Shared(s.base, "/a", newCounter))
-	require.Same(t, o, Shared(s.base, "/a", func() *other { return nil }))
+	require.Same(t, v, Shared(s, "/a", newCounter))
+	require.Same(t, o, Shared(s, "/a", func() *other { return nil }))
 	require.Equal(t, 7, o.n)
 	runtime.KeepAlive(v)
 }
@@ -68,7 +72,7 @@ func TestConcurrentCallersShareOneValue(t *testing.T) {
 	var callers sync.WaitGroup
 	for i := range values {
 		callers.Go(func() {
-			values[i] = Shared(s.base, "/a", func() *counter {
+			values[i] = Shared(s, "/a", func() *counter {
 				created.Add(1)
 				runtime.Gosched()
 				return newCounter()
@@ -87,9 +91,9 @@ func TestConcurrentCallersShareOneValue(t *testing.T) {
 func TestSharedValueIsCollectedAfterItsLastUse(t *testing.T) {
 	t.Parallel()
 	_, s := unopened()
-	kept := Shared(s.base, "kept", newCounter)
+	kept := Shared(s, "kept", newCounter)
 	for key := range 10_000 {
-		Shared(s.base, key, newCounter)
+		Shared(s, key, newCounter)
 	}
 
 	for limit := time.Now().Add(30 * time.Second); s.entries() > 1 && time.Now().Before(limit); {
@@ -97,7 +101,7 @@ func TestSharedValueIsCollectedAfterItsLastUse(t *testing.T) {
 		runtime.Gosched()
 	}
 	require.Equal(t, 1, s.entries())
-	require.Same(t, kept, Shared(s.base, "kept", newCounter))
+	require.Same(t, kept, Shared(s, "kept", newCounter))
 }
 
 // TestSharedValueDoesNotKeepItsSession lets a session and a value of it refer to each other, as an
@@ -105,10 +109,11 @@ func TestSharedValueIsCollectedAfterItsLastUse(t *testing.T) {
 func TestSharedValueDoesNotKeepItsSession(t *testing.T) {
 	t.Parallel()
 	c, s := unopened()
-	v := Shared(s.base, "/a", newCounter)
-	s.watches.watches = map[string]*sharedWatch{"/a": {calls: []func(){func() { v.n++ }}}}
-	c.sessions.current = s
-	left := weak.Make(s)
+	v := Shared(s, "/a", newCounter)
+	w, _ := s.conn.Watches.On(func(func(*zk.Conn) error) error { return nil }, "/a")
+	s.conn.Watches.Call(w, s.life, func() { v.n++ })
+	c.sessions.current = s.session
+	left := weak.Make(s.session)
 
 	for limit := time.Now().Add(30 * time.Second); left.Value() != nil && time.Now().Before(limit); {
 		runtime.GC()
@@ -121,17 +126,17 @@ func TestSharedValueDoesNotKeepItsSession(t *testing.T) {
 func TestLateCleanUpLeavesTheNextValueAlone(t *testing.T) {
 	t.Parallel()
 	c, s := unopened()
-	v := Shared(s.base, "/a", newCounter)
-	late := sharedEntry[counter]{session: weak.Make(s), key: sharedKey[counter]{weak.Make(c), "/a"}}
+	v := Shared(s, "/a", newCounter)
+	late := sharedEntry[counter]{session: weak.Make(s.session), key: sharedKey[counter]{weak.Make(c), "/a"}}
 	late.remove()
 
-	require.Same(t, v, Shared(s.base, "/a", newCounter))
+	require.Same(t, v, Shared(s, "/a", newCounter))
 }
 
 func TestPanicOfCreateLeavesNothingLocked(t *testing.T) {
 	t.Parallel()
 	_, s := unopened()
-	require.Panics(t, func() { Shared(s.base, "/a", func() *counter { panic("no") }) })
-	require.Panics(t, func() { Shared(s.base, []string{"/a"}, newCounter) })
-	require.NotNil(t, Shared(s.base, "/a", newCounter))
+	require.Panics(t, func() { Shared(s, "/a", func() *counter { panic("no") }) })
+	require.Panics(t, func() { Shared(s, []string{"/a"}, newCounter) })
+	require.NotNil(t, Shared(s, "/a", newCounter))
 }

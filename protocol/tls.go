@@ -1,19 +1,13 @@
 package protocol
 
 import (
-	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
-	"os"
-	"slices"
-	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/conn"
 )
 
 // WithTLS speaks TLS with the servers, over the connections of [WithDialer] if that is given. Each
@@ -35,7 +29,7 @@ func WithTLS(cfg *tls.Config) ConnectOption {
 			return errors.New("TLS: InsecureSkipVerify lets any server in: set RootCAs, or check certificates in VerifyConnection")
 		}
 		cfg := cfg.Clone()
-		c.tls = func() (*tls.Config, error) { return cfg, nil }
+		c.ensemble.TLS = func() (*tls.Config, error) { return cfg, nil }
 		return nil
 	})
 }
@@ -58,159 +52,20 @@ type TLSFiles struct {
 // [Connect] returns an error that names the file if they cannot be read at first.
 func WithTLSFiles(files TLSFiles) ConnectOption {
 	return connectOption(func(c *Client) error {
-		loader := &tlsLoader{files: files, failed: func(err error) {
+		loader, err := conn.NewTLSLoader(conn.TLSFiles(files), func(err error) {
 			c.log.Warn("TLS files not read again: the former ones are used", "error", err)
-		}}
-		if _, err := loader.config(); err != nil {
-			return err
-		}
-		c.tls = loader.config
-		return nil
+		})
+		c.ensemble.TLS = loader.Config
+		return err
 	})
 }
 
 // Dialer returns a dialer that speaks TLS as [WithTLSFiles] does, for other users of ZooKeeper's
 // ports.
 func (f TLSFiles) Dialer() (zk.Dialer, error) {
-	loader := &tlsLoader{files: f, failed: func(error) {}}
-	if _, err := loader.config(); err != nil {
+	loader, err := conn.NewTLSLoader(conn.TLSFiles(f), func(error) {})
+	if err != nil {
 		return nil, err
 	}
-	dial := dialTLS(dialNet, net.DefaultResolver.LookupHost, loader.config)
-	return func(network, address string, timeout time.Duration) (net.Conn, error) {
-		return dial(context.Background(), network, address, timeout)
-	}, nil
-}
-
-// A tlsLoader reads files whenever they have changed. It is safe for concurrent use.
-type tlsLoader struct {
-	files  TLSFiles
-	failed func(error) // told of files that cannot be read, while there are former ones
-
-	mu     sync.Mutex // protects what follows
-	loaded *tls.Config
-	stamps []fileStamp // of the files when they were read
-	told   string      // the error that failed was told of since then
-}
-
-// A fileStamp changes when a file does.
-type fileStamp struct {
-	size     int64
-	modified time.Time
-}
-
-// config returns the configuration for a handshake.
-func (l *tlsLoader) config() (*tls.Config, error) {
-	cfg, news, err := l.read()
-	if news != nil {
-		l.failed(news) // without mu: other handshakes must not wait for a logger
-	}
-	return cfg, err
-}
-
-// read returns the configuration. If that is a former one, news is why, unless it was returned
-// before.
-func (l *tlsLoader) read() (cfg *tls.Config, news, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	stamps, err := l.files.stamps()
-	if err == nil && l.loaded != nil && slices.Equal(stamps, l.stamps) {
-		l.told = ""
-		return l.loaded, nil, nil
-	}
-
-	if err == nil {
-		cfg, err = l.files.load()
-	}
-	switch {
-	case err == nil:
-		l.loaded, l.stamps, l.told = cfg, stamps, ""
-	case l.loaded == nil:
-		return nil, nil, err
-	case err.Error() != l.told:
-		l.told = err.Error()
-		return l.loaded, err, nil
-	}
-	return l.loaded, nil, nil
-}
-
-func (f TLSFiles) stamps() ([]fileStamp, error) {
-	var stamps []fileStamp
-	for _, name := range []string{f.CA, f.Certificate, f.Key} {
-		if name == "" {
-			continue
-		}
-		info, err := os.Stat(name)
-		if err != nil {
-			return nil, fmt.Errorf("TLS: %w", err) // which names the file
-		}
-		stamps = append(stamps, fileStamp{info.Size(), info.ModTime()})
-	}
-	return stamps, nil
-}
-
-func (f TLSFiles) load() (*tls.Config, error) {
-	if (f.Certificate == "") != (f.Key == "") {
-		return nil, errors.New("TLS: a certificate needs a key, and a key a certificate: give both files or none")
-	}
-	cfg := &tls.Config{ServerName: f.ServerName}
-	if f.CA != "" {
-		pem, err := os.ReadFile(f.CA)
-		if err != nil {
-			return nil, fmt.Errorf("TLS: %w", err)
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("TLS: %s has no certificate in PEM", f.CA)
-		}
-	}
-	if f.Certificate != "" {
-		certificate, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
-		if err != nil {
-			return nil, fmt.Errorf("TLS: certificate %s with key %s: %w", f.Certificate, f.Key, err)
-		}
-		cfg.Certificates = []tls.Certificate{certificate}
-	}
-	return cfg, nil
-}
-
-type dialFunc = func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error)
-
-// dialTLS returns what makes connections of dial speak TLS. Of several addresses of a server it
-// takes one at random. Without lookup, dial resolves names.
-func dialTLS(dial dialFunc, lookup func(context.Context, string) ([]string, error), config func() (*tls.Config, error)) dialFunc {
-	return func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		cfg, err := config()
-		if err != nil {
-			return nil, err
-		}
-		host, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
-		cfg = cfg.Clone()
-		cfg.MinVersion = max(cfg.MinVersion, tls.VersionTLS12)
-		if cfg.ServerName == "" {
-			cfg.ServerName = host
-		}
-
-		target := address
-		if lookup != nil && net.ParseIP(host) == nil {
-			if hosts, err := lookup(ctx, host); err == nil && len(hosts) > 0 {
-				target = net.JoinHostPort(hosts[rand.IntN(len(hosts))], port)
-			}
-		}
-		plain, err := dial(ctx, network, target, timeout)
-		if err != nil {
-			return nil, err
-		}
-		secure := tls.Client(plain, cfg)
-		if err := secure.HandshakeContext(ctx); err != nil {
-			plain.Close()
-			return nil, fmt.Errorf("TLS handshake with %s: %w", address, err)
-		}
-		return secure, nil
-	}
+	return loader.Dialer(), nil
 }

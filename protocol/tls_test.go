@@ -1,8 +1,6 @@
 package protocol_test
 
 import (
-	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -21,44 +19,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
-
-func TestDialerMayUseTLS(t *testing.T) {
-	t.Parallel()
-	suite.Needs(t, ensemble.Real(t), suite.TLS)
-	certificate, key := selfSigned(t)
-	server := ensemble.Start(t, 1, ensemble.WithTLS(append(certificate, key...), nil)).Members()[0]
-	over := func(roots *x509.CertPool) protocol.ConnectOption {
-		return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-			d := &net.Dialer{Timeout: timeout}
-			return tls.DialWithDialer(d, network, address, &tls.Config{RootCAs: roots, ServerName: "localhost"})
-		})
-	}
-	trusting := x509.NewCertPool()
-	require.True(t, trusting.AppendCertsFromPEM(certificate))
-
-	c := connect(t, server.SecureConnectString(), over(trusting))
-	g := hold(t, c, "/tls")
-	require.NoError(t, g.Release(lasting(t)))
-
-	requireSoon(t, func() bool { // a second may be too short for a handshake
-		_, err := protocol.Connect(within(t, time.Second), server.SecureConnectString(), over(x509.NewCertPool()))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		var unknown x509.UnknownAuthorityError
-		return errors.As(err, &unknown)
-	}, "the error says what is wrong")
-
-	_, err := protocol.Connect(within(t, time.Second), server.SecureConnectString())
-	require.Error(t, err, "without TLS")
-}
 
 // An authority signs certificates.
 type authority struct {
@@ -243,55 +209,4 @@ func TestTLSWorksThroughALink(t *testing.T) {
 	link.Heal()
 	require.NoError(t, g.Release(lasting(t)))
 	require.NotZero(t, link.Count(recipestest.OpCreate)+link.Count(recipestest.OpMulti))
-}
-
-// The certificate of a client is its identity where the servers demand one.
-func TestNodesOfACertificateAreItsOwn(t *testing.T) {
-	t.Parallel()
-	suite.Needs(t, ensemble.Real(t), suite.TLS)
-	a := newAuthority(t)
-	certificate, key := a.pair(t, "localhost", "server")
-	server := ensemble.Start(t, 1, ensemble.WithTLS(append(certificate, key...), a.pem())).Members()[0]
-	as := func(subject string) *protocol.Client {
-		files := clientFiles(t)
-		certificate, key := a.pair(t, "client", subject)
-		for name, content := range map[string][]byte{files.CA: a.pem(), files.Certificate: certificate, files.Key: key} {
-			require.NoError(t, os.WriteFile(name, content, 0o600))
-		}
-		files.ServerName = "localhost"
-		return connect(t, server.SecureConnectString(), protocol.WithTLSFiles(files), protocol.WithAuth("x509", nil))
-	}
-	alice, bob := as("alice"), as("bob")
-	g := hold(t, alice, "/x509")
-	defer g.Release(lasting(t))
-
-	acl, _, err := session(t, alice).Conn().GetACL("/x509")
-	require.NoError(t, err)
-	require.Equal(t, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=alice"}}, acl)
-	_, _, err = session(t, bob).Children(lasting(t), "/x509")
-	require.ErrorIs(t, err, zk.ErrNoAuth)
-}
-
-// selfSigned returns a certificate for localhost, and its key, in PEM.
-func selfSigned(t *testing.T) (certificate, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "localhost"},
-		DNSNames:              []string{"localhost"},
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().Add(time.Hour),
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	require.NoError(t, err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
-	var c, k bytes.Buffer
-	require.NoError(t, pem.Encode(&c, &pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	require.NoError(t, pem.Encode(&k, &pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
-	return c.Bytes(), k.Bytes()
 }

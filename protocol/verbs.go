@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/conn"
 )
 
 // Get returns the data and the Stat of a node, or [zk.ErrNoNode].
@@ -18,7 +19,7 @@ func (s *Session) Get(ctx context.Context, path string) (data []byte, stat *zk.S
 	}
 	a, err := Do(ctx, s, func(c *zk.Conn) (a answer, err error) {
 		a.data, a.stat, err = c.Get(node)
-		return a, denied(err, "read", node)
+		return a, conn.Denied(err, "read", node)
 	})
 	return a.data, a.stat, err
 }
@@ -34,7 +35,7 @@ func (s *Session) exists(ctx context.Context, node string) (*zk.Stat, error) {
 	return Do(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
 		there, stat, err := c.Exists(node)
 		if err != nil || !there { // zk.Conn returns an empty Stat with most errors
-			return nil, denied(err, "read", node)
+			return nil, conn.Denied(err, "read", node)
 		}
 		return stat, nil
 	})
@@ -53,19 +54,20 @@ func (s *Session) children(ctx context.Context, node string) (names []string, st
 	}
 	a, err := Do(ctx, s, func(c *zk.Conn) (a answer, err error) {
 		a.names, a.stat, err = c.Children(node)
-		return a, denied(err, "list the children of", node)
+		return a, conn.Denied(err, "list the children of", node)
 	})
 	return a.names, a.stat, err
 }
 
 // Create creates a node that is not sequential; [Session.CreateOwn] is for those that are. It
 // returns [zk.ErrNodeExists] also if its own first attempt has created the node and the answer was
-// lost. Use a name of [Session.NewOwner] where that makes a difference.
+// lost. An error after a lost answer also wraps [ErrUncertain]. Use a name of [Session.NewOwner]
+// where that makes a difference.
 func (s *Session) Create(ctx context.Context, path string, data []byte, flags int32) error {
 	if flags&zk.FlagSequence != 0 {
 		return fmt.Errorf("%w: sequential nodes are for CreateOwn", zk.ErrBadArguments)
 	}
-	_, err := Do(ctx, s, func(c *zk.Conn) (string, error) {
+	_, err := change(ctx, s, func(c *zk.Conn) (string, error) {
 		return Create(c, s.Path(path), data, flags, s.client.acl(path))
 	})
 	return err
@@ -73,13 +75,16 @@ func (s *Session) Create(ctx context.Context, path string, data []byte, flags in
 
 // Set replaces the data of a node if it has this version, or any if version is -1, and returns the
 // new Stat. It returns [zk.ErrBadVersion] also if its own first attempt has replaced them and the
-// answer was lost.
+// answer was lost. An error after a lost answer also wraps [ErrUncertain]. With version -1 the data
+// is then replaced twice: that undoes what another client has written in between, and counts as two
+// versions.
 func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
-	return Do(ctx, s, func(c *zk.Conn) (*zk.Stat, error) { return Set(c, s.Path(path), data, version) })
+	return change(ctx, s, func(c *zk.Conn) (*zk.Stat, error) { return Set(c, s.Path(path), data, version) })
 }
 
 // Delete deletes a node if it has this version, or any if version is -1. It returns [zk.ErrNoNode]
-// if another client had deleted it.
+// if another client had deleted it. With another version than -1, an error after a lost answer also
+// wraps [ErrUncertain]: the node may be gone because of an attempt before.
 //
 // Version -1 is for nodes whose names are never used again, such as those of [Session.NewOwner]. In
 // work of [Detach], Delete then goes on until the node is gone or the session is over, also if the
@@ -88,25 +93,28 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 	if version == -1 {
 		return s.remove(ctx, s.Path(path))
 	}
-	_, err := Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, denied(c.Delete(s.Path(path), version), "delete", s.Path(path))
+	_, err := change(ctx, s, func(c *zk.Conn) (struct{}, error) {
+		return struct{}{}, Delete(c, s.Path(path), version)
 	})
 	return err
 }
 
 // Multi does all of the operations, which are those of [zk.Conn] Multi, or none. Their paths have
 // no chroot. A create without an ACL gets the view's. Multi repeats the transaction if the
-// connection breaks, so an attempt whose answer was lost may make the next one fail. The operations
-// should be such that this can be told from other failures. [Grant.Check] is for [DoOnce] and the
+// connection breaks, so an attempt whose answer was lost may make the next one fail. The error then
+// also wraps [ErrUncertain]. The operations should be such that this can be told from other failures.
+// [Grant.Check] is for [DoOnce] and the
 // package's own Multi, as its path is absolute already.
 //
 // If an operation fails, Multi returns its error, and the errors of all in the answers.
 func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	absolute := make([]any, len(ops))
-	for i, op := range ops {
-		absolute[i] = s.absolute(op)
-	}
-	return Do(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return Multi(c, absolute...) })
+	return change(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+		absolute := make([]any, len(ops))
+		for i, op := range ops {
+			absolute[i] = s.absolute(op)
+		}
+		return Multi(c, absolute...)
+	})
 }
 
 // absolute returns a copy of op with the chroot in front of its path.
@@ -115,7 +123,7 @@ func (s *Session) absolute(op any) any {
 	case *zk.CreateRequest:
 		create := *op
 		create.Path = s.Path(op.Path)
-		if create.Acl == nil {
+		if len(create.Acl) == 0 {
 			create.Acl = s.client.acl(op.Path)
 		}
 		return &create
@@ -157,7 +165,7 @@ func (s *Session) DeleteWith(ctx context.Context, path string, op func(*zk.Conn)
 	defer s.disengage()
 
 	_, err := Do(ctx, s, deletion(op))
-	if err == nil || errors.Is(err, zk.ErrNoNode) || outcomeOf(err) != definite {
+	if err == nil || errors.Is(err, zk.ErrNoNode) || conn.OutcomeOf(err) != conn.Definite {
 		return err
 	}
 	return s.remove(ctx, s.Path(path))
@@ -166,7 +174,7 @@ func (s *Session) DeleteWith(ctx context.Context, path string, op func(*zk.Conn)
 // remove deletes a node whose name is never used again. It returns [zk.ErrNoNode] if another client
 // had deleted it.
 func (s *Session) remove(ctx context.Context, node string) error {
-	once := deletion(func(c *zk.Conn) error { return denied(c.Delete(node, -1), "delete", node) })
+	once := deletion(func(c *zk.Conn) error { return Delete(c, node, -1) })
 	return s.insist(ctx, node, func() error {
 		s.engage()
 		defer s.disengage()
@@ -184,33 +192,9 @@ func deletion(op func(*zk.Conn) error) func(*zk.Conn) (struct{}, error) {
 		if repeated && errors.Is(err, zk.ErrNoNode) {
 			err = nil // it was the attempt before
 		}
-		repeated = repeated || outcomeOf(err) == unknown
+		repeated = repeated || conn.OutcomeOf(err) == conn.Unknown
 		return struct{}{}, err
 	}
-}
-
-// Confirm makes a quorum of the ensemble confirm s, unless that was done lately, and reports
-// whether it had to ask. What was read before it asked may be out of date. Before something is
-// granted that a contender has waited for, s has to be confirmed.
-func (s *Session) Confirm(ctx context.Context) (asked bool, err error) {
-	if s.confirmed() {
-		return false, nil
-	}
-	_, err = Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
-		err := s.writeNothing(c)
-		if outcomeOf(err) == definite {
-			err = nil
-		}
-		return struct{}{}, err
-	})
-	return true, err
-}
-
-// confirmed reports whether something may be granted under s now.
-func (s *session) confirmed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err == nil && s.trust.fresh(time.Now())
 }
 
 // KeepAlive makes s look after its connection until stop is called, as it does while something is
@@ -220,12 +204,16 @@ func (s *Session) KeepAlive() (stop func()) {
 	return s.disengage
 }
 
+// Resumption returns a channel that is closed when s gets its next connection. From now until then,
+// events of watches may be missed.
+func (s *Session) Resumption() <-chan struct{} { return s.conn.Resumption() }
+
 // NewOwner returns an owner that no other contender is or will be, to put into the name of a node:
 // its String has the session in it, and [ParseOwner] reads it.
 func (s *Session) NewOwner() Owner { return s.newOwner() }
 
 // Go runs work in a goroutine that [Client.Close] waits for. Its context lasts as long as s does.
 // After Close, Go does nothing and returns false.
-func (s *Session) Go(work func(ctx context.Context)) (started bool) {
-	return s.client.spawn(func() { work(s.life) })
+func (s *Session) Go(work func(ctx context.Context, s *Session)) (started bool) {
+	return s.client.spawn(func() { work(s.detached(context.Background(), &nobody), s.Background()) })
 }

@@ -3,10 +3,11 @@ package protocol
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/conn"
 )
 
 // A Watch is a node, or the children of one, that was read and is watched since. All watches of a
@@ -20,7 +21,7 @@ type Watch struct {
 	session *Session
 	key     string // in the session's table
 	node    string // absolute
-	shared  *sharedWatch
+	shared  *conn.Watched
 	joined  bool // another Watch had begun to read the node
 
 	reconnected <-chan struct{} // closed once there was a reconnect since the server was asked last
@@ -41,15 +42,21 @@ func (s *Session) watch(node string) *Watch {
 // does not block: [Watch.Ready] does.
 func (s *Session) WatchChildren(path string) *Watch {
 	node := s.Path(path)
-	return s.share(&Watch{session: s, key: node + childrenKey, node: node})
+	return s.share(&Watch{session: s, key: node + conn.ChildrenKey, node: node})
+}
+
+// background makes a request until its outcome is definite, whoever waits for that.
+func (s *Session) background(request func(*zk.Conn) error) error {
+	_, err := Do(s.life, s.Background(), func(c *zk.Conn) (struct{}, error) { return struct{}{}, request(c) })
+	return err
 }
 
 // share returns w with what it shares with other watches.
 func (s *Session) share(w *Watch) *Watch {
 	if w.key == w.node {
-		w.shared, w.joined = s.watches.on(s, w.node)
+		w.shared, w.joined = s.conn.Watches.On(s.background, w.node)
 	} else {
-		w.shared, w.joined = s.watches.below(s, w.node)
+		w.shared, w.joined = s.conn.Watches.Below(s.background, w.node)
 	}
 	return w
 }
@@ -57,13 +64,19 @@ func (s *Session) share(w *Watch) *Watch {
 // Ready blocks until the node was read, and returns its Stat. It returns [zk.ErrNoNode] if there is
 // no node; a watch on children returns a nil Stat then. Its other errors are those of [Do].
 func (w *Watch) Ready(ctx context.Context) (*zk.Stat, error) {
+	began := time.Now()
 	for {
 		select {
-		case <-w.session.watches.ready(w.shared):
+		case <-w.session.conn.Watches.Ready(w.shared):
 		case <-ctx.Done():
-			return nil, w.session.ended(ctx)
+			return nil, w.session.conn.Why(ctx)
+		case <-w.session.silence(began):
+			if err := w.session.silent(began); err != nil {
+				return nil, err
+			}
+			continue
 		}
-		if w.shared.err == nil || !w.joined {
+		if w.shared.Err == nil || !w.joined {
 			break
 		}
 		// The node may have been created after that read and before this watch was made. The next
@@ -73,23 +86,26 @@ func (w *Watch) Ready(ctx context.Context) (*zk.Stat, error) {
 	}
 
 	if w.reconnected == nil { // or else Recheck has asked since
-		w.reconnected = w.shared.reconnected
+		w.reconnected = w.shared.Reconnected
 	}
-	return w.shared.stat, w.shared.err
+	return w.shared.Stat, w.shared.Err
 }
 
 // Data returns what was read. Call it after Ready. The caller must not change it.
-func (w *Watch) Data() []byte { return w.shared.data }
+func (w *Watch) Data() []byte { return w.shared.Data }
 
 // Children returns what was read, in no order. Call it after Ready. The caller must not change it.
-func (w *Watch) Children() []string { return w.shared.children }
+func (w *Watch) Children() []string { return w.shared.Children }
 
 // Changed returns a channel that is closed when the server has told of a change, or [Watch.Recheck]
 // has found one.
-func (w *Watch) Changed() <-chan struct{} { return w.session.watches.changed(w.shared) }
+func (w *Watch) Changed() <-chan struct{} { return w.session.conn.Watches.Changed(w.shared) }
 
-// onChange calls f, which must not block, once Changed is closed.
-func (w *Watch) onChange(f func()) { w.session.watches.call(w.shared, f) }
+// AfterChange calls f, which must not block, once Changed is closed, unless life has ended before. It
+// takes no goroutine. Unlike [Watch.Wait] it does not ask the server again. Call it after Ready.
+func (w *Watch) AfterChange(life context.Context, f func()) {
+	w.session.conn.Watches.Call(w.shared, life, f)
+}
 
 // Unchanged reports whether the node was as it was read when the last event came: no change was
 // told of, and there was no reconnect. Call it after Ready.
@@ -98,31 +114,22 @@ func (w *Watch) Unchanged() bool { return !w.hasChanged() && w.sameConnection() 
 // Deleted reports whether the server has told that the node was deleted, over the connection over
 // which it was read. After a reconnect that is not known: the event may be made up, for a node that
 // was only replaced. Call it after Ready.
-func (w *Watch) Deleted() bool { return w.hasChanged() && w.shared.deleted && w.sameConnection() }
+func (w *Watch) Deleted() bool { return w.hasChanged() && w.shared.Deleted && w.sameConnection() }
 
-func (w *Watch) hasChanged() bool { return w.shared.fired.Load() }
+func (w *Watch) hasChanged() bool { return w.shared.Fired() }
 
-func (w *Watch) sameConnection() bool { return !isClosed(w.shared.reconnected) }
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
+func (w *Watch) sameConnection() bool { return !conn.IsClosed(w.shared.Reconnected) }
 
 // Recheck asks the server whether the node, or its children, are still as they were read, and
 // reports that. If they are not, all who share the watch are told of a change.
 func (w *Watch) Recheck(ctx context.Context) (same bool, err error) {
-	w.reconnected = w.session.resumption()
+	w.reconnected = w.session.conn.Resumption()
 	now, err := w.session.exists(ctx, w.node)
 	if err != nil {
 		return false, err
 	}
 
-	read := w.shared.stat
+	read := w.shared.Stat
 	switch {
 	case now == nil || read == nil:
 		same = now == nil && read == nil
@@ -132,7 +139,7 @@ func (w *Watch) Recheck(ctx context.Context) (same bool, err error) {
 		same = now.Czxid == read.Czxid && now.Pzxid == read.Pzxid && now.NumChildren == read.NumChildren
 	}
 	if !same {
-		w.session.watches.outdated(w.key, w.shared)
+		w.session.conn.Watches.Outdated(w.key, w.shared)
 	}
 	return same, nil
 }
@@ -144,15 +151,15 @@ func (w *Watch) Current(ctx context.Context) (same bool, err error) {
 	if _, err := w.Ready(ctx); err != nil {
 		return false, err
 	}
-	if isClosed(w.reconnected) {
+	if conn.IsClosed(w.reconnected) {
 		return w.Recheck(ctx)
 	}
 	return true, nil
 }
 
-// Wait blocks until the node, or its children, have changed. It asks the server again after a
-// reconnect, and once a minute. Call it after Ready. It returns ctx's error, or one that wraps
-// [ErrLost] or [ErrClosed] if the session ends.
+// Wait blocks until the node, or its children, have changed. After a reconnect, and once a minute,
+// one of those who share the watch asks the server again. Call it after Ready. It returns ctx's
+// error, or one that wraps [ErrLost] or [ErrClosed] if the session ends.
 func (w *Watch) Wait(ctx context.Context) error {
 	timer := time.NewTimer(recheckAfter)
 	defer timer.Stop()
@@ -162,29 +169,16 @@ func (w *Watch) Wait(ctx context.Context) error {
 		case <-w.Changed():
 			return nil
 		case <-w.reconnected:
+			w.reconnected = w.session.conn.Resumption()
 		case <-timer.C:
 			timer.Reset(recheckAfter)
 		case <-w.session.Done():
-			return w.session.ended(ctx)
+			return w.session.conn.Why(ctx)
 		case <-ctx.Done():
-			return w.session.ended(ctx)
+			return w.session.conn.Why(ctx)
 		}
-		if same, err := w.Recheck(ctx); err != nil || !same {
-			return err
-		}
-	}
-}
-
-// A waiter waits for any of several watches.
-type waiter struct {
-	woken chan struct{} // with room for one
-	left  atomic.Bool   // it waits no longer
-}
-
-func (w *waiter) wake() {
-	select {
-	case w.woken <- struct{}{}:
-	default:
+		again := &Watch{session: w.session.Background(), key: w.key, node: w.node, shared: w.shared}
+		w.session.conn.Watches.Recheck(w.shared, func() { again.Recheck(w.session.life) })
 	}
 }
 
@@ -193,17 +187,17 @@ func (w *waiter) wake() {
 // number of a transaction. It returns ctx's error, or one that wraps [ErrLost] or [ErrClosed] if
 // the session ends.
 func (s *Session) WaitAny(ctx context.Context, watches ...*Watch) error {
-	w := &waiter{woken: make(chan struct{}, 1)}
-	defer w.left.Store(true)
-	s.watches.subscribe(w, watches)
-
-	select {
-	case <-w.woken:
-		return nil
-	case <-s.Done():
-	case <-ctx.Done():
+	shared := func(yield func(*conn.Watched) bool) {
+		for _, w := range watches {
+			if !yield(w.shared) {
+				return
+			}
+		}
 	}
-	return s.ended(ctx)
+	if s.conn.Watches.Any(ctx, shared) {
+		return nil
+	}
+	return s.conn.Why(ctx)
 }
 
 // WaitNode blocks while the node at path exists and enough has not said yes to its Stat. It returns
@@ -224,8 +218,8 @@ func (s *Session) WaitNode(ctx context.Context, path string, enough func(*zk.Sta
 			return nil, err
 		case !same:
 			continue
-		case enough(w.shared.stat):
-			return w.shared.stat, nil
+		case enough(w.shared.Stat):
+			return w.shared.Stat, nil
 		}
 		if err := w.Wait(ctx); err != nil {
 			return nil, err

@@ -38,7 +38,7 @@ func TestBackOffThatEndsLeavesNoClaim(t *testing.T) {
 		},
 	} {
 		for verb, decide := range map[string]func(*queue.Item, context.Context) error{
-			"ack":     (*queue.Item).Ack,
+			"ack":     func(it *queue.Item, ctx context.Context) error { return it.Ack(ctx) },
 			"nack":    func(it *queue.Item, ctx context.Context) error { return it.Nack(ctx) },
 			"reserve": nil,
 		} {

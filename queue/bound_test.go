@@ -3,7 +3,6 @@ package queue_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -51,31 +50,6 @@ func racing(t *testing.T, srv *recipestest.Server, observers ...protocol.Observe
 	offer(t, other, "b")
 	offer(t, q, "c")
 	return link, q, other
-}
-
-// An observer hears of producers that collide.
-func TestCollisionOfProducersIsAnEvent(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		events := counter{}
-		racing(t, srv, events)
-		synctest.Wait()
-		require.Equal(t, 1, events[protocol.EventCollided])
-	})
-}
-
-// An answer that is lost is no collision, though the producer does not know what it has appended.
-func TestLostAnswerIsNoCollision(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		events := counter{}
-		link, path := srv.Link(t), srv.Root(t)
-		q := queue.New(link.Client(t).With(protocol.WithObserver(events)), path, queue.WithMaxLength(5))
-		offer(t, q, "a")
-		link.LoseReply(recipestest.OpMulti, 1)
-		offer(t, q, "b", "c")
-		synctest.Wait()
-		require.Zero(t, events[protocol.EventCollided])
-		require.Equal(t, []string{"a", "b", "c"}, drain(t, t.Context(), queue.New(srv.Client(t), path)))
-	})
 }
 
 // Producers that have collided take turns for a while. Once one of them is alone it does not, and

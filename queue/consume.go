@@ -13,72 +13,86 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// Items yields one item after the other, as [Queue.Reserve] returns them, until the loop ends or
-// Reserve fails. The error of Reserve is yielded last. Where Reserve would return
-// [ErrTooManyItems], Items waits until there is room.
+// Items yields one item after the other, as [Queue.Reserve] returns them. It ends with the loop,
+// when ctx is cancelled, or with an error of Reserve (ctx's if its deadline has passed), which it
+// yields last.
 //
 // Items reserves nothing ahead. When the loop ends, the items that it was given stay reserved until
-// they are acknowledged or given back, or the session ends. A loop that does neither with its items
-// may wait for room in vain. [Queue.Consume] looks after its items itself.
+// they are acknowledged or given back, or the session ends. [Queue.Consume] looks after its items
+// itself.
 func (q *Queue) Items(ctx context.Context) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		for {
-			it, err := q.reserveWithRoom(ctx)
-			if !yield(it, err) || err != nil {
+			it, err := q.Reserve(ctx)
+			if err != nil && orderly(ctx, err) == nil || !yield(it, err) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-// reserveWithRoom is [Queue.Reserve], and waits for room for another claim.
-func (q *Queue) reserveWithRoom(ctx context.Context) (*Item, error) {
-	for {
-		it, err := q.Reserve(ctx)
-		if !errors.Is(err, ErrTooManyItems) {
-			return it, err
+// orderly returns err, which has ended a verb that goes on until ctx ends, or nil if ctx was cancelled.
+func orderly(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) && !errors.Is(err, protocol.ErrClosed) && errors.Is(ctx.Err(), context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// A ConsumeOption shapes a call of [Queue.Consume]. A nil option does nothing.
+type ConsumeOption func(*workforce) error
+
+// WithGrace lets fn finish its work when ctx ends: the context of fn ends d later. The default is 0:
+// it ends at once.
+func WithGrace(d time.Duration) ConsumeOption {
+	return func(w *workforce) error {
+		if d < 0 {
+			return fmt.Errorf("a grace of %v is negative", d)
 		}
-		if err := q.awaitBudget(ctx); err != nil {
-			return nil, q.recipe.Wrap(err)
-		}
+		w.grace = d
+		return nil
 	}
 }
 
-// awaitBudget blocks until the current session may have another claim.
-func (q *Queue) awaitBudget(ctx context.Context) error {
-	s, err := q.recipe.Session(ctx)
-	if err != nil {
-		return err
+// WithPanics lets Consume panic with a [PanicError] after fn has panicked. The item is given back and
+// all workers stop before that.
+func WithPanics() ConsumeOption {
+	return func(w *workforce) error {
+		w.panics = true
+		return nil
 	}
-	return q.under(s).budget.await(ctx)
 }
 
 // Consume works on items with that many workers until ctx ends. Each worker reserves an item, calls
 // fn, settles the item, and begins again. So no more items are reserved than there are workers. The
-// context of fn is [Item.Context] of ctx: it is cancelled when ctx ends and when the item is lost.
+// context of fn is [Item.Context] of ctx: it is cancelled when ctx ends, or [WithGrace] later, and
+// when the item is lost.
 //
 //   - If fn returns nil, the item is acknowledged.
-//   - If fn returns an error, the item is given back with [After]. The delay grows with the
-//     attempt, from 100 milliseconds to a minute: see [WithRetryDelay]. [WithDeadLetter] bounds the
-//     attempts. A dead letter says what the error was.
-//   - If fn panics, the item is given back likewise, and all workers stop. Consume then panics with
-//     a [PanicError].
+//   - If fn returns an error, the attempt has failed. The item is given back with [After] and
+//     [Because]. The delay grows with the attempt, from 100 milliseconds to a minute: see
+//     [WithRetryDelay]. [WithDeadLetter] bounds the attempts. The logger gets a warning, the
+//     observer the error, and [Info] the reason.
+//   - If fn returns an error after its context has ended with ctx, the item was not finished. It goes
+//     back to its place at once, and that is no attempt.
+//   - If fn panics, the attempt has failed, with the stack as a part of the reason, and the worker
+//     goes on: see [WithPanics].
 //   - If the item is lost meanwhile, it is not acknowledged, and the worker goes on.
 //   - fn may settle the item itself.
 //
-// Settling does not depend on ctx. If an item cannot be given back with its delay, the client's
-// logger is told, and the worker pauses for the delay.
+// Settling does not depend on ctx. If an item cannot be given back with its delay, the logger gets a
+// warning, and the worker pauses for the delay.
 //
-// Consume blocks. When ctx ends, no worker reserves any more. Consume waits for the calls of fn,
-// settles their items, and returns an error that wraps ctx's. If Reserve fails, or Ack for another
-// reason than a loss, all workers end in the same way, and Consume returns that error. Where
-// Reserve would return [ErrTooManyItems], a worker waits until there is room. If a session is lost,
-// the workers go on in the next one.
+// Consume blocks. When ctx ends, no worker reserves any more. Consume waits for the calls of fn and
+// settles their items. It returns nil if ctx was cancelled, and ctx's error if its deadline has
+// passed. If Reserve fails, or Ack for another reason than a loss, all workers end in the same way,
+// and Consume returns that error. If a session is lost, the workers go on in the next one.
 //
-// Consume returns an error before anything is sent if workers is less than 1 or fn is nil. fn is
-// called by several goroutines at the same time. Several calls of Consume may be under way.
+// Consume returns an error before anything is sent if workers is less than 1, fn is nil or an option
+// is bad. fn is called by several goroutines at the same time. Several calls of Consume may be under
+// way.
 func (q *Queue) Consume(
-	ctx context.Context, workers int, fn func(ctx context.Context, it *Item) error,
+	ctx context.Context, workers int, fn func(ctx context.Context, it *Item) error, opts ...ConsumeOption,
 ) error {
 	switch {
 	case workers < 1:
@@ -86,11 +100,25 @@ func (q *Queue) Consume(
 	case fn == nil:
 		return q.recipe.Wrap(errors.New("nil function"))
 	}
+	w := &workforce{queue: q, ctx: ctx, fn: fn}
+	for _, option := range opts {
+		if option == nil {
+			continue
+		}
+		if err := option(w); err != nil {
+			return q.recipe.Wrap(err)
+		}
+	}
 	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
 		return err
 	}
 
-	w := &workforce{queue: q, ctx: ctx, fn: fn}
+	w.working = ctx
+	if w.grace > 0 {
+		working, stop := protocol.Linger(ctx, w.grace)
+		w.working = working
+		defer stop()
+	}
 	w.run, w.stop = context.WithCancel(ctx)
 	defer w.stop()
 	for range workers {
@@ -107,13 +135,13 @@ func (q *Queue) Consume(
 	panic(w.panicked)
 }
 
-// A PanicError is what [Queue.Consume] panics with after fn has panicked.
+// A PanicError is a panic of the function that was given to [Queue.Consume].
 type PanicError struct {
 	Value any    // what fn has panicked with
 	Stack string // of fn's goroutine
 }
 
-func (p *PanicError) Error() string { return fmt.Sprintf("%v\n\n%s", p.Value, p.Stack) }
+func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v\n\n%s", p.Value, p.Stack) }
 
 // Unwrap returns the value, if that is an error.
 func (p *PanicError) Unwrap() error {
@@ -123,16 +151,19 @@ func (p *PanicError) Unwrap() error {
 
 // A workforce is a call of Consume.
 type workforce struct {
-	queue *Queue
-	ctx   context.Context
-	fn    func(context.Context, *Item) error
-	wait  sync.WaitGroup
-	run   context.Context // until no more items are reserved
-	stop  context.CancelFunc
+	queue   *Queue
+	ctx     context.Context
+	fn      func(context.Context, *Item) error
+	grace   time.Duration
+	panics  bool
+	working context.Context // of fn
+	wait    sync.WaitGroup
+	run     context.Context // until no more items are reserved
+	stop    context.CancelFunc
 
 	mu       sync.Mutex  // protects what follows
 	err      error       // the first one, which has ended the work
-	panicked *PanicError // the first one
+	panicked *PanicError // the first one that has
 }
 
 // end makes the workers end because of err or a panic.
@@ -151,14 +182,14 @@ func (w *workforce) end(err error, panicked *PanicError) {
 // work is one worker.
 func (w *workforce) work() {
 	for {
-		it, err := w.queue.reserveWithRoom(w.run)
+		it, err := w.queue.Reserve(w.run)
 		if err != nil {
-			w.end(err, nil)
+			w.end(orderly(w.ctx, err), nil)
 			return
 		}
 		if w.run.Err() != nil { // it came too late
-			it.decide(context.WithoutCancel(w.ctx), unused, nack{})
-			w.end(w.queue.recipe.Wrap(w.run.Err()), nil)
+			w.unfinished(it)
+			w.end(w.queue.recipe.Wrap(orderly(w.ctx, w.run.Err())), nil)
 			return
 		}
 		w.serve(it)
@@ -167,40 +198,75 @@ func (w *workforce) work() {
 
 // serve calls fn for an item and settles it.
 func (w *workforce) serve(it *Item) {
-	returned := false
+	exited := true
 	defer func() {
-		if !returned {
-			value := recover() // nil if fn has ended its goroutine
-			w.end(nil, &PanicError{value, string(debug.Stack())})
-			w.giveBack(it, fmt.Errorf("panic: %v", value))
+		if exited { // by fn, with its goroutine
+			w.end(nil, &PanicError{})
+			w.giveBack(it, errors.New("the function has ended its goroutine"))
 		}
 	}()
-	ctx, cancel := it.Context(w.ctx)
-	defer cancel()
-	err := w.fn(ctx, it)
-	returned = true
+	err := w.call(it)
+	exited = false
 
-	if err != nil {
+	panicked := (*PanicError)(nil)
+	switch {
+	case err == nil:
+		if err := it.Ack(context.WithoutCancel(w.ctx)); err != nil && !over(err) {
+			w.end(err, nil)
+		}
+	case errors.As(err, &panicked):
+		if w.panics {
+			w.end(nil, panicked)
+		}
 		w.giveBack(it, err)
-	} else if err := it.Ack(context.WithoutCancel(w.ctx)); err != nil && !over(err) {
-		w.end(err, nil)
+	case w.working.Err() != nil:
+		w.unfinished(it)
+	default:
+		w.giveBack(it, err)
+	}
+}
+
+// call calls fn, and returns its panic as an error.
+func (w *workforce) call(it *Item) (err error) {
+	ctx, cancel := it.Context(w.working)
+	defer cancel()
+	defer func() {
+		if value := recover(); value != nil {
+			err = &PanicError{value, string(debug.Stack())}
+		}
+	}()
+	return w.fn(ctx, it)
+}
+
+// unfinished gives an item back that has not failed.
+func (w *workforce) unfinished(it *Item) {
+	err := it.decide(context.WithoutCancel(w.ctx), unused, nack{}, nil)
+	if err != nil && !over(err) {
+		w.queue.recipe.Logger().Warn("unfinished item not given back yet", "path", w.queue.path, "id", it.ID(), "error", err)
 	}
 }
 
 // giveBack gives an item back that fn has failed with. If that is not possible with a delay, the
 // item may come back at once, so the worker pauses.
 func (w *workforce) giveBack(it *Item, failure error) {
+	log := w.queue.recipe.Logger().With("path", w.queue.path, "id", it.ID(), "attempt", it.Attempt(), "failure", failure)
 	delay := max(0, w.queue.retryDelay(it.Attempt()))
-	err := it.Nack(context.WithoutCancel(w.ctx), After(delay), because(failure))
-	if err == nil || over(err) {
-		return
+	back := After(delay)
+	if delay == 0 {
+		back = AtTail()
 	}
-
-	w.queue.recipe.Logger().Warn("item not given back as it should be",
-		"path", w.queue.path, "id", it.ID(), "error", err, "failure", failure)
-	select {
-	case <-time.After(max(delay, 1)): // see makeWay
-	case <-w.run.Done():
+	err := it.Nack(context.WithoutCancel(w.ctx), back, Because(failure))
+	switch {
+	case err == nil && it.lastAttempt():
+		log.Warn("item has failed for the last time, and is with the dead letters", "dead", w.queue.deadLetters.path)
+	case err == nil:
+		log.Warn("item has failed, and is tried again", "after", delay)
+	case !over(err):
+		log.Warn("item has failed, and could not be given back as it should be", "error", err)
+		select {
+		case <-time.After(max(delay, 1)): // a timer of 0 would not let others run
+		case <-w.run.Done():
+		}
 	}
 }
 
@@ -208,9 +274,4 @@ func (w *workforce) giveBack(it *Item, failure error) {
 func over(err error) bool {
 	return errors.Is(err, protocol.ErrLost) || errors.Is(err, protocol.ErrReleased) ||
 		errors.Is(err, protocol.ErrUncertain)
-}
-
-// retryDelay is what [WithRetryDelay] says by default.
-func retryDelay(attempt int) time.Duration {
-	return min(100*time.Millisecond<<min(attempt-1, 10), time.Minute)
 }

@@ -1,13 +1,16 @@
 package queue_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -17,18 +20,35 @@ import (
 // entries stay, or are returned.
 func TestReapedQueueLosesNothing(t *testing.T) {
 	t.Parallel()
-	for name, play := range map[string]func(t *testing.T, l *ledger, q *queue.Queue){
-		"Poll": func(t *testing.T, l *ledger, q *queue.Queue) {
+	for name, play := range map[string]func(t *testing.T, q *queue.Queue) (taken [][]byte){
+		"Poll": func(t *testing.T, q *queue.Queue) [][]byte {
 			data, err := q.Poll(t.Context())
-			l.took(all(data), err)
+			if errors.Is(err, queue.ErrEmpty) {
+				return nil
+			}
+			require.NoError(t, err)
+			return [][]byte{data}
 		},
-		"Take": func(t *testing.T, l *ledger, q *queue.Queue) {
+		"Take": func(t *testing.T, q *queue.Queue) [][]byte {
 			data, err := q.Take(t.Context())
-			l.took(all(data), err)
+			require.NoError(t, err)
+			return [][]byte{data}
 		},
-		"Reserve and Ack":  func(t *testing.T, l *ledger, q *queue.Queue) { l.work(t.Context(), q, false) },
-		"Reserve and Nack": func(t *testing.T, l *ledger, q *queue.Queue) { l.work(t.Context(), q, true) },
-		"Offer":            func(t *testing.T, l *ledger, q *queue.Queue) { l.offer(t.Context(), q, "ours") },
+		"Reserve and Ack": func(t *testing.T, q *queue.Queue) [][]byte {
+			it := reserve(t, q)
+			if err := it.Ack(t.Context()); err != nil {
+				require.ErrorIs(t, err, protocol.ErrLost)
+				return nil
+			}
+			return [][]byte{it.Data()}
+		},
+		"Reserve and Nack": func(t *testing.T, q *queue.Queue) [][]byte {
+			if err := reserve(t, q).Nack(t.Context()); err != nil {
+				require.ErrorIs(t, err, protocol.ErrLost)
+			}
+			return nil
+		},
+		"Offer": func(t *testing.T, q *queue.Queue) [][]byte { offer(t, q, "ours"); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,21 +60,27 @@ func TestReapedQueueLosesNothing(t *testing.T) {
 				_, err := suite.Session(t, operator).Conn().CreateContainer(path, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
 				other := queue.New(operator, path)
-				var l ledger
-				l.offer(t.Context(), other, "old")
+				offer(t, other, "old")
+				offered, taken := []string{"old"}, []string(nil)
+				if name == "Offer" {
+					offered = append(offered, "ours")
+				}
 
 				link := srv.Link(t)
 				q := queue.New(link.Client(t), path)
 				met := suite.At(link, step, func() {
 					data, err := other.Poll(t.Context())
-					l.took(all(data), err)
+					if err == nil {
+						taken = append(taken, string(data))
+					}
 					srv.Embedded().ReapContainers()
 					srv.Embedded().ReapContainers() // what the first time has emptied
-					l.offer(t.Context(), other, "new")
+					offer(t, other, "new")
+					offered = append(offered, "new")
 				})
-				play(t, &l, q)
+				ours := texts(play(t, q))
 				hit := met()
-				require.NoError(t, l.check(exhaust(t, other)), "step %d", step)
+				require.ElementsMatch(t, offered, slices.Concat(taken, ours, exhaust(t, other)), "step %d", step)
 				return hit
 			})
 		})

@@ -4,100 +4,126 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// reasonLength is how many characters of a reason the name of a dead letter has.
-const reasonLength = 100
-
-// origin returns where a dead letter is from and why. That of a former letter is left out.
-func (q *Queue) origin(c *claim, attempts int, reason string) string {
-	node := c.entry.node
-	if n := c.entry.notes; n.origin != "" {
-		n.origin = ""
-		node = fmt.Sprintf("%s"+protocol.SequenceFormat, n.prefix(c.entry.priority), c.entry.sequence)
+// bury moves an entry that is claimed to the dead letters.
+func (q *Queue) bury(life context.Context, work *protocol.Session, u *under, c *claim, record layout.Record) error {
+	letter := layout.Record{
+		ID: layout.DeadID(c.unique()), Since: record.Since, Reason: record.Reason,
+		Origin: &layout.Origin{Queue: q.path, ID: record.ID, Attempts: record.Attempts},
 	}
-	return fmt.Sprintf("%s/%s after %d attempts: %s", q.path, node, attempts, legible(reason))
+	return u.putBack(life, work, c, &q.deadLetters.place, move{record: letter, data: c.data, tail: true})
 }
 
-// legible returns the beginning of a text, with blanks for what servers refuse in names. These
-// refuse characters that cannot be printed, and those that take two units of UTF-16.
-func legible(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) && (r < 0xd800 || 0xf900 <= r && r < 0xfff0) {
-			return r
-		}
-		return ' '
-	}, text)
-	if runes := []rune(text); len(runes) > reasonLength {
-		text = string(runes[:reasonLength])
+// buryLate moves an entry that was reserved once too often to the dead letters. If they do not take
+// it, the entry is given back and set aside.
+func (q *Queue) buryLate(life context.Context, work *protocol.Session, u *under, c *claim) error {
+	record := c.before()
+	if record.Reason == "" {
+		record.Reason = "not acknowledged by its last consumer"
 	}
-	return text
-}
-
-// moveToDeadLetters moves an entry that is claimed under p to the dead letters.
-func (q *Queue) moveToDeadLetters(
-	life context.Context, p *perSession, c *claim, origin string,
-) error {
-	dead := q.deadLetters
-	dir := p.session.Path(dead.path)
-	letter := notes{since: c.since, origin: origin}
-	name := "/" + letter.prefix(c.entry.priority)
-	const first = 2 // the first operation at the dead letters
-	for {
-		stat, err := p.session.Exists(life, dead.path)
-		if err != nil {
-			return err
-		}
-		if stat != nil && nextNumber(stat) > lastSequence {
-			return fmt.Errorf("%w: of the dead letters at %s", protocol.ErrSequenceExhausted, dead.path)
-		}
-
-		err = p.settler.settle(life, c, p.deleteEntry(c, c.version),
-			&zk.CreateRequest{
-				Path: dir + name, Data: c.data,
-				Acl: dead.recipe.ACL(dead.path + name), Flags: zk.FlagSequence,
-			},
-			ring(p.session, dead.path, ""))
+	err := q.bury(life, work, u, c, record)
+	switch {
+	case err == nil, claimGone(err):
+		u.claims.Add(-1)
 		if err == nil {
 			q.recipe.Report(protocol.Event{
-				Kind: protocol.EventDeadLettered, Session: p.session.ID(), Token: c.token, Count: 1,
+				Kind: protocol.EventDeadLettered, Session: u.session.ID(), Token: c.token, Count: 1,
 			})
 		}
-		if refusedAt(err) < first || !errors.Is(err, zk.ErrNoNode) {
-			return err
-		}
-		if err := dead.createRecords(life, p.session); err != nil {
-			return err
-		}
+		return nil
+	case u.session.Err() != nil:
+		u.claims.Add(-1)
+		return u.session.Err()
+	case !errors.Is(err, protocol.ErrUncertain):
+		u.setAside(c.record.Node, fmt.Errorf("move to the dead letters at %s: %w", q.deadLetters.path, err))
 	}
+	u.letGo(c)
+	return nil
 }
 
-// toDeadLetters moves an entry that was reserved once too often to the dead letters. If they do not
-// take it, the entry is given back and set aside.
-func (q *Queue) toDeadLetters(life context.Context, p *perSession, c *claim) error {
-	origin := q.origin(c, c.attempt-1, "not acknowledged by its last consumer")
-	err := q.moveToDeadLetters(life, p, c, origin)
-	if err == nil {
-		p.release(c, true)
-		return nil
+// Redrive moves up to max dead letters of this queue from dead (see [WithDeadLetter]) back to this
+// queue, the oldest first. They go to the tail with their data, age, former ID and the reason of
+// their failure, and their attempts begin again. Each moves in a transaction of its own, so none is
+// lost or doubled, even if others work on dead.
+//
+// Redrive returns how many it has moved. It blocks until that is done or ctx ends. If a session is
+// lost, it goes on in the next session. A max below 1, or a queue of another client, is an error
+// before any I/O. Other errors are ctx's, [protocol.ErrClosed], [protocol.ErrSequenceExhausted], or
+// the server's own. It is safe for concurrent use.
+func (q *Queue) Redrive(ctx context.Context, dead *Queue, max int) (moved int, err error) {
+	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
+		return 0, err
 	}
-	if over := p.session.Err(); over != nil {
-		p.release(c, false)
-		return over
-	}
-
-	p.deleteClaim(life, c, false)
 	switch {
-	case claimGone(err), errors.Is(err, protocol.ErrUncertain), errors.Is(err, zk.ErrBadVersion):
-	default:
-		err = fmt.Errorf("move to the dead letters at %s: %w", q.deadLetters.path, err)
-		p.consumer.setAside(c.entry.node, err)
+	case dead == nil:
+		err = errors.New("the dead-letter queue is nil")
+	case dead.path == q.path:
+		err = errors.New("a queue cannot be its own dead-letter queue")
+	case max < 1:
+		err = fmt.Errorf("Redrive needs a max of at least 1, got %d", max)
 	}
-	return nil
+	if err == nil {
+		err = dead.recipe.Validate(nil)
+	}
+	if err != nil {
+		return 0, q.recipe.Wrap(err)
+	}
+	open := "" // the letter that a lost session may have moved
+	_, err = ask(ctx, q, func(s *protocol.Session) (struct{}, error) {
+		if err := s.Sync(ctx, dead.path); err != nil {
+			return struct{}{}, err
+		}
+		if open != "" {
+			stat, err := s.Exists(ctx, dead.path+returnedPath(open))
+			if err != nil {
+				return struct{}{}, err
+			}
+			if open = ""; stat == nil {
+				moved++
+			}
+		}
+		children, _, err := dead.children(ctx, s, "")
+		if err != nil {
+			return struct{}{}, err
+		}
+		for _, e := range dead.entries(children) {
+			if moved >= max {
+				break
+			}
+			done, err := q.redrive(ctx, s, dead, e)
+			if errors.Is(err, protocol.ErrUncertain) {
+				open = e.ID
+			}
+			if err != nil {
+				return struct{}{}, err
+			}
+			if done {
+				moved++
+			}
+		}
+		return struct{}{}, nil
+	})
+	return moved, err
+}
+
+// redrive moves an entry of dead, if it comes from q.
+func (q *Queue) redrive(ctx context.Context, s *protocol.Session, dead *Queue, f found) (done bool, err error) {
+	if f.Node == f.ID {
+		return false, nil
+	}
+	r, err := dead.read(ctx, s, f)
+	if err != nil || r.record.Origin == nil || r.record.Origin.Queue != q.path {
+		return false, ignore(err, zk.ErrNoNode, zk.ErrNoAuth)
+	}
+	record := layout.Record{ID: r.record.Origin.ID, Since: r.record.Since, Reason: r.record.Reason}
+	err = q.relocate(ctx, s, move{record: record, data: r.data, tail: true}, func(ops []any) (int, error) {
+		return dead.end(ctx, s, r, ops...)
+	})
+	return err == nil, ignore(err, zk.ErrNoNode, zk.ErrBadVersion) // a consumer was faster
 }

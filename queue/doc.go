@@ -1,10 +1,10 @@
-// Package queue has a distributed queue: any number of processes offer data at one end, and any
-// number take it away at the other.
+// Package queue has a distributed queue: processes offer data at one end, and processes take it
+// away at the other.
 //
 //	q := queue.New(client, "/queues/mail")
 //	id, err := q.Offer(ctx, data)
 //	…
-//	// Four workers, until ctx ends. What fails is tried again later.
+//	// Four workers, until ctx ends. An item that fails is tried again later.
 //	err = q.Consume(ctx, 4, func(ctx context.Context, it *queue.Item) error {
 //		return deliver(ctx, it.Data())
 //	})
@@ -12,131 +12,89 @@
 // Consume is made of [Queue.Reserve], [Item.Ack] and [Item.Nack]. [Queue.Take] removes an entry at
 // once.
 //
-// # What it is good for, and what not
+// # Limits
 //
 // ZooKeeper keeps all data in the memory of each server, and a quorum writes every change to disk.
-// So this queue is for tasks and commands, by processes that use ZooKeeper anyway and want its
-// guarantees: hundreds to a few thousands a second in all, of a few kilobytes each. It is NOT a
-// message broker. The limits, in numbers:
+// So use the queue for tasks and commands, hundreds to a few thousand a second, of a few kilobytes
+// each. It is NOT a message broker.
 //
-//   - An entry has at most a megabyte with its path ([protocol.MaxData]). It should have a
-//     thousandth of that. A reservation writes the data once more.
-//   - A queue should be short. It works with 100,000 entries, which take some 20 MB of every
-//     server's memory besides their data. A listing is an answer of 1.7 MB then. Tools whose
-//     clients limit answers to 1 MB, as Java's do by default, can list some 50,000 entries.
-//   - One path takes 2,146,435,072 entries in its life, which is 24 days at 1,000 a second. Delays
-//     and moves count. Offers then fail with [protocol.ErrSequenceExhausted], with nothing lost.
-//     The way out is another path. Or drain the queue, and delete its node while it is not in use.
-//   - A session reserves entries until their paths come to 400,000 bytes, in all its queues. At a
-//     path of m characters these are 400,000/(m+60) entries. Then there is [ErrTooManyItems].
-//   - Keys ([Queue.OfferKey]) are remembered for an hour. Each costs some hundred bytes of memory.
-//   - There is one order, and so one leader through which everything goes. More consumers make the
-//     work behind the queue faster, and the queue itself only while they wait for the network.
-//   - A delay ([Queue.OfferAfter]) begins by the producer's clock, and ends by the consumer's.
-//
-// # Layout
-//
-//	<path>/qn-<sequence>                an entry, with the data as offered
-//	<path>/item-<due>-<since>-<attempts>-<priority>-<origin>-<sequence>
-//	                                    an entry with a delay, one that was moved, or a dead letter
-//	<path>/entry-<priority>-<sequence>  an entry, WithPriorities
-//	<path>/<entry>/<owner>              its claim, which is ephemeral, while it is reserved
-//	<path>/zkrecipes                    the register, and below it the other records: receipts,
-//	                                    tickets, keys, the consumers and producers that wait
-//
-// Nodes with other names are left alone. One that is created while consumers wait can delay the
-// next entry by a minute. To change an entry, set its data: one that is deleted and created again
-// with the same name may be delivered as it was before. Directories are created as needed, as
-// containers. So servers delete the queue's node some minutes after the last entry and the last
-// use, and its IDs begin again. It stays if it was created as a persistent node, or once a key was
-// offered.
-//
-// The Java DistributedQueue and Curator's SimpleDistributedQueue may share a path, both ways. Their
-// producers write qn-<sequence>, and their consumers see these entries alone. They log a warning
-// about each other name. Curator's poll fails while the first entry is reserved, so use
-// [Queue.Take] beside it. kazoo's Queue offers what [WithPriorities] reads.
-//
-// kazoo's CONSUMERS CANNOT SHARE A PATH. kazoo's Queue takes any child for an entry, the node
-// zkrecipes included. While there are entries it takes them, also before they are due. After the
-// last one its get() raises NotEmptyError, and still does when new entries come. If our clients
-// were idle for a while, it may return the register's data as if that were an entry.
-//
-// # Rights
-//
-// Besides what is below its own path a queue needs nothing, except CREATE on the parent where its
-// node is missing. New nodes get the ACL of [protocol.WithACL]. With all permissions but ADMIN
-// below the path, a client can call each verb. One verb needs these (C, R, W, D) on
-//
-//	                     queue  entry  zkrecipes  receipts
-//	Offer, OfferAll      C                        C         WithMaxLength: W, too
-//	  OfferAfter         C             W          C         likewise all offers WithPriorities
-//	  OfferKey           C                        C         and C on zkrecipes/keys
-//	Take, Poll, PollN    RD     R      C
-//	Reserve, TryReserve  R      CRW    C
-//	  Ack                D      D                 C
-//	  Nack                      D      W          C
-//	  After, AtTail      CD     D      W          C
-//	  to dead letters    D      D                 C         and C on their queue, W on its zkrecipes
-//	Len, List, Drained   R
-//	Peek                 R      R
-//	Remove               D                                  of a reserved entry: RD on it
-//	Free                        RD
-//
-// and C on zkrecipes where what is below is missing. Producers near the maximum length also need
-// CRD on zkrecipes/offering, and OfferWait R on the queue and its entries. An entry that may not be
-// read or reserved is set aside for a minute, and the logger is told.
-//
-// Other permissions on the records make a difference in costs. Without R on zkrecipes consumers
-// collide. Without CRD on zkrecipes/waiting those that wait look each third of a session timeout.
-// Without D receipts stay until their session ends, and keys are kept.
+//   - An entry has at most a megabyte ([protocol.MaxData]) and should have a thousandth of that. A
+//     reservation and its return each write the data once more.
+//   - A queue should be short. It works with 100,000 entries, but tools that limit answers to 1 MB
+//     (Java's, by default) can list only some 50,000.
+//   - A path takes 2,146,435,072 entries in its life (24 days at 1,000 a second). Then offers fail
+//     with [protocol.ErrSequenceExhausted]: use another path, or drain the queue and delete its
+//     node while it is not in use.
+//   - Keys ([Queue.OfferKey]) are remembered for an hour, and each costs some hundred bytes.
+//   - A delay ([Queue.OfferAfter], [After]) begins by the producer's clock and ends by the
+//     consumer's. While all consumers are busy, it can be a quarter of a second late.
 //
 // # Guarantees
 //
-//   - A lost reply is not an entry lost or doubled. Every transaction writes its number to an
-//     ephemeral node of its session, its receipt. If the reply is lost, the session reads that.
-//   - Offer: once if it returned nil. Once or not at all after an [UncertainError]. The same key
-//     again settles which ([Queue.OfferKey]).
-//   - Take: at most once. Nothing is dropped silently: if it cannot be found out whether an entry
-//     was removed, Take returns its data with an [UncertainError].
-//   - Reserve: at least once. An item comes back, in its place, if its consumer crashes or is cut
-//     off for the session timeout. Of two consumers that believe to have it, at most one gets it
-//     acknowledged. What compares [Item.Token] or uses [Item.Check] is exactly once.
+//   - Offer: once, if it returned nil. Once or not at all after an [UncertainError]. To settle
+//     that, offer again with the same key ([Queue.OfferKey]).
+//   - Take: at most once. If the outcome is unknown, Take returns the data with an
+//     [UncertainError], so no entry is dropped silently.
+//   - Reserve: at least once. If its consumer crashes or is cut off for the session timeout, an
+//     item comes back in its place as soon as another consumer is there. Of two consumers that
+//     believe to have an item, at most one can acknowledge it. So writes with [Item.Ack] or
+//     [Item.Multi], and stores that compare [Item.Token], keep out the former consumer.
+//   - IDs do not change, except for dead letters.
 //   - Order: exact with a single consuming session. Entries of one producer have the order of its
-//     calls. With priorities, an entry that was offered in the last tenth of a second may be
-//     overtaken by worse ones, as its consumer may not have listed it yet. With n sessions of one
-//     call each, an entry may be taken while some older ones are left, a few times n at most. More
-//     calls in a session relax that in proportion. A session that was lost counts until the servers
-//     have ended it.
-//   - Fairness: consuming sessions with as many goroutines get between half and twice an equal
-//     share, and one with a single goroutine does not starve. Consumers pause for some milliseconds
-//     now and then, which leaves a share to those of other libraries.
-//   - [ErrEmpty] is true: at some moment of the call all entries were reserved, delayed or gone. A
-//     server whose leader was deposed may miss an entry; see [protocol.Session.Sync].
-//   - Waiting is quiet. A session that waits sends pings, and one of them all looks once a minute.
-//     An offer wakes at most two sessions. An entry that comes back is noticed at once.
-//   - Close, the end of a ctx, and the loss of a session leave no receipt, claim or place in line.
+//     calls. Entries that come back are seen within a quarter of a second. Sessions that race may
+//     take an entry while some dozens of older entries are left.
+//   - Fairness: consuming sessions with the same number of goroutines get between half and twice an
+//     equal share, wherever they are.
+//   - [ErrEmpty] is true: at some moment of the call all entries were reserved, delayed or gone.
+//     (Busy takers reserve some dozens of entries ahead for 50 milliseconds. A deposed leader that
+//     goes on answering is an exception: see [protocol.Session.Sync].)
+//   - Waiting sessions send pings and nothing else. The first in line acts at once, the second
+//     after a tenth of a second, the third after a second.
+//   - No number of requests grows with the queue, and a session may reserve any number of items.
+//   - Close, the end of a ctx and the loss of a session leave no receipt or place in line.
 //
-// # Consumers that race
+// # Layout
 //
-// Consumers of several sessions draw tickets if the queue is long enough. A ticket is the number of
-// the entry that a consumer tries next, and comes from the version of a node that all of them write
-// to. They draw in the transaction that takes entries, which costs nothing. Where the queue is
-// short or has priorities, each consumer begins at an entry of its own rank. An entry whose
-// consumer has gone is found by a listing each third of the session timeout, and so is one whose
-// delay ends after the tickets have come past its number. Tickets only say who tries what. The
-// transaction takes it. So a wrong ticket can cost order or a round trip, and never an entry.
+//	<path>/qn-<sequence>                  an entry, with the data as offered
+//	<path>/entry-<priority>-<sequence>    an entry, WithPriorities
+//	<path>/item-<ID>-<sequence>           an entry that has moved: its ID, and its new place
+//	<path>/zkrecipes/held/<owner>/…       entries that a consumer has reserved, with their data
+//	<path>/zkrecipes/delayed/<time>/…     entries that are not due yet, with their data
+//	<path>/zkrecipes/returned/<ID>        attempts, age and reason of an entry that has come back
+//	<path>/zkrecipes                      and below it: consumers, receipts, keys, lines
+//
+// A reservation is a move: one transaction deletes the entry and creates its record. So the queue's
+// children are exactly the entries that no consumer has.
+//
+// DELETING zkrecipes BY HAND DELETES ALL RESERVED AND DELAYED ENTRIES. Other foreign nodes are left
+// alone. Directories are containers, so servers delete an idle, empty queue after some minutes
+// (unless it has had keys), and its IDs begin again.
+//
+// The Java DistributedQueue and Curator's SimpleDistributedQueue may share a path both ways. They
+// see only entries named qn-<sequence>. kazoo's Queue may offer to a queue [WithPriorities], and
+// MUST NOT CONSUME: it treats any child as an entry.
+//
+// # Rights
+//
+// With all permissions but ADMIN below the path, a client can call each verb. (It needs CREATE on
+// the parent if the queue's node is missing.) Or, with less:
+//
+//   - Offers need C on the queue and on zkrecipes/receipts, and on zkrecipes/delayed or
+//     zkrecipes/keys if they use those. WithMaxLength they need RCWD on zkrecipes/offering.
+//   - Consumers need RD and C on the queue, R on its entries, RCWD below zkrecipes/held and
+//     zkrecipes/consumers, and RCD on zkrecipes/returned and zkrecipes/delayed.
+//
+// A consumer leaves an entry that it may not read or delete alone for a minute and logs a warning.
 //
 // # Failure
 //
-// If another client changes the data of an entry before it is removed, the new data is returned. If
-// a claim is deleted by hand, its consumer is told, and the entry comes back.
+// If the record of a reserved entry is deleted by hand, the entry is gone and its item is lost. If
+// the node of its consumer is deleted by hand, the entry comes back.
 //
-// A receipt that is deleted by hand makes the outcome of a transaction uncertain if its reply is
-// lost, too. Calls report that, and nothing is lost or doubled silently: a receipt exists before
-// its first transaction. The whole node zkrecipes may be deleted with all below it, with the same
-// effect. Keys are forgotten then. Items of a session that ends may be noticed a minute late.
+// If a quota is full, Take, Poll, PollN, Remove and Ack still remove entries, so the queue can be
+// emptied. Reserve returns [protocol.ErrQuotaExceeded], and so does Nack, which goes on trying.
 //
-// A back-off that ends ([protocol.WithBackOff]) bounds how long a request is repeated. Where its
-// outcome is unknown, an offer or a removal then returns an [UncertainError], an acknowledgement
-// goes on in the background, and a reservation goes on until ctx ends.
+// If a back-off stops ([protocol.WithBackOff]) while an outcome is unknown, an offer or a removal
+// returns an [UncertainError], an acknowledgement goes on in the background, and a reservation goes
+// on until ctx ends.
 package queue

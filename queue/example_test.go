@@ -88,7 +88,7 @@ func ExampleQueue_Consume() {
 		fmt.Printf("delivered to %s\n", it.Data())
 		return nil
 	})
-	if !errors.Is(err, context.Canceled) {
+	if err != nil {
 		log.Fatal(err)
 	}
 
@@ -102,7 +102,7 @@ func ExampleQueue_Consume() {
 	// Output:
 	// delivered to ann
 	// delivered to bob
-	// failed: 3 attempts: given back: no such mailbox
+	// failed: 3 attempts: no such mailbox
 }
 
 // An order that is offered twice, since the first reply was lost, is one entry.
@@ -432,15 +432,17 @@ func ExampleWithRetryDelay() {
 		}
 		return nil
 	})
-	fmt.Println(errors.Is(err, context.Canceled))
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output:
 	// attempt 1
 	// attempt 2
 	// attempt 3
-	// true
 }
 
-// A function that panics does not take the item with it: it comes back, and the panic goes on.
+// A function that panics does not take the item with it: it comes back. With this option the panic
+// goes on, too.
 func ExamplePanicError() {
 	ctx := context.Background()
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
@@ -468,7 +470,7 @@ func ExamplePanicError() {
 		}
 		fmt.Println("entries:", n)
 	}()
-	err = q.Consume(ctx, 1, func(context.Context, *queue.Item) error { panic("no pixels") })
+	err = q.Consume(ctx, 1, func(context.Context, *queue.Item) error { panic("no pixels") }, queue.WithPanics())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -515,4 +517,89 @@ func ExampleAtTail() {
 	// long, attempt 1
 	// short, attempt 1
 	// long, attempt 2
+}
+
+// A worker that is told to stop has a moment to finish. What it does not finish is no failed attempt.
+func ExampleWithGrace() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	q := queue.New(client, "/queues/films")
+	if err := offerTexts(ctx, q, "short", "long"); err != nil {
+		log.Fatal(err)
+	}
+	working, stop := context.WithCancel(ctx) // signal.NotifyContext, in production
+	err = q.Consume(working, 2, func(ctx context.Context, it *queue.Item) error {
+		if string(it.Data()) == "short" {
+			time.Sleep(20 * time.Millisecond)
+			stop()
+			return nil
+		}
+		<-ctx.Done() // 50 ms after stop
+		return ctx.Err()
+	}, queue.WithGrace(50*time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+	it, err := q.Reserve(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s, attempt %d\n", it.Data(), it.Attempt())
+	if err := it.Ack(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// long, attempt 1
+}
+
+// What is with the dead letters says why, and can be brought back once the reason is mended.
+func ExampleBecause() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	dead := queue.New(client, "/queues/failed-calls")
+	q := queue.New(client, "/queues/calls", queue.WithDeadLetter(dead, 1))
+	if err := offerTexts(ctx, q, "call"); err != nil {
+		log.Fatal(err)
+	}
+	it, err := q.Reserve(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := it.Nack(ctx, queue.Because(errors.New("503"))); err != nil {
+		log.Fatal(err)
+	}
+	for letter, err := range dead.List(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("failed:", letter.Reason)
+	}
+	n, err := q.Redrive(ctx, dead, 100)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("brought back:", n)
+	// Output:
+	// failed: 503
+	// brought back: 1
 }

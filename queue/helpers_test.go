@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,6 +93,15 @@ func drain(t testing.TB, ctx context.Context, q *queue.Queue) (all []string) {
 	}
 }
 
+// fill offers n entries with numbers.
+func fill(t *testing.T, q *queue.Queue, n int) {
+	t.Helper()
+	for chunk := range slices.Chunk(numbered(0, n), 1000) {
+		_, err := q.OfferAll(t.Context(), chunk)
+		require.NoError(t, err)
+	}
+}
+
 // exhaust takes all that is left, also what is reserved in a session that is still to expire.
 func exhaust(t *testing.T, q *queue.Queue) (all []string) {
 	t.Helper()
@@ -139,4 +151,64 @@ func entries(t *testing.T, c *protocol.Client, path string) []string {
 func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
 	t.Helper()
 	return context.WithTimeout(t.Context(), d)
+}
+
+// observer collects how waits have ended, and what is tried again.
+type observer struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (o *observer) Observe(e protocol.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if e.Kind == protocol.EventAcquired || e.Kind == protocol.EventRetried {
+		o.errs = append(o.errs, e.Err)
+	}
+}
+
+// logged returns a client that logs to a buffer, and a function that returns what it has logged.
+func logged(c *protocol.Client) (*protocol.Client, func() string) {
+	var mu sync.Mutex
+	var all strings.Builder
+	w := writer(func(p []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return all.Write(p)
+	})
+	return c.With(protocol.WithLogger(slog.New(slog.NewTextHandler(w, nil)))), func() string {
+		suite.Settle()
+		mu.Lock()
+		defer mu.Unlock()
+		return all.String()
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+func poll(ctx context.Context, q *queue.Queue) error {
+	_, err := q.Poll(ctx)
+	return err
+}
+
+func offerX(ctx context.Context, q *queue.Queue) error {
+	_, err := q.Offer(ctx, []byte("x"))
+	return err
+}
+
+func offerKeyK(ctx context.Context, q *queue.Queue) error {
+	_, err := q.OfferKey(ctx, "k", []byte("x"))
+	return err
+}
+
+// open gives all rights on a node, and on those below it, to all clients. The test's own clean-up
+// needs that.
+func open(conn *zk.Conn, path string) {
+	_, _ = conn.SetACL(path, zk.WorldACL(zk.PermAll), -1)
+	names, _, _ := conn.Children(path)
+	for _, name := range names {
+		open(conn, path+"/"+name)
+	}
 }

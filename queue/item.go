@@ -5,130 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A claim is a node below an entry, which reserves it. Its name is never used again, so whatever is
-// done to it cannot hit the claim of another consumer. Two claims exclude each other: each is
-// created together with a new version of the entry, on condition that the entry is as it was read,
-// without children.
-//
-// The entry's Stat counts attempts. A claim creates a child and a version. One that was not handed
-// over makes another version when it is given up. So the attempts are twice the children that were
-// created, less the versions. A foreign client that writes to the entry lowers the count by one.
-type claim struct {
-	entry   name
-	data    []byte
-	version int32  // of the entry while the claim is there
-	since   int64  // when the entry was offered first, in milliseconds since 1970
-	attempt int    // how many claims the entry has had, this one and its former nodes included
-	node    string // the claim's name
-	token   int64  // the number of the transaction
-
-	released sync.Once
-	gone     atomic.Bool // its entry was removed with it
-}
-
-func (p *perSession) newClaim(e *entry) *claim {
-	c := &claim{
-		entry: e.name, data: e.data, version: e.stat.Version + 1,
-		since: e.since, node: p.session.NewOwner().String(),
-	}
-	if c.since == 0 {
-		c.since = max(e.stat.Ctime, 0)
-	}
-	// The server's counter has 2 for each child that was created, less the children that are there.
-	c.attempt = e.attempts + max(1, int(e.stat.Cversion-e.stat.Version)+1)
-	return c
-}
-
-// pathOf is the path of a claim, without the chroot.
-func (p *perSession) pathOf(c *claim) string {
-	return p.queue.path + "/" + c.entry.node + "/" + c.node
-}
-
-// bytes is what a claim takes of the budget. Its session's end is written with its path.
-func (p *perSession) bytes(c *claim) int { return len(p.session.Path(p.pathOf(c))) + 20 }
-
-// claimOps are the operations that create a claim. The data is that of the entry.
-func (p *perSession) claimOps(c *claim) []any {
-	return []any{
-		p.rewrite(c, c.version-1),
-		&zk.CreateRequest{
-			Path: p.session.Path(p.pathOf(c)), Acl: p.queue.recipe.ACL(p.pathOf(c)), Flags: zk.FlagEphemeral,
-		},
-	}
-}
-
-// rewrite is the operation that makes a new version of a claim's entry.
-func (p *perSession) rewrite(c *claim, version int32) any {
-	return &zk.SetDataRequest{Path: p.dir + "/" + c.entry.node, Data: c.data, Version: version}
-}
-
-// deleteLater deletes, in the background, a claim that was not handed over. The claim may still be
-// on its way to the server. Its deletion comes after it, as a session's writes are executed in
-// order.
-func (p *perSession) deleteLater(c *claim) {
-	p.session.Go(func(life context.Context) { p.deleteClaim(life, c, false) })
-}
-
-// deleteClaim deletes a claim, if it is there, and rings. If it does not count as an attempt, the
-// same transaction says so. A refusal, of a client without the permission to delete below the
-// entry, is logged. The deletion is repeated until it succeeds or the session is over.
-func (p *perSession) deleteClaim(life context.Context, c *claim, counts bool) {
-	defer p.release(c, false)
-	claimed := &zk.DeleteRequest{Path: p.session.Path(p.pathOf(c)), Version: -1}
-	rings := ring(p.session, p.queue.path, c.entry.node)
-	transactions := [][]any{{claimed, p.rewrite(c, c.version), rings}, {claimed, rings}}
-	if counts {
-		transactions = transactions[1:]
-	}
-
-	rung := false
-	p.session.DeleteWith(life, p.pathOf(c), func(conn *zk.Conn) (err error) {
-		for _, ops := range transactions {
-			var answers []zk.MultiResponse
-			answers, err = protocol.Multi(conn, ops...)
-			rung = rung || err == nil
-			if failed := (result{answers: answers}).failed(err); failed > 0 {
-				err = fmt.Errorf("operation %d: %v", failed, err) // the claim itself is not missing
-			} else if !errors.Is(err, protocol.ErrTooLarge) {
-				return err
-			}
-		}
-		return err
-	})
-	if !rung {
-		p.session.Set(life, p.queue.path+recordsNode, []byte(c.entry.node), -1)
-	}
-}
-
-// release ends what a claim takes of the budget, once. gone reports whether the entry went with it.
-func (p *perSession) release(c *claim, gone bool) {
-	c.released.Do(func() {
-		c.gone.Store(gone)
-		p.budget.give(p.bytes(c))
-		p.claims.Add(-1)
-	})
-}
-
 // An Item is an entry that is reserved: no other consumer gets it until it is given back with
-// [Item.Nack] or lost. [Item.Ack] removes it. It is lost with its session, and when its claim is
-// deleted by another client. It is safe for concurrent use.
+// [Item.Nack] or lost. [Item.Ack] removes it. It is lost with its session, or when another client
+// deletes its claim. It is safe for concurrent use.
 type Item struct {
 	grant *protocol.Grant
 	queue *Queue
-	under *perSession
+	under *under
 	claim *claim
 
 	mu       sync.Mutex // protects what follows
 	decision decision
-	nack     nack // how it was refused
+	nack     nack  // how it was refused
+	ops      []any // done with the acknowledgement
 }
 
 // A decision says what becomes of an item.
@@ -142,7 +39,7 @@ const (
 )
 
 // Done returns a channel that is closed when the item is lost, acknowledged or given back.
-// [Item.Err] reports which, and may report a loss before Done is closed.
+// [Item.Err] says which, and can report a loss before Done is closed.
 func (it *Item) Done() <-chan struct{} { return it.grant.Done() }
 
 // Err returns nil while the item is held. After a loss its error wraps [protocol.ErrLost] and the
@@ -159,40 +56,47 @@ func (it *Item) Context(parent context.Context) (context.Context, context.Cancel
 	return it.grant.Context(parent)
 }
 
-// Token returns the fencing token, a number greater than that of every earlier claim on this queue.
-// A resource that refuses tokens smaller than the largest it has seen for an item is safe from a
-// consumer that was paused. The token is the czxid of the claim.
+// Token returns the fencing token, which is greater than the tokens of all earlier reservations of
+// this item. A store that refuses tokens smaller than the greatest it has seen for an item is safe
+// from a consumer that was paused. Items that were reserved together have the same token.
 func (it *Item) Token() int64 { return it.grant.Token() }
 
 // Check returns an operation to put first into a [zk.Conn] Multi. The whole Multi then fails with
-// [zk.ErrNoNode] once the claim is gone. The path in it is absolute.
+// [zk.ErrNoNode] once this reservation has ended. The path in it is absolute.
 func (it *Item) Check() *zk.CheckVersionRequest { return it.grant.Check() }
 
-// ID returns the name of the item's entry below the queue's path, as [Queue.Offer] has returned it.
-// An entry gets another one when it is moved by [After], [AtTail] or [WithDeadLetter].
-func (it *Item) ID() string { return it.claim.entry.node }
+// ID returns the item's ID, as [Queue.Offer] has returned it. It never changes, except that a dead
+// letter gets a new ID.
+func (it *Item) ID() string { return it.claim.record.ID }
 
-// Data returns what was offered.
+// Data returns the data as offered.
 func (it *Item) Data() []byte { return it.claim.data }
 
 // Since returns when the item was offered first, by the server's clock, to the millisecond. Moves
 // by [After], [AtTail] and [WithDeadLetter] do not change it.
-func (it *Item) Since() time.Time { return time.UnixMilli(it.claim.since) }
+func (it *Item) Since() time.Time { return time.UnixMilli(it.claim.record.Since) }
 
 // Attempt returns how often the item was reserved, this time included: 1 for the first time. It
-// goes on counting across [After] and [AtTail], and begins anew with the dead letters. Claims count
-// that were handed over, or ended with their session. A client of another library that writes to
-// the entry meanwhile lowers the count by one.
-func (it *Item) Attempt() int { return it.claim.attempt }
+// goes on counting across [After] and [AtTail], and begins again with the dead letters and with
+// [Queue.Redrive]. Reservations that end by [Item.Nack] or with their session count. Items that
+// [Queue.Consume] gives back unfinished when it ends don't.
+func (it *Item) Attempt() int { return it.claim.record.Attempts }
 
-// Origin returns where a dead letter is from and why: the path of its queue, its ID there, its
-// attempts and the reason, as one line of text. It is empty for other items.
-func (it *Item) Origin() string { return it.claim.entry.origin }
+// Reason returns why the last attempt failed, if [Because] or [Queue.Consume] has said so (up to 4
+// kB).
+func (it *Item) Reason() string { return it.claim.record.Reason }
 
-// Ack removes the item from the queue, in one transaction with the check that it is still reserved
-// by this very claim. The item is over at once. Ack blocks until the server has answered, ctx ends
-// or the session is over. If ctx ends first, Ack returns ctx's error and the client goes on in the
-// background.
+// Origin returns, as text, where a dead letter is from and why: the path of its queue, its ID
+// there, its attempts and the reason. It is empty for other items.
+func (it *Item) Origin() string { return describe(it.claim.record) }
+
+// Ack removes the item from the queue, in one transaction with the check that this consumer still
+// has it. The item ends at once. Ack blocks until the server has answered, ctx ends or the session
+// ends. If ctx ends first, Ack returns ctx's error and the client goes on in the background.
+//
+// With ops (as for [Item.Multi]), one transaction removes the item and does the ops, or neither, so
+// that the ops happen exactly once. If the server refuses an op, the item is given back and the
+// error says which op it was.
 //
 // If the item was lost before, Ack changes nothing and returns an error that wraps
 // [protocol.ErrLost]. If the session was lost with the answer, the error wraps
@@ -201,22 +105,94 @@ func (it *Item) Origin() string { return it.claim.entry.origin }
 //
 // After any other error, [zk.ErrNoAuth] for example, the item has been given back and will be
 // delivered again. If that error wraps [protocol.ErrUncertain], it may have been removed instead.
+// Bad ops are an error before anything is sent, and the item is still held.
 //
-// Ack may be called again and then returns the same. Concurrent calls are safe.
-func (it *Item) Ack(ctx context.Context) error { return it.decide(ctx, acknowledged, nack{}) }
+// Ack can be called again and then returns the same. Concurrent calls are safe: the first call's
+// ops count.
+func (it *Item) Ack(ctx context.Context, ops ...any) error {
+	if err := it.queue.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
+	absolute, err := it.absolute(ops)
+	if err != nil {
+		return it.queue.recipe.Wrap(err)
+	}
+	return it.decide(ctx, acknowledged, nack{}, absolute)
+}
 
-// Nack gives the item back. Without options it returns to its place in the queue and keeps its ID.
-// [After] and [AtTail] move it. If it was the last attempt that [WithDeadLetter] grants, it goes to
-// the dead letters instead. Nack blocks, and returns errors, as [Item.Ack] does, and Ack is refused
-// afterwards. Of several Nacks the first one counts.
+// Multi is the fenced write: it does all of ops if this consumer still has the item, or none.
+// Operations are pointers to [zk.CreateRequest], [zk.SetDataRequest], [zk.DeleteRequest] and
+// [zk.CheckVersionRequest], with paths below the client's chroot. A create without an ACL gets the
+// client's ACL. Multi returns the answers for ops.
 //
-// A bad option is returned before anything is sent, and the item is held on.
+// Multi blocks until the server has answered, ctx ends or the session ends, and does nothing twice.
+// If the item was lost before, nothing was done and the error wraps [protocol.ErrLost]. After
+// [Item.Ack] or [Item.Nack] it wraps [protocol.ErrReleased]. If the server refuses an op, the error
+// says which, and nothing was done. If ctx or the session ends before the outcome is known, the
+// error wraps [protocol.ErrUncertain]. [Item.Ack] takes ops, too, and removes the item with them. A
+// lost reply is settled by an ephemeral node beside the item's: see [protocol.Grant.Multi].
+func (it *Item) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	return it.grant.Multi(ctx, ops...)
+}
+
+func (it *Item) gone() error {
+	return fmt.Errorf("%w: %w: %s is not reserved by this item any more", protocol.ErrLost, protocol.ErrNodeDeleted, it.ID())
+}
+
+// absolute returns ops with the chroot in their paths, and with an ACL. It refuses what no server
+// should get.
+func (it *Item) absolute(ops []any) ([]any, error) {
+	s := it.under.of
+	all := make([]any, len(ops))
+	for i, op := range ops {
+		var path string
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			create := *op
+			path, create.Path = op.Path, s.Path(op.Path)
+			if create.Acl == nil {
+				create.Acl = s.ACL(op.Path)
+			}
+			all[i] = &create
+		case *zk.SetDataRequest:
+			path, all[i] = op.Path, &zk.SetDataRequest{Path: s.Path(op.Path), Data: op.Data, Version: op.Version}
+		case *zk.DeleteRequest:
+			path, all[i] = op.Path, &zk.DeleteRequest{Path: s.Path(op.Path), Version: op.Version}
+		case *zk.CheckVersionRequest:
+			path, all[i] = op.Path, &zk.CheckVersionRequest{Path: s.Path(op.Path), Version: op.Version}
+		default:
+			return nil, fmt.Errorf("operation %d is a %T, and not one of a transaction", i, op)
+		}
+		if create, ok := op.(*zk.CreateRequest); ok && create.Flags&zk.FlagSequence != 0 {
+			path += "0"
+		}
+		if err := protocol.ValidatePath(path); err != nil {
+			return nil, fmt.Errorf("operation %d: %w", i, err)
+		}
+	}
+	return all, nil
+}
+
+// refusedOp names the operation that a server has refused.
+func refusedOp(op any, i int, err error) error {
+	return fmt.Errorf("operation %d, %T: %w", i, op, err)
+}
+
+// Nack gives the item back. Without options it returns to its place in the queue. [After] delays
+// it, and [AtTail] moves it. If it was the last attempt that [WithDeadLetter] grants, it goes to
+// the dead letters instead. Nack blocks and returns errors as [Item.Ack] does. After Nack, Ack is
+// refused. Of several Nacks the first counts.
+//
+// A bad option is an error before anything is sent, and the item is still held.
 //
 // An item that cannot be moved returns to its place, and Nack returns why. The error wraps
-// [protocol.ErrSequenceExhausted] if there are no numbers left where it was to go. It wraps
-// [protocol.ErrTooLarge] if the item does not fit into a request together with its paths, and
-// [zk.ErrBadVersion] if another client has changed the entry's data meanwhile.
+// [protocol.ErrSequenceExhausted] if its new place has no numbers left. A full quota allows no move
+// at all: then Nack returns [protocol.ErrQuotaExceeded], and tries again in the background until the
+// quota has room or the session ends.
 func (it *Item) Nack(ctx context.Context, opts ...NackOption) error {
+	if err := it.queue.recipe.ValidateCall(ctx, nil); err != nil {
+		return err
+	}
 	n := nack{reason: "given back"}
 	for _, option := range opts {
 		if option == nil {
@@ -226,17 +202,14 @@ func (it *Item) Nack(ctx context.Context, opts ...NackOption) error {
 			return it.queue.recipe.Wrap(err)
 		}
 	}
-	return it.decide(ctx, refused, n)
+	return it.decide(ctx, refused, n, nil)
 }
 
 // decide ends the item as d says, unless it has ended in another way.
-func (it *Item) decide(ctx context.Context, d decision, n nack) error {
-	if err := it.queue.recipe.ValidateCall(ctx, nil); err != nil {
-		return err
-	}
+func (it *Item) decide(ctx context.Context, d decision, n nack, ops []any) error {
 	it.mu.Lock()
 	if it.decision == undecided {
-		it.decision, it.nack = d, n
+		it.decision, it.nack, it.ops = d, n, ops
 	}
 	final := it.decision
 	it.mu.Unlock()
@@ -247,61 +220,70 @@ func (it *Item) decide(ctx context.Context, d decision, n nack) error {
 	return it.grant.Release(ctx)
 }
 
-// carryOut does what was decided. The grant is released with it.
-func (it *Item) carryOut(life context.Context) error {
+// carryOut does what was decided and releases the grant.
+func (it *Item) carryOut(life context.Context, work *protocol.Session) error {
 	it.mu.Lock()
-	d, n := it.decision, it.nack
+	d, n, ops := it.decision, it.nack, it.ops
 	it.mu.Unlock()
 
-	p, c := it.under, it.claim
+	u, c := it.under, it.claim
+	last := d == refused && it.lastAttempt()
+	failed := c.record.WithReason(n.reason, layout.ReasonLength(work.RequestLimit()))
 	var err error
-	gone := true
 	switch {
 	case d == acknowledged:
-		err = p.settler.settle(life, c, p.deleteEntry(c, -1))
+		err = u.settle(life, work, []*claim{c}, ops...)
+		if i := refusedAt(err); i > 0 {
+			err = refusedOp(ops[i-1], i-1, err)
+		}
 	case d == unused:
-		p.deleteClaim(life, c, false)
-	case it.lastAttempt():
-		err = it.queue.moveToDeadLetters(life, p, c, it.queue.origin(c, c.attempt, n.reason))
-	case n.moves:
-		err = p.move(life, c, n.due)
+		err = u.putBack(life, work, c, &u.place, move{record: c.before(), data: c.data})
+	case last:
+		err = it.queue.bury(life, work, u, c, failed)
 	default:
-		err = p.settler.settle(life, c, ring(p.session, p.queue.path, c.entry.node))
-		gone = false
+		err = u.putBack(life, work, c, &u.place, move{record: failed, data: c.data, tail: n.tail, due: n.due})
 	}
 
 	switch {
-	case err == nil:
-		p.release(c, gone)
-		it.report(life, d)
+	case err == nil, claimGone(err):
+		u.claims.Add(-1)
+		if err != nil {
+			return it.gone()
+		}
+		it.report(life, d, last, n.err())
 		return nil
-	case p.session.Err() != nil:
-		p.release(c, false)
-		if !errors.Is(err, protocol.ErrLost) {
+	case u.session.Err() != nil:
+		u.claims.Add(-1)
+		switch {
+		case errors.Is(err, context.Canceled) && !errors.Is(err, protocol.ErrUncertain): // it is life that has ended
+			err = u.session.Err()
+		case !errors.Is(err, protocol.ErrLost):
 			err = fmt.Errorf("%w: %w", protocol.ErrLost, err)
 		}
 		return err
 	}
 
-	// Whatever the reason, an item that is over must not stay reserved.
-	p.deleteClaim(life, c, true)
-	if claimGone(err) {
-		err = fmt.Errorf("%w: %w: %s is not reserved by this item any more", protocol.ErrLost, protocol.ErrNodeDeleted, it.ID())
+	if d == acknowledged {
+		failed = c.record.WithReason(err.Error(), layout.ReasonLength(work.RequestLimit()))
 	}
+	// Whatever the reason, an item that is over must not stay reserved.
+	u.giveUp(life, work, c, failed, func() {})
 	return err
 }
 
-// report reports how the item was settled. Items that become dead letters report that.
-func (it *Item) report(life context.Context, d decision) {
+// report reports how the item was settled.
+func (it *Item) report(life context.Context, d decision, last bool, failure error) {
 	kind := protocol.EventAcknowledged
 	switch {
-	case d == refused && it.lastAttempt(), d == unused:
+	case d == unused:
 		return
+	case last:
+		kind = protocol.EventDeadLettered
 	case d == refused:
 		kind = protocol.EventReturned
 	}
 	it.queue.reserves.Report(protocol.Event{
-		Kind: kind, Context: protocol.Caller(life), Session: it.under.session.ID(), Token: it.claim.token, Count: 1,
+		Kind: kind, Context: life, Session: it.under.session.ID(), Token: it.claim.token, Count: 1, Err: failure,
 	})
 }
 
@@ -310,56 +292,87 @@ func (it *Item) lastAttempt() bool {
 	return it.queue.deadLetters != nil && it.Attempt() >= it.queue.attempts
 }
 
-// claimGone reports whether a settlement has failed because its claim was deleted.
-func claimGone(err error) bool { return refusedAt(err) == 0 && errors.Is(err, zk.ErrNoNode) }
-
-// deleteEntry is the operation that removes the entry of a claim, after the claim itself.
-func (p *perSession) deleteEntry(c *claim, version int32) any {
-	return &zk.DeleteRequest{Path: p.dir + "/" + c.entry.node, Version: version}
+// Reserve claims the first entry that is not reserved. It blocks until there is such an entry. If a
+// session is lost, it goes on waiting in the next session. Acknowledge the item, or it comes back:
+// at once with [Item.Nack], or when the session ends.
+//
+// If ctx ends, Reserve returns an error that wraps ctx's and gives back in the background whatever
+// it may have reserved. If a quota is full, the error wraps [protocol.ErrQuotaExceeded]. Other
+// errors wrap [protocol.ErrClosed], [zk.ErrInvalidPath], or are the server's own.
+//
+// Reserving an entry writes its data once more. If an entry of another library is too large for
+// that, Reserve returns [protocol.ErrTooLarge]. [Queue.Take] can remove it.
+func (q *Queue) Reserve(ctx context.Context) (*Item, error) {
+	return q.reserve(ctx, true)
 }
 
-// move puts an entry that is claimed here at the tail of its queue, with its notes. An entry whose
-// own number is near the last one stays, so that moves do not use up the numbers that are left.
-func (p *perSession) move(life context.Context, c *claim, due int64) error {
-	if c.entry.sequence > lastSequence || c.entry.sequence < 0 {
-		return fmt.Errorf("%w: %s stays in its place", protocol.ErrSequenceExhausted, c.entry.node)
+// TryReserve is [Queue.Reserve] without the wait: like [Queue.Poll] it returns [ErrEmpty].
+func (q *Queue) TryReserve(ctx context.Context) (*Item, error) { return q.reserve(ctx, false) }
+
+func (q *Queue) reserve(ctx context.Context, wait bool) (it *Item, err error) {
+	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
+		return nil, err
 	}
-	moved := notes{due: due, since: c.since, attempts: c.attempt, origin: c.entry.origin}
-	name := "/" + moved.prefix(c.entry.priority)
-	return p.settler.settle(life, c, p.deleteEntry(c, c.version),
-		&zk.CreateRequest{
-			Path: p.dir + name, Data: c.data,
-			Acl: p.queue.recipe.ACL(p.queue.path + name), Flags: zk.FlagSequence,
-		},
-		ring(p.session, p.queue.path, ""))
+	var u *under
+	began := time.Now()
+	q.reserves.Waiting(ctx)
+	defer func() {
+		var s *protocol.Session
+		if u != nil {
+			s = u.of
+		}
+		var token int64
+		if it != nil {
+			token = it.Token()
+		}
+		q.reserves.Waited(ctx, began, s, token, err)
+	}()
+
+	for {
+		r, err := across(ctx, q, func(current *under) (*removal, error) {
+			u = current
+			return u.ask(ctx, &removal{max: 1, wait: wait, reserve: true})
+		})
+		if err != nil {
+			return nil, err
+		}
+
+		it, err := q.itemFor(ctx, u, r.claims[0])
+		switch {
+		case err == nil && it == nil: // it has become a dead letter
+		case err != nil && ctx.Err() == nil && u.session.Err() != nil:
+		default:
+			return it, q.recipe.Wrap(err)
+		}
+	}
 }
 
-// itemFor makes an item of what was reserved for r. If that had all its attempts it becomes a dead
-// letter, and there is no item.
-func (q *Queue) itemFor(ctx context.Context, p *perSession, r *removal) (*Item, error) {
-	if q.deadLetters != nil && r.claim.attempt > q.attempts {
-		return protocol.Detach(ctx, p.session, func(life context.Context) (*Item, error) {
-			return nil, q.toDeadLetters(life, p, r.claim)
+// itemFor makes an item of a claim. If that had all its attempts it becomes a dead letter, and there
+// is no item.
+func (q *Queue) itemFor(ctx context.Context, u *under, c *claim) (*Item, error) {
+	if q.deadLetters != nil && c.record.Attempts > q.attempts {
+		return protocol.Detach(ctx, u.of, func(life context.Context, work *protocol.Session) (*Item, error) {
+			return nil, q.buryLate(life, work, u, c)
 		}, nil)
 	}
 
-	if r.claim.attempt > 1 {
+	if c.record.Attempts > 1 {
 		q.reserves.Report(protocol.Event{
-			Kind: protocol.EventRedelivered, Context: ctx, Session: p.session.ID(), Token: r.claim.token, Count: 1,
+			Kind: protocol.EventRedelivered, Context: ctx, Session: u.session.ID(), Token: c.token, Count: 1,
 		})
 	}
-	it := &Item{queue: q, under: p, claim: r.claim}
+	it := &Item{queue: q, under: u, claim: c}
 	var err error
-	it.grant, err = q.reserves.NewGrant(ctx, p.session, p.pathOf(r.claim), r.claim.token, it.carryOut)
+	it.grant, err = q.reserves.NewNamedGrant(ctx, u.of, q.path+c.node, c.token, it.carryOut)
 	if err != nil {
-		p.deleteLater(r.claim)
+		u.letGo(c)
 		return nil, err
 	}
-
 	it.grant.AfterFunc(func() {
 		if errors.Is(it.Err(), protocol.ErrLost) {
-			// Its node was deleted, by a client that has told no consumer.
-			p.session.Go(func(life context.Context) { p.deleteClaim(life, r.claim, true) })
+			// Another client has ended it, or the session has ended. If the claim could only not be
+			// seen any more it would stay.
+			u.session.Go(func(life context.Context, work *protocol.Session) { u.giveUp(life, work, c, c.record, func() {}) })
 		}
 	})
 	return it, nil

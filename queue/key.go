@@ -3,123 +3,140 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/url"
 	"slices"
-	"sync"
+	"strconv"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// OfferKey is [Queue.Offer] of an entry with a key of the caller's choice, such as the number of an
-// order. If an entry with this key was offered before, OfferKey appends nothing and returns an
-// empty ID and no error, also after that entry was consumed. So it settles an [UncertainError]:
-// call it again with the same key.
-//
-// Keys are remembered for an hour at least, or as [WithKeyRetention] says, and then deleted by the
-// producers that offer with keys. Each takes some hundred bytes of every server's memory until
-// then, and all of them are listed twice in that time. Offers without a key are not compared.
-//
-// A key has up to 1,000 bytes. If it is empty or longer, OfferKey returns an error and does no I/O.
-func (q *Queue) OfferKey(ctx context.Context, key string, data []byte) (id string, err error) {
-	if key == "" || len(key) > maxKey {
-		err := fmt.Errorf("OfferKey with a key of %d bytes: it needs one, and may have %d", len(key), maxKey)
-		return "", q.recipe.Wrap(err)
-	}
-	return q.offerOne(ctx, offer{prefix: q.prefix(defaultPriority), key: key}, data)
+// Keys are in directories with numbers. New ones go to the latest, whose number is the data of the
+// directories' parent, and must not be in the one before. Once the latest is as old as keys have to
+// be remembered, the next one begins, and the one before the latest is deleted with all that is in
+// it. A transaction with keys checks the parent's version. So all producers agree on the directory.
+type keys struct {
+	*site
+	retention time.Duration
+	known     bool  // what follows
+	number    int64 // of the latest directory
+	version   int32 // of the parent
+	began     int64 // when the latest was created, by the servers' clock in milliseconds
+	checkedAt int   // the operation of the latest transaction that was check; -1: none
 }
 
 const (
 	maxKey       = 1000
 	keyRetention = time.Hour
-	sweepBatch   = 100     // keys that are asked for at the same time
-	sweepMost    = 100_000 // keys of one sweep
+	deletedKeys  = 500 // in one transaction
 )
 
-// keyPath returns the node of a key, below the queue's path.
-func keyPath(key string) string {
-	escaped := url.PathEscape(key)
-	if escaped == "." || escaped == ".." { // which no node may be called
-		escaped = "%2E" + escaped[1:]
+func keyDir(number int64) string { return keysNode + "/" + strconv.FormatInt(number, 10) }
+
+// remember are the operations that remember a key, and fail if it is remembered already.
+func (k *keys) remember(key string) []any {
+	name := "/" + layout.Escape(key)
+	before := keyDir(k.number-1) + name
+	return []any{
+		k.creation(k.session, keyDir(k.number)+name, nil, 0),
+		k.creation(k.session, before, nil, 0), k.deletion(k.session, before, -1),
 	}
-	return keysNode + "/" + escaped
 }
 
-// offeredBefore reports whether an offer has a key that is remembered.
-func (p *producer) offeredBefore(life context.Context, o *offer) (bool, error) {
-	if o.key == "" {
-		return false, nil
-	}
-	stat, err := p.session.Exists(life, p.queue.path+keyPath(o.key))
-	return stat != nil, err
+// check is the operation that fails if another directory is the latest.
+func (k *keys) check() any {
+	return &zk.CheckVersionRequest{Path: k.session.Path(k.path + keysNode), Version: k.version}
 }
 
-// createKeys creates the directory of the keys. It is persistent: its version must not begin again.
-func (p *producer) createKeys(life context.Context) error {
-	err := p.session.Create(life, p.queue.path+keysNode, nil, zk.FlagPersistent)
-	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) { // the next attempt finds that out
-		err = nil
+// look reads which directory is the latest and makes sure that it and the one before exist.
+func (k *keys) look(life context.Context) error {
+	data, stat, err := k.session.Get(life, k.path+keysNode)
+	if errors.Is(err, zk.ErrNoNode) {
+		// It is persistent: its version must not begin again.
+		err = k.session.Create(life, k.path+keysNode, []byte("1"), zk.FlagPersistent)
+		if errors.Is(err, zk.ErrNoNode) { // all records were deleted just now
+			if err = k.ensure(life, k.session, recordsNode); err == nil {
+				return k.look(life)
+			}
+		}
+		if err == nil || errors.Is(err, zk.ErrNodeExists) {
+			data, stat, err = k.session.Get(life, k.path+keysNode)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if k.number, err = strconv.ParseInt(string(data), 10, 64); err != nil {
+		// It was deleted, and came back as the parent of a directory.
+		_, err := k.session.Set(life, k.path+keysNode, []byte("1"), stat.Version)
+		if ignore(err, zk.ErrBadVersion) != nil {
+			return err
+		}
+		return k.look(life)
+	}
+	k.version = stat.Version
+	if err := k.ensure(life, k.session, keyDir(k.number-1), keyDir(k.number)); err != nil {
+		return err
+	}
+	latest, err := k.session.Exists(life, k.path+keyDir(k.number))
+	if err == nil && latest != nil {
+		k.known, k.began = true, latest.Ctime
 	}
 	return err
 }
 
-// sweep deletes old keys in the background, if that was not done lately. now is the server's clock,
-// in milliseconds.
-//
-// Each deletion raises the version of the directory, which it has to find as it was read. So of two
-// sessions that sweep at the same time one gives up, and a key that was deleted and offered again
-// meanwhile is not deleted twice.
-func (p *producer) sweep(now int64) {
-	between := p.queue.retention / 2
-	if time.Since(p.swept) < between {
+// roll begins the next directory, in the background, if it is time. now is the servers' clock, in
+// milliseconds.
+func (k *keys) roll(now int64) {
+	if now-k.began < k.retention.Milliseconds() {
 		return
 	}
-	p.swept = time.Now()
-
-	dir := p.queue.path + keysNode
-	p.session.Go(func(life context.Context) {
-		stat, err := p.session.Exists(life, dir)
-		if err != nil || stat == nil || now-stat.Mtime < between.Milliseconds() {
-			return // another session has begun
-		}
-		if stat, err = p.session.Set(life, dir, nil, stat.Version); err != nil {
+	k.known = false // and read anew by the next offer
+	number, version := k.number, k.version
+	k.session.Go(func(life context.Context, work *protocol.Session) {
+		next := strconv.FormatInt(number+1, 10)
+		if k.ensure(life, work, keyDir(number+1)) != nil {
 			return
 		}
-		keys, _, err := p.session.Children(life, dir)
-		if err != nil {
-			return
+		if _, err := work.Set(life, k.path+keysNode, []byte(next), version); err != nil {
+			return // another session was faster
 		}
-
-		version, before := stat.Version, stat.Mtime-p.queue.retention.Milliseconds()
-		for batch := range slices.Chunk(keys[:min(len(keys), sweepMost)], sweepBatch) {
-			old := p.oldKeys(life, batch, before)
-			if len(old) == 0 {
-				continue
-			}
-			old = append(old, &zk.SetDataRequest{Path: dir, Version: version})
-			if _, err := p.session.Multi(life, old...); err != nil {
-				return
-			}
-			version++
-		}
+		k.forget(life, work, number)
 	})
 }
 
-// oldKeys returns the operations that delete those of the keys that are older than a time of the
-// server's clock. A key that cannot be asked for stays until the next sweep.
-func (p *producer) oldKeys(life context.Context, keys []string, before int64) (ops []any) {
-	stats := make([]*zk.Stat, len(keys))
-	var asked sync.WaitGroup
-	for i, key := range keys {
-		asked.Go(func() { stats[i], _ = p.session.Exists(life, p.queue.path+keysNode+"/"+key) })
+// forget deletes all directories before the one with that number.
+func (k *keys) forget(life context.Context, work *protocol.Session, number int64) {
+	all, _, _ := k.children(life, work, keysNode)
+	for _, name := range all {
+		dir := keysNode + "/" + name
+		if n, err := strconv.ParseInt(name, 10, 64); err != nil || n >= number {
+			continue
+		}
+		below, _, _ := k.children(life, work, dir)
+		for chunk := range slices.Chunk(below, deletedKeys) {
+			var ops []any
+			for _, key := range chunk {
+				ops = append(ops, k.deletion(work, dir+"/"+key, -1))
+			}
+			protocol.Do(life, work, func(c *zk.Conn) ([]zk.MultiResponse, error) { return protocol.Multi(c, ops...) })
+		}
+		k.deleteNode(life, work, dir, -1)
 	}
-	asked.Wait()
+}
 
-	for i, stat := range stats {
-		if stat != nil && stat.Ctime < before {
-			ops = append(ops, &zk.DeleteRequest{Path: p.queue.path + keysNode + "/" + keys[i], Version: -1})
+// offered reports whether a key is remembered.
+func (k *keys) offered(life context.Context, key string) (bool, error) {
+	if key == "" {
+		return false, nil
+	}
+	for _, number := range []int64{k.number, k.number - 1} {
+		stat, err := k.session.Exists(life, k.path+keyDir(number)+"/"+layout.Escape(key))
+		if err != nil || stat != nil {
+			return stat != nil, err
 		}
 	}
-	return ops
+	return false, nil
 }

@@ -11,16 +11,19 @@ type Option func(*Queue) error
 
 // WithMaxLength lets the offering verbs fail with [ErrFull] when the queue would have more than n
 // entries otherwise. [Queue.OfferWait] waits instead. What is counted is all that is in the queue's
-// directory but the node of its records, whatever its name. Producers without a maximum length are
-// not bound by it, and their entries are counted as they are seen.
+// directory but the node of its records, whatever its name: neither what is reserved nor what is
+// delayed. So an item that comes back may make the queue longer. Producers without a maximum length
+// are not bound by it, and their entries are counted as they are seen.
 //
 // The bound is exact among the producers that set one while there is room for less than a thousand
-// entries. Each of their transactions checks that no other one has grown the queue meanwhile.
-// Producers that collide there take turns of about 20 ms. With more room they do not wait for each
-// other, and look at the length every 100 ms. If together they append more than there is room for
-// in that time, the queue gets longer by as much.
+// entries. There, a producer appends only while it is its turn, and each transaction checks that. It
+// keeps the turn while it is alone. It gives the turn back after a quarter of a second without offers,
+// or after some 20 ms if others wait for theirs. With more room producers do not wait for each other,
+// and look at the length every 100 ms. If together they append more than there is room for in that
+// time, the queue gets longer by as much.
 //
-// A producer that is alone sends as many requests as without a bound.
+// A turn costs three requests, and a look at the length one. A producer that has its turn, or that
+// has looked, sends as many requests as without a bound.
 func WithMaxLength(n int) Option {
 	return func(q *Queue) error {
 		if n < 1 {
@@ -34,10 +37,10 @@ func WithMaxLength(n int) Option {
 // WithDeadLetter moves an item to another queue, dead, once it was reserved so many times and not
 // acknowledged. That happens when the last of these attempts is given back with [Item.Nack]. If its
 // consumer has died, it happens when the item would be delivered once more. The item goes there in
-// one transaction, and gets a new place and a new ID. A maximum length of dead does not count.
+// one transaction, with its data, its age and the reason, and gets a new place and a new ID. A
+// maximum length of dead does not count. [Queue.Redrive] brings it back.
 //
-// [Item.Origin] of an item of dead says where it is from and why. The ID says so too, so operators
-// see it in a listing.
+// [Item.Origin] of an item of dead, and [Info], say where it is from and why.
 //
 // If the dead letters cannot take an item, [Item.Nack] returns why, and the item returns to its
 // place. A consumer that gets it once more sets it aside, delivers others, and tells the logger. It
@@ -87,8 +90,8 @@ func WithKeyRetention(d time.Duration) Option {
 }
 
 // WithRetryDelay sets for how long [Queue.Consume] puts off an item whose attempt of that number
-// has failed. The default doubles from 100 milliseconds, for the first attempt, up to a minute. A
-// delay of 0 or less moves the item to the tail of the queue. delay is called by several goroutines
+// has failed. The default doubles from 100 milliseconds, for the first attempt, up to a minute. With
+// a delay of 0 or less the item goes to the tail of the queue. delay is called by several goroutines
 // at the same time.
 func WithRetryDelay(delay func(attempt int) time.Duration) Option {
 	return func(q *Queue) error {
@@ -100,43 +103,7 @@ func WithRetryDelay(delay func(attempt int) time.Duration) Option {
 	}
 }
 
-// A NackOption says where an item goes when it is given back: give it to [Item.Nack]. A nil option
-// does nothing. All of them create the entry anew, at the tail of the queue and with another ID, in
-// the same transaction in which it is removed.
-type NackOption func(*nack) error
-
-// A nack says how an item is given back.
-type nack struct {
-	moves  bool   // to the tail
-	due    int64  // when it may be delivered again, in milliseconds since 1970
-	reason string // for the dead letters
-}
-
-// After puts the item off: it is not delivered again before d has passed, by this client's clock.
-// Consumers compare that with their own clocks.
-func After(d time.Duration) NackOption {
-	return func(n *nack) error {
-		if d < 0 {
-			return fmt.Errorf("a delay of %v is negative", d)
-		}
-		n.moves = true
-		n.due = time.Now().Add(d).Add(time.Millisecond - 1).UnixMilli() // not earlier
-		return nil
-	}
-}
-
-// AtTail moves the item behind all others that are in the queue.
-func AtTail() NackOption {
-	return func(n *nack) error {
-		n.moves = true
-		return nil
-	}
-}
-
-// because adds the failure of a function to the reason.
-func because(failure error) NackOption {
-	return func(n *nack) error {
-		n.reason += ": " + failure.Error()
-		return nil
-	}
+// retryDelay is what [WithRetryDelay] says by default.
+func retryDelay(attempt int) time.Duration {
+	return min(100*time.Millisecond<<min(attempt-1, 10), time.Minute)
 }

@@ -101,7 +101,7 @@ func runWorker(config string) (status int) {
 // are cut. Nothing is delivered twice, and no entry of an Offer that returned nil is lost. The
 // exception is what a process had taken that was killed before it could say so.
 func TestKilledProcessesLoseNoEntries(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.InRealTime(t, func(t *testing.T, srv *recipestest.Server) {
 		const deliveries, troubles = 300, 12
 		path := srv.Root(t) + "/q"
 		var mu sync.Mutex // protects what follows

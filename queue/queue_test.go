@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -123,10 +124,7 @@ func TestItems(t *testing.T) {
 		offer(t, q, "a", "b", "c")
 		var seen []string
 		for it, err := range q.Items(ctx) {
-			if err != nil {
-				require.ErrorIs(t, err, context.Canceled)
-				break
-			}
+			require.NoError(t, err)
 			seen = append(seen, string(it.Data()))
 			require.NoError(t, it.Ack(patient(t)))
 			if len(seen) == 3 {
@@ -272,6 +270,10 @@ func TestEndedContextDoesNothing(t *testing.T) {
 	cancel(errors.New("enough"))
 	for name, verb := range verbs(q) {
 		err := verb(ctx)
+		if name == "Items" || name == "Consume" { // which go on until then
+			require.NoError(t, err, name)
+			continue
+		}
 		require.ErrorIs(t, err, context.Canceled, name)
 		require.NotErrorIs(t, err, protocol.ErrUncertain, name)
 		require.ErrorContains(t, err, "enough", name)
@@ -374,4 +376,150 @@ func TestReapedQueueIsCreatedAgain(t *testing.T) {
 		require.Equal(t, []string{"created again"}, drain(t, ctx, q))
 		wipe(t, client, path)
 	}
+}
+
+// A queue needs rights on its own node only. Here that node belongs to one identity, and its parent
+// may be read and no more.
+func TestQueueNeedsItsOwnNodeOnly(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		const scheme, user, password = "digest", "mail", "secret"
+		acl := zk.DigestACL(zk.PermAll, user, password)
+		identity := protocol.WithAuth(scheme, []byte(user+":"+password))
+		operator := srv.Client(t, identity)
+		root := lasting(t, operator, srv.Root(t)+"/queues")
+		path := root + "/mail"
+		conn := suite.Session(t, operator).Conn()
+		_, err := conn.Create(path, nil, 0, acl)
+		require.NoError(t, err)
+		_, err = conn.SetACL(root, zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
+		require.NoError(t, err)
+		t.Cleanup(func() { open(conn, root) })
+
+		newQueue := func() *queue.Queue {
+			return queue.New(srv.Client(t, identity, protocol.WithACL(acl)), path)
+		}
+		q, other := newQueue(), newQueue()
+		for name, use := range map[string]func(t *testing.T){
+			"Offer and Poll": func(t *testing.T) {
+				offer(t, q, "a")
+				data, err := q.Poll(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, "a", string(data))
+			},
+			"OfferAll and PollN": func(t *testing.T) {
+				_, err := q.OfferAll(t.Context(), numbered(0, 3))
+				require.NoError(t, err)
+				data, err := q.PollN(t.Context(), 3)
+				require.NoError(t, err)
+				require.Equal(t, texts(numbered(0, 3)), texts(data))
+			},
+			"Reserve, Nack and Ack": func(t *testing.T) {
+				offer(t, q, "a")
+				it, err := q.Reserve(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, it.Nack(t.Context()))
+				it, err = q.TryReserve(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, 2, it.Attempt())
+				require.NoError(t, it.Ack(t.Context()))
+			},
+			"a Take that waits": func(t *testing.T) {
+				taken := suite.Later(func() string {
+					data, _ := q.Take(patient(t))
+					return string(data)
+				})
+				offer(t, other, "a")
+				require.Equal(t, "a", suite.Wait(t, taken))
+			},
+			"Len and Peek": func(t *testing.T) {
+				offer(t, q, "a")
+				n, err := other.Len(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, 1, n)
+				data, err := other.Peek(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, "a", string(data))
+			},
+		} {
+			t.Log(name)
+			use(t)
+			drain(t, t.Context(), q)
+		}
+	})
+}
+
+// A node that is missing at the moment of a request, and there at the next one, ends no call.
+func TestNodeThatIsMissingForAMomentEndsNoCall(t *testing.T) {
+	const noNode = int32(zkwire.CodeNoNode)
+
+	t.Run("Poll, queue", func(t *testing.T) {
+		suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			ctx, link, path := suite.Lasting(t), srv.Link(t), srv.Root(t)
+			q := queue.New(link.Client(t), path)
+			offer(t, q, "a")
+			require.NoError(t, poll(ctx, q))
+			link.Fail(recipestest.OpGetChildren, path, noNode, 1)
+			require.ErrorIs(t, poll(ctx, q), queue.ErrEmpty)
+		})
+	})
+	t.Run("Poll, register", func(t *testing.T) {
+		suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			ctx, link, path := suite.Lasting(t), srv.Link(t), srv.Root(t)
+			holder := queue.New(srv.Client(t), path)
+			offer(t, holder, "a")
+			it := reserve(t, holder)
+			q := queue.New(link.Client(t), path)
+			require.ErrorIs(t, poll(ctx, q), queue.ErrEmpty)
+			require.NoError(t, it.Nack(ctx)) // which changes the register
+			link.Fail(recipestest.OpGetData, path+"/zkrecipes", noNode, 1)
+			require.NoError(t, poll(ctx, q))
+		})
+	})
+	t.Run("Offer in turn, receipts", func(t *testing.T) {
+		suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			link, path := srv.Link(t), srv.Root(t)
+			q := queue.New(link.Client(t), path, queue.WithMaxLength(10))
+			other := queue.New(srv.Client(t), path, queue.WithMaxLength(10))
+			offer(t, q, "a")
+			offer(t, other, "b")
+			link.Fail(recipestest.OpSetData, path+"/zkrecipes/receipts", noNode, 1)
+			offer(t, q, "c") // which collides, and is in turn
+			require.Equal(t, []string{"a", "b", "c"}, drain(t, t.Context(), q))
+		})
+	})
+}
+
+// A key for which there is no directory, and may be none, is refused.
+func TestOfferKeyWithoutTheRightToRememberIt(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, path := srv.Link(t), srv.Root(t)
+		q := queue.New(link.Client(t), path)
+		link.Fail(recipestest.OpCreate, path+"/zkrecipes/keys", int32(zkwire.CodeNoAuth), 1)
+		require.ErrorIs(t, offerKeyK(suite.Lasting(t), q), zk.ErrNoAuth)
+		require.NoError(t, offerKeyK(suite.Lasting(t), q))
+		require.Equal(t, []string{"x"}, drain(t, t.Context(), q))
+	})
+}
+
+// An answer is lost, and then the receipt cannot be read. So it is not known what became of the
+// offer, even if the server would know.
+func TestOfferWhoseReceiptCannotBeRead(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, operator := srv.Link(t), srv.Client(t)
+		path := lasting(t, operator, srv.Root(t)+"/q")
+		q := queue.New(link.Client(t), path)
+		offer(t, q, "a")
+		receipts := children(t, operator, path+"/zkrecipes/receipts")
+		require.Len(t, receipts, 1)
+		link.Fail(recipestest.OpGetData, path+"/zkrecipes/receipts/"+receipts[0], int32(zkwire.CodeInvalidACL), 1)
+		link.LoseReply(recipestest.OpMulti, 1)
+		_, err := q.Offer(suite.Lasting(t), []byte("b"))
+		var uncertain *queue.UncertainError
+		require.ErrorAs(t, err, &uncertain)
+		require.ErrorIs(t, err, protocol.ErrUncertain)
+		require.ErrorIs(t, err, zk.ErrInvalidACL)
+		require.Equal(t, []string{"b"}, texts(uncertain.Data))
+		offer(t, q, "c")
+		require.Equal(t, []string{"a", "b", "c"}, drain(t, t.Context(), q))
+	})
 }

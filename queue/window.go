@@ -1,171 +1,90 @@
 package queue
 
 import (
-	"cmp"
+	"math/rand/v2"
 	"slices"
 	"time"
 )
 
-// An entry is one element of the queue, as a consumer knows it.
-type entry struct {
-	name
-	gone bool // it was removed
-	left bool // another consumer has not taken it for long
-
-	unfit  bool      // this consumer could not take it, and others have had their turn
-	passed time.Time // when this consumer first began behind it; zero if it never did
-
-	*reading           // nil unless it was read or is being read
-	held     bool      // it was reserved when it was read, or is not to be delivered yet
-	until    time.Time // when it is to be looked at again, if that is known
-	refused  error     // why it could not be delivered
-	claim    *claim    // by which this session has reserved it; nil if it has not
-}
-
-// available reports whether the entry may be taken, as far as this consumer knows.
-func (e *entry) available() bool {
-	return !e.gone && (!e.held || !e.until.IsZero() && !time.Now().Before(e.until))
-}
-
-// suits reports whether the entry may be reserved, or else removed. An ephemeral one, which a
-// foreign client has made, can have no claim.
-func (e *entry) suits(reserve bool) bool {
-	if !reserve || e.reading == nil {
-		return true
-	}
-	select {
-	case <-e.done:
-		return e.err != nil || e.stat.EphemeralOwner == 0
-	default:
-		return true
-	}
-}
-
-// A window is what a consumer knows of the queue's entries, in order, from its last listing.
+// A window is what is left of a consumer's latest listing, in order, and where the consumer goes on
+// in it. Consumers of several sessions compete. One whose entries others were faster with goes
+// further back in its listing and leaves what it skips to them until it lists the queue again. It
+// goes forward again when it wins.
 type window struct {
-	entries []*entry
-	first   int       // those before are gone
-	held    []*entry  // in no order
-	size    int       // of the data that was read last
-	listed  time.Time // when the queue was listed
-	reviews int       // so many were made
-	stale   bool      // since then, others may have taken what this consumer is about to take
-	beaten  bool      // another consumer was faster in the last transaction
-
-	outdated bool // since then, entries of another priority may have been offered
-	claims   bool // all pending requests are to reserve entries
+	entries  []found
+	checked  time.Time     // when the listing was still good
+	took     time.Duration // for the listing
+	skipped  bool          // some entries were left to others
+	begins   bool          // nothing was taken yet
+	next     time.Time     // when an entry that was left aside is tried again
+	latest   int32         // the number of the last entry that was claimed here
+	distance int           // how many entries are left to others between two blocks of ours
+	lucky    int           // blocks in a row that were left to us
+	unlucky  time.Time     // when others were faster
 }
 
-// forget drops what was read. What is known of the consumers' turns is kept, so that an entry is
-// not passed over for ever by consumers that forget all the time.
-func (w *window) forget() {
-	entries := w.entries[w.first:]
-	*w = window{size: w.size, claims: w.claims}
-	for _, e := range entries {
-		if !e.gone {
-			w.entries = append(w.entries, &entry{name: e.name, left: e.left, passed: e.passed})
-		}
-	}
-}
+const (
+	mostDistance = 16                     // times the entries of a block
+	freshFor     = 100 * time.Millisecond // of a listing in which others compete, or with priorities
+	staleAfter   = 250 * time.Millisecond // before it is checked for entries that have come back
+)
 
-// replace takes over a new listing. What is known of entries that are still there is kept. Those
-// that are behind the others' tickets, and were so before, are left.
-func (w *window) replace(names []name, behind func(sequence int32) bool) {
-	known := make(map[string]*entry)
-	for _, e := range w.entries[w.first:] {
-		if !e.gone && (e.held || e.reading != nil || !e.passed.IsZero() || behind(e.sequence)) {
-			known[e.node] = e
-		}
-	}
-
-	w.entries, w.first, w.held = make([]*entry, len(names)), 0, nil
+// fill takes over a listing, without the entries that are left aside.
+func (w *window) fill(entries []found, took time.Duration, aside func(found) bool) {
 	now := time.Now()
-	for i, n := range names {
-		e := known[n.node]
-		if e == nil {
-			e = &entry{name: n}
-		} else if e.available() && behind(e.sequence) {
-			e.left = true
-		}
-		w.entries[i] = e
-		if due := time.UnixMilli(n.due); !e.held && now.Before(due) {
-			e.held, e.until = true, due
-		}
-		if e.held {
-			w.held = append(w.held, e)
-		}
+	w.checked, w.took, w.begins, w.skipped, w.next = now, took, true, false, time.Time{}
+	w.entries = slices.DeleteFunc(entries, aside)
+	if now.Sub(w.unlucky) > max(freshFor, 10*took) { // the others have become slow
+		w.distance /= 4
 	}
-	w.listed, w.stale, w.outdated = now, false, false
+	if len(w.entries) == 0 || w.entries[0].Sequence < w.latest { // which was left, or has come back
+		return
+	}
+	if w.distance > 0 { // the others list it, too
+		w.drop(rand.IntN(min(w.distance, len(w.entries))))
+	}
 }
 
-// open reports whether an entry is available, and suits a pending request.
-func (w *window) open(e *entry) bool { return e.available() && e.suits(w.claims) }
-
-// pick returns the first n entries that are open.
-func (w *window) pick(n int) (next []*entry) {
-	for w.first < len(w.entries) && w.entries[w.first].gone {
-		w.entries[w.first] = nil
-		w.first++
-	}
-	for _, e := range w.entries[w.first:] {
-		if len(next) == n {
-			break
-		}
-		if w.open(e) {
-			next = append(next, e)
-		}
-	}
-	return next
+// drop leaves the first entries to others.
+func (w *window) drop(n int) {
+	w.entries, w.skipped = w.entries[n:], w.skipped || n > 0
 }
 
-// find returns the entry with that name, or nil.
-func (w *window) find(n name) *entry {
-	rest := w.entries[w.first:]
-	i, found := slices.BinarySearchFunc(rest, n, func(e *entry, n name) int { return compareNames(e.name, n) })
-	if !found || rest[i].node != n.node || rest[i].gone {
+// older reports whether the listing is old, compared with how long it takes.
+func (w *window) older(than time.Duration) bool {
+	return time.Since(w.checked) > max(than, 10*w.took) || !w.next.IsZero() && !time.Now().Before(w.next)
+}
+
+// take takes the next n entries. What it skips is left to others.
+func (w *window) take(n int) []found {
+	if n <= 0 {
 		return nil
 	}
-	return rest[i]
-}
-
-// index returns where the entry with that number is, or would be. It is for windows in the order of
-// the numbers.
-func (w *window) index(sequence int32) (i int, found bool) {
-	i, found = slices.BinarySearchFunc(w.entries[w.first:], sequence, func(e *entry, sequence int32) int {
-		return cmp.Compare(e.sequence-sequence, 0)
-	})
-	return w.first + i, found
-}
-
-// hold notes that an entry is not to be delivered, until it is released, or until then.
-func (w *window) hold(e *entry, until time.Time, refused error) {
-	if !e.held {
-		w.held = append(w.held, e)
+	skip := w.distance
+	if w.begins {
+		skip, w.begins = 0, false
 	}
-	e.held, e.until, e.refused, e.reading, e.claim = true, until, refused, nil, nil
-}
-
-// dropGone forgets the entries that are held no more as they have gone, also by this session's own
-// acknowledgements.
-func (w *window) dropGone() {
-	w.held = slices.DeleteFunc(w.held, func(e *entry) bool {
-		e.gone = e.gone || e.claim != nil && e.claim.gone.Load()
-		return e.gone
-	})
-}
-
-// unhold takes an entry from those that are held.
-func (w *window) unhold(e *entry) {
-	e.held, e.until, e.refused = false, time.Time{}, nil
-	w.held = slices.DeleteFunc(w.held, func(h *entry) bool { return h == e })
-}
-
-// nextDue returns when the first entry is due of those for which a time is known.
-func (w *window) nextDue() (due time.Time) {
-	for _, e := range w.held {
-		if !e.until.IsZero() && (due.IsZero() || e.until.Before(due)) {
-			due = e.until
-		}
+	if len(w.entries) < skip+n {
+		skip = rand.IntN(max(1, min(skip, len(w.entries)-n)+1))
 	}
-	return due
+	w.drop(min(skip, len(w.entries)))
+	block := w.entries[:min(n, len(w.entries))]
+	w.entries = w.entries[len(block):]
+	return block
+}
+
+// lost notes that others were faster with some of n entries, and won that they were not.
+func (w *window) lost(some, n int) {
+	w.distance, w.lucky, w.skipped, w.unlucky = w.distance+some, 0, true, time.Now()
+	if some == n {
+		w.distance *= 2
+	}
+	w.distance = min(w.distance, mostDistance*n)
+}
+
+func (w *window) won(last found) {
+	w.latest = last.Sequence
+	if w.lucky++; w.lucky >= 8 {
+		w.distance, w.lucky = w.distance*3/4, 0
+	}
 }

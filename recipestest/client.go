@@ -2,6 +2,9 @@ package recipestest
 
 import (
 	"context"
+	"io"
+	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,10 +18,11 @@ const connectTimeout = 30 * time.Second
 
 // Client connects to the server over a sound network. It blocks until the client has a session, and
 // fails tb at once if that takes more than thirty seconds. The client is closed when tb ends. Among
-// opts, protocol.WithDialer replaces the server's own dialer.
+// opts, protocol.WithDialer replaces the server's own dialer. Without protocol.WithLogger, the client
+// logs nothing.
 func (s *Server) Client(tb testing.TB, opts ...protocol.ConnectOption) *protocol.Client {
 	tb.Helper()
-	return s.client(tb, s.Dial, opts)
+	return s.client(tb, s.connectString, s.Dial, opts)
 }
 
 // Client is [Server.Client] through the link, which must be whole.
@@ -29,22 +33,26 @@ func (s *Server) Client(tb testing.TB, opts ...protocol.ConnectOption) *protocol
 // request; a connection that only closes the session may name any zxid.
 func (l *Link) Client(tb testing.TB, opts ...protocol.ConnectOption) *protocol.Client {
 	tb.Helper()
-	return l.server.client(tb, l.dialChecked, opts)
+	return l.server.client(tb, l.server.connectString, l.dialChecked, opts)
 }
 
-func (s *Server) client(tb testing.TB, dial zk.Dialer, opts []protocol.ConnectOption) *protocol.Client {
+func (s *Server) client(tb testing.TB, connectString string, dial zk.Dialer, opts []protocol.ConnectOption) *protocol.Client {
 	tb.Helper()
 	r := s.resourcesOf(tb)
 	ctx, cancel := context.WithTimeout(tb.Context(), connectTimeout)
 	defer cancel()
 
-	opts = append([]protocol.ConnectOption{protocol.WithDialer(dial)}, opts...)
-	c, err := protocol.Connect(ctx, s.connectString, opts...)
+	silent := protocol.WithLogger(slog.New(slog.DiscardHandler))
+	opts = append([]protocol.ConnectOption{protocol.WithDialer(dial), silent}, opts...)
+	c, err := protocol.Connect(ctx, connectString, opts...)
 	if err != nil {
 		tb.Fatalf("recipestest: connect: %v", err)
 	}
 
 	r.mu.Lock()
+	if len(r.clients) == cap(r.clients) { // before it grows
+		r.clients = slices.DeleteFunc(r.clients, closed)
+	}
 	r.clients = append(r.clients, c)
 	r.mu.Unlock()
 
@@ -53,6 +61,12 @@ func (s *Server) client(tb testing.TB, dial zk.Dialer, opts []protocol.ConnectOp
 	}
 
 	return c
+}
+
+// closed reports whether the test has closed a client. Each that is kept keeps a megabyte.
+func closed(c io.Closer) bool {
+	client, ok := c.(*protocol.Client)
+	return ok && client.State() == protocol.Closed
 }
 
 // Conn connects a plain go-zookeeper client to the server over a sound network, with a session

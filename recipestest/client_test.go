@@ -2,9 +2,12 @@ package recipestest_test
 
 import (
 	"net"
+	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -113,5 +116,22 @@ func TestNodeOfAClientIsWaitedForWhileItIsOpen(t *testing.T) {
 		})
 
 		require.Empty(t, f.errors)
+	})
+}
+
+// A client has megabytes of buffers, and a test may open many, one after the other.
+func TestClosedClientsAreFreed(t *testing.T) {
+	t.Parallel()
+	recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		var clients []weak.Pointer[protocol.Client]
+		for range 20 {
+			c := srv.Client(t)
+			clients = append(clients, weak.Make(c))
+			require.NoError(t, c.Close())
+		}
+		time.Sleep(time.Minute) // the background work of all of them ends
+		runtime.GC()
+		held := slices.DeleteFunc(clients, func(c weak.Pointer[protocol.Client]) bool { return c.Value() == nil })
+		require.LessOrEqual(t, len(held), 4)
 	})
 }

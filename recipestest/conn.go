@@ -43,7 +43,7 @@ type conn struct {
 	checked        bool // its handshake must name the last zxid that the session has seen
 	handshaken     bool // the server has answered the handshake
 	session        int64
-	unread         []arrival   // answers that the client has not read completely
+	unread         []arrival   // answers that the client may not have seen
 	arrived, taken int64       // bytes delivered to the client, and read by it
 	regression     *regression // to be reported with the next request
 
@@ -252,6 +252,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 
+	c.took()
 	for {
 		switch {
 		case c.closed:
@@ -264,7 +265,7 @@ func (c *conn) Read(b []byte) (int, error) {
 			return 0, nil
 		case c.read < len(c.inbox):
 			n := copy(b, c.inbox[c.read:])
-			c.took(n)
+			c.taken += int64(n)
 			if c.read += n; c.read == len(c.inbox) {
 				c.inbox, c.read = c.inbox[:0], 0
 			}

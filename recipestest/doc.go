@@ -22,16 +22,18 @@
 //   - [Link.Stall] is noticed by neither side: packets vanish while sockets stay open.
 //     [Link.StallRequests] and [Link.StallReplies] do that in one direction.
 //   - [Link.LoseReply] lets the server execute a request and drops the answer.
+//   - [Link.Fail] and [Link.FailPart] let the server refuse a request.
 //   - [Link.Delay] adds latency.
 //   - [Link.Isolate] imitates a server that has lost its leader: it answers pings and nothing else.
 //   - [Link.Move] leads to a follower that may lag, so clients read an older state. With [Lagging]
 //     all clients are connected to such followers, as in an ensemble.
 //   - [Server.Followers] can be stopped, isolated or made to lag one by one. With [WithFollowers]
-//     the connect string names them, and clients go on at another one.
+//     the connect string names them, and clients go on at another follower.
 //   - [Server.ExpireSession] ends a session behind the client's back.
 //
 // [Link.At] runs any of these at a given packet, so that a loop meets an operation at each of its
-// steps. A test that waits for [Link.Sent] or [Link.Answered] need not sleep.
+// steps, and [Link.Meet] says which packet that is. [Server.Names] is a name service, for servers
+// that move and names that do not resolve. A test that waits for [Link.Sent] or [Link.Answered] need not sleep.
 //
 // # Virtual time
 //
@@ -68,8 +70,9 @@
 // are not looked for.
 //
 // Parallel tests are told apart. Goroutines carry a profiler label, which replaces labels that the
-// test's goroutine may have had. So a test must first use this package on its own goroutine. Left
-// out are goroutines that it started before, and those of package initialisation and other tests.
+// test's goroutine may have had. So a test must first use this package on its own goroutine. The
+// check leaves out goroutines that the test started earlier, and goroutines of package
+// initialisation and of other tests.
 //
 // A Link loses, repeats and reorders nothing unless it is told to.
 //

@@ -172,3 +172,74 @@ func TestConnIsClosedWithItsTest(t *testing.T) {
 		require.Error(t, err)
 	})
 }
+
+func TestFailPartRefusesOneOperationOfATransaction(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		create(t, conn, root, 0)
+		ops := []any{
+			&zk.CheckVersionRequest{Path: root, Version: -1},
+			&zk.CreateRequest{Path: root + "/a", Acl: zk.WorldACL(zk.PermAll)},
+			&zk.DeleteRequest{Path: root + "/a", Version: -1},
+		}
+
+		link.FailPart(3, int32(zkwire.CodeNoAuth))
+		_, err := conn.Multi(ops[:2]...)
+		require.NoError(t, err, "which has only two operations")
+		require.NoError(t, conn.Delete(root+"/a", -1))
+		link.FailPart(2, int32(zkwire.CodeNodeExists))
+		for _, refused := range []struct {
+			part int
+			err  error
+		}{{3, zk.ErrNoAuth}, {2, zk.ErrNodeExists}} {
+			results, err := conn.Multi(ops...)
+			require.ErrorIs(t, err, refused.err)
+			require.Len(t, results, 3)
+			for i, r := range results {
+				switch part := i + 1; {
+				case part < refused.part:
+					require.NoError(t, r.Error)
+				case part == refused.part:
+					require.ErrorIs(t, r.Error, refused.err)
+				default:
+					require.ErrorContains(t, r.Error, "-2")
+				}
+			}
+			requireExists(t, conn, root+"/a", false)
+		}
+		_, err = conn.Multi(ops...)
+		require.NoError(t, err)
+	})
+}
+
+func TestMeetSaysWhatThePacketIs(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *recipestest.Server) {
+		link, root := s.Link(t), s.Root(t)
+		conn := connect(t, s, link.Dial, 10*time.Second)
+		create(t, conn, root, 0)
+		_, _, changed, err := conn.GetW(root)
+		require.NoError(t, err)
+
+		met := make(chan []string, 5)
+		for step := range cap(met) {
+			link.Meet(step+1, func(operations []string) { met <- operations })
+		}
+		_, err = conn.Set(root, nil, -1)
+		require.NoError(t, err)
+		<-changed
+		_, err = conn.Multi(
+			&zk.CreateRequest{Path: root + "/a", Acl: zk.WorldACL(zk.PermAll)},
+			&zk.SetDataRequest{Path: root, Version: -1},
+			&zk.DeleteRequest{Path: root + "/a", Version: -1},
+		)
+		require.NoError(t, err)
+		for _, want := range [][]string{
+			{"setData " + root}, {"event at " + root}, {"answer to setData"},
+			{"create " + root + "/a", "setData " + root, "delete " + root + "/a"}, {"answer to multi"},
+		} {
+			require.Equal(t, want, <-met)
+		}
+		require.True(t, link.Meet(1, nil)(), "stop disarms it")
+	})
+}

@@ -2,7 +2,9 @@ package recipestest_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -12,8 +14,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
 // everywhere is overBoth, and with a real server where there is one.
@@ -22,8 +24,24 @@ func everywhere(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
 	overBoth(t, test)
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
-		test(t, ensemble.Real(t))
+		test(t, suite.Real(t))
 	})
+}
+
+// TestMain lets many tests run at the same time, because those in real time wait.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "16"); err != nil { // the command line overrides that
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// skipShort skips a test that waits in real time.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("waits in real time")
+	}
 }
 
 // overBoth runs a test over TCP, and in memory inside a bubble.
@@ -32,6 +50,7 @@ func overBoth(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
 	t.Parallel()
 	t.Run("tcp", func(t *testing.T) {
 		t.Parallel()
+		skipShort(t)
 		test(t, recipestest.Start(t))
 	})
 
@@ -184,7 +203,7 @@ func (f *fakeTB) Failed() bool {
 func TestExamples(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"link": enrollSurvivesLostReplies, "server": importStopsWhenItsSessionEnds,
-		"bubble": holderIsToldInTime, "options": lockExcludesOnAllServers,
+		"bubble": holderIsToldInTime, "options": lockExcludesOnAllServers, "names": serverGetsAnotherAddress,
 	} {
 		t.Run(name, test)
 	}

@@ -60,11 +60,12 @@ type failure struct {
 	path string
 	code zkwire.Code
 	n    int // how many are left
+	part int // of a transaction that is refused as a server does, from 1; 0 for the whole
 }
 
 type trigger struct {
 	at int // the value of Link.packets that sets it off
-	do func()
+	do func([]string)
 }
 
 // Link returns a new, sound network between tb's clients and the server. When tb ends, the link is
@@ -315,25 +316,38 @@ func (l *Link) Fail(op Op, path string, code int32, n int) {
 	l.set(func() {
 		l.failing = slices.DeleteFunc(l.failing, func(f *failure) bool { return f.op == op && f.path == path })
 		if n > 0 {
-			l.failing = append(l.failing, &failure{op, path, zkwire.Code(code), n})
+			l.failing = append(l.failing, &failure{op: op, path: path, code: zkwire.Code(code), n: n})
 		}
 	})
 }
 
+// FailPart makes the server refuse the next transaction of at least part operations, as if operation
+// number part (the first is 1) had failed with an error code. Like [Link.Fail] it does not execute
+// the transaction. But while Fail with [OpMulti] answers with the error alone, as a server does that
+// refuses a transaction as a whole, FailPart answers with a result for each operation: success
+// before the one that failed, and -2 (runtime inconsistency) after it.
+//
+// Each further call refuses one more transaction. The end of the test ends the fault.
+func (l *Link) FailPart(part int, code int32) {
+	l.set(func() {
+		l.failing = append(l.failing, &failure{op: OpMulti, code: zkwire.Code(code), n: 1, part: part})
+	})
+}
+
 // fails returns the error that Fail asked for as the answer to a request, and counts it.
-func (l *Link) fails(p *packet) zkwire.Code {
+func (l *Link) fails(p *packet) (code zkwire.Code, part int) {
 	if !p.op.ordinary() || p.op == OpClose {
-		return zkwire.CodeOK
+		return zkwire.CodeOK, 0
 	}
 	for i, f := range l.failing {
-		if (f.op == p.op || f.op == OpAny) && (f.path == "" || p.names(f.path)) {
+		if (f.op == p.op || f.op == OpAny) && (f.path == "" || p.names(f.path)) && (f.part == 0 || f.part <= len(p.parts())) {
 			if f.n--; f.n == 0 {
 				l.failing = slices.Delete(l.failing, i, i+1)
 			}
-			return f.code
+			return f.code, f.part
 		}
 	}
-	return zkwire.CodeOK
+	return zkwire.CodeOK, 0
 }
 
 // Delay makes every packet take d, in each direction, so a round trip takes 2d longer. Order is
@@ -364,6 +378,13 @@ func (l *Link) Delay(d time.Duration) {
 //
 // stop disarms the trigger. It returns true if do has not run and never will.
 func (l *Link) At(step int, do func()) (stop func() bool) {
+	return l.Meet(step, func([]string) { do() })
+}
+
+// Meet is [Link.At] for a do that needs to know which packet it meets. A request has one operation,
+// like "setData /path", and a transaction has several. A reply is "answer to setData", and a watch
+// event is "event at /path". Paths have the chroot of the server in front.
+func (l *Link) Meet(step int, do func(operations []string)) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -497,7 +518,7 @@ const (
 // It hands a reply that is delivered to the client.
 func (l *Link) decide(c *conn, p *packet) decision {
 	for _, do := range l.due(p) {
-		do()
+		do(l.operations(c, p))
 	}
 
 	l.mu.Lock()
@@ -523,7 +544,10 @@ func (l *Link) decide(c *conn, p *packet) decision {
 		l.record(c, p, "is torn")
 		return tearOff
 	case p.direction == request:
-		sent := pendingRequest{p.op, l.fails(p)}
+		sent := pendingRequest{op: p.op}
+		if sent.failure, sent.part = l.fails(p); sent.part > 0 {
+			sent.parts = len(p.parts())
+		}
 		c.pending[p.xid] = sent
 		l.requests.add(p.op)
 		fate := ""
@@ -541,7 +565,7 @@ func (l *Link) decide(c *conn, p *packet) decision {
 		p.op = sent.op
 		delete(c.pending, p.xid)
 		if sent.failure != zkwire.CodeOK {
-			p.data = refusalOf(p.data, sent.failure)
+			p.data = sent.refusal(p.data)
 		}
 	}
 
@@ -566,10 +590,28 @@ func (l *Link) decide(c *conn, p *packet) decision {
 	return deliver
 }
 
+// operations says what a packet is.
+func (l *Link) operations(c *conn, p *packet) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case p.op == OpEvent:
+		return []string{"event at " + p.path()}
+	case p.direction == reply && p.op == opUnknown:
+		return []string{"answer to " + c.pending[p.xid].op.String()}
+	case p.direction == reply:
+		return []string{"answer to " + p.op.String()}
+	case p.op == OpMulti:
+		return p.parts()
+	}
+	return []string{p.op.String() + " " + p.path()}
+}
+
 // A pendingRequest is one that was passed on, or that something else was sent for if it fails.
 type pendingRequest struct {
-	op      Op
-	failure zkwire.Code
+	op          Op
+	failure     zkwire.Code
+	part, parts int // of a transaction: the one that fails, and how many there are
 }
 
 // inPlaceOf returns a request that changes nothing, with the number of one that is to fail.
@@ -578,13 +620,32 @@ func inPlaceOf(xid int32) []byte {
 	return zkwire.SetLength(append(frame, readRequest("/")...))
 }
 
-// refusalOf turns an answer into one that is an error.
-func refusalOf(frame []byte, code zkwire.Code) []byte {
+// refusal turns an answer into one that is an error.
+func (r pendingRequest) refusal(frame []byte) []byte {
 	head, _ := zkwire.ParseReplyHeader(frame)
-	head.Code = code
+	if head.Code = r.failure; r.part > 0 {
+		head.Code = zkwire.CodeOK
+	}
 	refusal := make([]byte, zkwire.ReplyBody)
 	zkwire.PutReplyHeader(refusal, head)
-	return refusal
+	if r.part == 0 {
+		return refusal
+	}
+	result := func(op int32, done bool, code zkwire.Code) {
+		refusal = zkwire.AppendInt32(zkwire.AppendBool(zkwire.AppendInt32(refusal, op), done), int32(code))
+	}
+	for part := 1; part <= r.parts; part++ {
+		code := zkwire.CodeOK
+		if part == r.part {
+			code = r.failure
+		} else if part > r.part {
+			code = zkwire.CodeRuntimeInconsistency
+		}
+		result(int32(zkwire.OpError), false, code)
+		refusal = zkwire.AppendInt32(refusal, int32(code))
+	}
+	result(-1, true, -1)
+	return zkwire.SetLength(refusal)
 }
 
 // loses reports whether LoseReply asked to lose this reply to op, and counts it.
@@ -618,7 +679,7 @@ func (l *Link) tears(p *packet) bool {
 }
 
 // due counts p and returns the functions to run before it passes.
-func (l *Link) due(p *packet) []func() {
+func (l *Link) due(p *packet) []func([]string) {
 	if !p.step() {
 		return nil
 	}
@@ -627,7 +688,7 @@ func (l *Link) due(p *packet) []func() {
 	defer l.mu.Unlock()
 
 	l.packets++
-	var due []func()
+	var due []func([]string)
 	l.triggers = slices.DeleteFunc(l.triggers, func(t *trigger) bool {
 		if t.at != l.packets {
 			return false

@@ -94,6 +94,37 @@ func (p *packet) path() string {
 	return ""
 }
 
+// parts returns the operations of a transaction, as in "setData /path".
+func (p *packet) parts() (all []string) {
+	d := zkwire.Decoder{Rest: p.data[min(zkwire.RequestBody, len(p.data)):]}
+	for {
+		op, done := zkwire.Op(d.Int32()), d.Bool()
+		d.Int32()
+		if d.Bad || done {
+			return all
+		}
+		all = append(all, op.String()+" "+d.String())
+		switch op {
+		case zkwire.OpDelete, zkwire.OpCheck:
+			d.Int32()
+		case zkwire.OpSetData:
+			d.Buffer()
+			d.Int32()
+		default: // a create
+			d.Buffer()
+			for n := d.Int32(); n > 0 && !d.Bad; n-- {
+				d.Int32()
+				d.Buffer()
+				d.Buffer()
+			}
+			d.Int32()
+			if op == zkwire.OpCreateTTL {
+				d.Int64()
+			}
+		}
+	}
+}
+
 // names reports whether a request is about the node at path. Of a transaction, any operation may
 // be.
 func (p *packet) names(path string) bool {

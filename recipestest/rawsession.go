@@ -32,6 +32,7 @@ func (e serverError) Error() string { return zkwire.Code(e).String() }
 // a test from outside, also where no client could be started. It is not safe for concurrent use.
 type rawSession struct {
 	conn    net.Conn
+	id      int64
 	chroot  string
 	xid     int32
 	timeout time.Duration // for an answer
@@ -92,7 +93,7 @@ func (s *Server) handshake(host string, id int64, password []byte) (*rawSession,
 		c.Close()
 		return nil, fmt.Errorf("handshake with %s: %w", host, err)
 	}
-	return &rawSession{conn: c, timeout: answerTimeout}, nil
+	return &rawSession{conn: c, id: granted.SessionID, timeout: answerTimeout}, nil
 }
 
 // close ends the session.

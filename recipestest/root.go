@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
@@ -35,8 +39,8 @@ const reachTimeout = 15 * time.Second
 // When tb ends, and while its clients are still open, no ephemeral node may be left below the path:
 // an orphan in a living session blocks other clients. The check waits for clean-up in the
 // background: less than two seconds for nodes of a client that this test has made, if the server is
-// embedded and no test has used a [Link] or [Server.Embedded], and fifteen seconds otherwise. All
-// other nodes below the path are removed.
+// embedded and no test has used a [Link] or [Server.Embedded], and fifteen seconds otherwise. A lock
+// that lingers unused is no orphan. All other nodes below the path are removed.
 func (s *Server) Root(tb testing.TB) string {
 	tb.Helper()
 	root := "/" + nodeName(tb.Name()) + "-" + strings.ToLower(rand.Text()[:8])
@@ -82,6 +86,9 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string, clients []io.Clos
 	began := time.Now()
 	for look := 1; ; look++ {
 		left, err := session.ephemerals(roots)
+		if err == nil && look == 1 {
+			err = session.contend(left)
+		}
 		if err != nil {
 			report("recipestest: cannot look for leftover nodes: %v", err)
 			return false
@@ -149,11 +156,26 @@ type node struct {
 	owner int64 // the session of an ephemeral node, else 0
 }
 
-// ephemerals returns the ephemeral nodes below roots.
+// contend lines up for each lock that lingers: if it is unused, its holder gives it back now.
+func (r *rawSession) contend(left []node) error {
+	var creates []call
+	for _, n := range left {
+		if c, ok := layout.AnyContender(path.Base(n.path)); ok && c.Kind == layout.Lingering {
+			b := zkwire.AppendString(nil, r.absolute(path.Dir(n.path)+"/lock-"))
+			b = zkwire.AppendBuffer(b, nil)
+			b = zkwire.AppendInt32(zkwire.AppendInt32(b, 1), 31) // a list of one entry: all permissions
+			b = zkwire.AppendString(zkwire.AppendString(b, "world"), "anyone")
+			creates = append(creates, call{zkwire.OpCreate, zkwire.AppendInt32(b, zk.FlagEphemeralSequential)})
+		}
+	}
+	return r.do(creates, func(int, []byte, error) {}) // what may not be created will be reported
+}
+
+// ephemerals returns the ephemeral nodes of other sessions below roots.
 func (r *rawSession) ephemerals(roots []string) ([]node, error) {
 	var left []node
 	err := r.walk(roots, func(n node) {
-		if n.owner != 0 {
+		if n.owner != 0 && n.owner != r.id {
 			left = append(left, n)
 		}
 	})

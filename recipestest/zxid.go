@@ -42,10 +42,10 @@ func (c *conn) arrive(data []byte) {
 	}
 }
 
-// took notes that the client has read n more bytes. An answer counts once the client has read all
-// of it: until then the client may find the connection broken instead. link.mu is held.
-func (c *conn) took(n int) {
-	c.taken += int64(n)
+// took notes that the client reads again, so it has seen what it has read so far. Until then it may
+// break the connection on the first of two answers that it has read together, and it may find the
+// connection broken before it has read all of an answer. link.mu is held.
+func (c *conn) took() {
 	for len(c.unread) > 0 && c.unread[0].end <= c.taken {
 		// Events have no zxid on servers before 3.9: there it is -1.
 		c.link.seen[c.session] = max(c.link.seen[c.session], c.unread[0].zxid)

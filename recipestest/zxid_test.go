@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -73,6 +74,7 @@ func TestSessionThatGoesBackInTimeFailsTheTest(t *testing.T) {
 	for name, test := range map[string]struct {
 		plain  bool  // the link is dialled with Dial
 		unread int   // of the only answer
+		breaks bool  // it does not read again
 		forget int64 // what the claim is short of
 		then   func(*speaker)
 		want   string
@@ -81,6 +83,7 @@ func TestSessionThatGoesBackInTimeFailsTheTest(t *testing.T) {
 		"it claims less after a ping":      {forget: 1, then: func(s *speaker) { s.ask(recipestest.OpPing, "", 0); exists(s) }, want: "goes back in time"},
 		"it claims what it has seen":       {then: exists},
 		"it has not read the whole answer": {unread: 1, forget: 1, then: exists},
+		"it breaks at the answer":          {breaks: true, forget: 1, then: exists},
 		"it claims less and closes":        {forget: 1, then: func(s *speaker) { s.ask(recipestest.OpClose, "", 0) }},
 		"it is not checked":                {plain: true, forget: 1, then: exists},
 	} {
@@ -105,6 +108,11 @@ func TestSessionThatGoesBackInTimeFailsTheTest(t *testing.T) {
 					s.handshake(dial, srv, 0)
 					seen := s.ask(recipestest.OpExists, root, test.unread)
 					require.Positive(t, seen)
+					if !test.breaks {
+						require.NoError(t, s.conn.SetReadDeadline(time.Now()))
+						_, err := s.conn.Read(make([]byte, 1))
+						require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+					}
 					link.Cut()
 					link.Heal()
 					s.handshake(dial, srv, seen-test.forget)

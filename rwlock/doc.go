@@ -1,93 +1,85 @@
-// Package rwlock provides a shared lock, [RWMutex]: any number of readers hold it together, or one
-// writer alone.
+// Package rwlock provides a shared lock, [RWMutex]: many readers hold it together, or one writer
+// alone.
 //
 //	m := rwlock.New(client, "/locks/catalogue")
-//	lease, err := m.RLock(ctx) // or Lock, to write
-//	if err != nil {
-//		return err
-//	}
-//	defer lease.Unlock(context.WithoutCancel(ctx))
-//	work, cancel := lease.Context(ctx) // cancelled if the lock is lost
-//	defer cancel()
+//	err := m.RDo(ctx, func(ctx context.Context, _ *rwlock.Lease) error { // or Do, to write
+//		return read(ctx) // ctx ends if the lock is lost
+//	})
 //
-// Most callers want [RWMutex.RDo] and [RWMutex.Do] instead: they call a function with such a
-// context.
+// [RWMutex.RLock] and [RWMutex.Lock] are for work that does not fit into one function.
 //
 // # Guarantees
 //
 //   - While a write [Lease] has an Err of nil, no other lease of the lock has. A holder that is cut
-//     off or expired learns of it before the lock goes to the next contender. A holder whose node
-//     an operator deletes learns of it within one message.
-//   - The lock is granted in order of arrival, which is the order in which the ensemble created the
-//     contenders' nodes. Readers that come together hold it together, and a contender that comes
-//     after a writer waits for that writer. So neither readers nor writers starve.
-//   - A reader waits only for the nearest writer before it. Readers behind several writers are
-//     woken once, and a writer that gives up lets the readers behind it in at once.
-//   - A writer waits for the node just before it. Readers that leave in another order than they
-//     came in may wake it more than once, but wake no other waiter.
-//   - Tokens increase from each holder to all later ones that it had to exclude. Readers that hold
-//     the lock together may have been granted it in any order.
-//   - A waiter whose node another client deletes goes to the end of the line. In the first
-//     tenth of a second of its wait, before it watches its node, it may be granted the lock
-//     instead, and learns of the loss as a holder does.
-//   - A call whose ctx is done fails, and leaves no node behind, even if the lock was granted at
+//     off or expired finds out before the lock goes to the next contender. If an operator deletes
+//     its node, it finds out when the server's event arrives.
+//   - The lock is granted in order of arrival (the order in which the ensemble created the nodes).
+//     Readers that come together hold it together, and a contender behind a writer waits for that
+//     writer. So neither readers nor writers starve.
+//   - A reader waits only for the nearest writer before it. Readers behind several writers wake
+//     once. A writer that gives up lets the readers behind it in at once.
+//   - A writer waits for the node just before it. Readers that leave out of order can wake it more
+//     than once, but they wake no other waiter.
+//   - A holder's token is greater than the tokens of all earlier holders that it had to exclude.
+//     Readers that hold the lock together may have been granted it in any order.
+//   - A waiter whose node is deleted goes to the end of the line. (In the first tenth of a second
+//     of its wait it may be granted the lock instead and finds out as a holder does.)
+//   - A call whose ctx is done fails and leaves no node behind, even if the lock was granted at
 //     that moment.
-//   - [Lease.Downgrade] turns a writer into a reader, with no moment in between at which another
-//     writer could hold.
+//   - [Lease.Downgrade] turns a writer into a reader, and no other writer can hold the lock in
+//     between.
 //
-// A reader cannot become a writer: two readers that wanted to would wait for each other. So a
-// caller that has to write takes the write lock to begin with. A reader that calls [RWMutex.Lock]
-// while it holds a lease of its own waits for itself, until its ctx ends; [RWMutex.TryLock] returns
-// [ErrLocked].
+// A reader cannot become a writer, because two readers that tried would wait for each other. Take
+// the write lock to begin with. A reader that calls [RWMutex.Lock] while it has a lease waits for
+// itself until its ctx ends. [RWMutex.TryLock] returns [ErrLocked]. (Nor is there a reader that can
+// be upgraded, one at a time. Its node would be of a third kind, for which Curator, kazoo and earlier
+// versions do not wait.)
 //
 // # Costs
 //
-// An RWMutex without contention costs two round trips, one to lock and one to unlock, and a few
-// more the first time. A reader among readers costs four, two of them concurrent. A contender that
-// has to wait sends one or two requests more. Being let in by a writer that unlocks takes none: see
-// package lock. Woken by any other contender, a waiter lists the line.
+// Without contention: one round trip to lock and one to unlock, and a few more the first time. A
+// reader among readers costs four round trips, two of them at the same time. A contender that must
+// wait sends one or two requests more. A writer that unlocks lets the next contender in without a
+// request (see package lock). Otherwise a waiter that wakes lists the line.
 //
-// Where many goroutines of a process read, [WithLocalSharing] makes them hold one node together. A
-// reader that joins the others then costs no request, to lock or to unlock.
+// If many goroutines of a process read, [WithLocalSharing] lets them hold one node together. A
+// reader that joins the others then costs no request.
 //
 // # Other libraries
 //
-// A lock may be shared either with Apache Curator's InterProcessReadWriteLock, or with kazoo's
-// ReadLock and WriteLock. We always recognise their nodes. They recognise ours only if every
-// RWMutex at the path spells them their way: see [WithSpelling]. These limits remain:
+// The lock can be shared with Apache Curator's InterProcessReadWriteLock or with kazoo's ReadLock
+// and WriteLock, but not with both. We recognise their nodes. They recognise ours only if every
+// RWMutex at the path spells its nodes their way: see [WithSpelling]. These limits remain:
 //
-//   - Curator and kazoo do not recognise each other, so they must not share a path.
-//   - Curator's writers wait for every node whose name sorts before their number, whatever it is.
-//     The path must have no children but contenders. Ours ignore foreign nodes.
-//   - Curator's readers watch the first writer before them rather than the nearest, and are woken
-//     by each that leaves.
-//   - Up to version 5.4 (CURATOR-621), Curator gives a writer that goes on to read a new place at
-//     the end of the line. Once it releases the write lock, the next writer is let in while it
-//     still reads.
-//   - kazoo's readers wait for writers that came after them, too, and those writers wait for the
-//     readers. If a kazoo reader has to wait and any writer comes behind it, both may wait for ever
-//     (kazoo's issue 649; seen in version 2.8). Exclusion is not harmed.
-//   - kazoo's plain Lock at the same path excludes writers, and is excluded by them, but does not
-//     respect readers. Its nodes look like those of kazoo's WriteLock, which does.
+//   - Curator's writers wait for every node whose name sorts before their number. So the path must
+//     have no children but contenders. Our contenders ignore foreign nodes.
+//   - Curator's readers watch the first writer before them rather than the nearest, and wake each
+//     time that a writer leaves.
+//   - Up to version 5.4 (CURATOR-621) a Curator writer that goes on to read gets a new place at the
+//     end of the line. When it releases the write lock, the next writer gets in while it still
+//     reads.
+//   - kazoo's readers also wait for writers that came after them, and those writers wait for the
+//     readers. So both can wait forever (kazoo's issue 649, seen in version 2.8). Exclusion is not
+//     harmed.
+//   - kazoo's plain Lock excludes writers and is excluded by them, but does not respect readers.
 //
 // # Locks at the path
 //
-// Readers and writers alike respect a mutex at the path: one of package lock, a candidate of
-// package election, Curator's InterProcessMutex, kazoo's Lock, zk.Lock and ZooKeeper's WriteLock.
-// Contenders of packages lock, election, semaphore and once respect readers and writers in return,
-// whatever the spelling. [RWMutex.Contenders] shows all of them as exclusive.
+// Readers and writers respect a mutex at the path (of package lock or election, Curator's
+// InterProcessMutex, kazoo's Lock, zk.Lock or ZooKeeper's WriteLock). Contenders of packages lock,
+// election, semaphore and once respect readers and writers in return. [RWMutex.Contenders] shows
+// all of them as exclusive.
 //
-// Of other libraries, WriteLock respects the spelling [Native] alone. zk.Lock respects the other
-// two, and fails beside Native. Curator's InterProcessMutex respects none. A call that would be
-// granted, but has found a contender behind it that would not wait for it, returns
-// [protocol.ErrMixed]: that one may hold. So do calls beside a shared lock of Curator or kazoo
-// whose spelling is not theirs.
+// Of other libraries, WriteLock respects only the spelling [Native]. zk.Lock respects the other two
+// spellings, and fails beside Native. Curator's InterProcessMutex respects none. If a call finds
+// such a contender behind it, it returns [protocol.ErrMixed] instead of a lock that both might
+// hold. The same holds beside a shared lock of Curator or kazoo in another spelling.
 //
 // # Failure
 //
-// A process may be paused between checking its lease and writing. When it resumes, it writes
-// without the lock. Pass [Lease.Token] with each write to a resource that refuses older tokens. In
-// a write to ZooKeeper, put [Lease.Check] first.
+// A process can stop between a look at its lease and its next step and write a minute later without
+// the lock. Write to ZooKeeper with [Lease.Multi]. Pass [Lease.Token] with each write to another
+// store, and let the store refuse a token that is smaller than the greatest it has seen.
 //
 // A lease is not re-entrant: a reader that asks for a second read lease waits behind the writers
 // that have come since. A waiter whose session is lost joins again at the end of the line.

@@ -10,26 +10,25 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
-// Downgrade turns a write lease into a read lease at exactly the same place in line. At no moment
-// could another writer hold the lock. Readers that waited for this writer are let in; waiting
-// writers go on waiting. Others may read from the moment of the call, so call it when all is
-// written. A read lease is returned as it is.
+// Downgrade turns a write lease into a read lease at exactly the same place in line, so no other
+// writer can hold the lock in between. Readers that waited for this writer get the lock, and
+// waiting writers go on waiting. Others can read from the moment of the call, so write everything
+// first. A read lease is returned as it is.
 //
 // Downgrade blocks until the server has answered or ctx ends. The write lease then ends, as if
 // given back. Every context derived from it with [Lease.Context] is cancelled, including the ctx of
-// [RWMutex.Do], which may be the very ctx of this call. The returned read lease has the same token,
-// so the tokens of the waiting writers are greater.
+// [RWMutex.Do], even if that is the ctx of this call. The returned read lease has the same token,
+// and the tokens of the waiting writers are greater.
 //
 // If ctx has ended before the call, Downgrade returns its error and the write lease goes on. If ctx
 // ends while Downgrade is at work, it returns ctx's error and the lock is given back altogether, in
-// the background. The reason: a lease that may have been a read lease for some time cannot go on as
-// a write lease.
+// the background. (A lease that may have been a read lease for some time cannot go on as a write
+// lease.)
 //
-// The error wraps [protocol.ErrLost] if the lease is lost before or meanwhile, with its session or
-// because another client deleted its node. It wraps [protocol.ErrReleased] if the lease was given
-// back or downgraded before or meanwhile. Other errors are the server's own, such as
-// [zk.ErrNoAuth], and leave the write lease as it was. One exception: when the client's back-off
-// ends on a broken connection, the error of that connection has the effect of ctx's end.
+// The error wraps [protocol.ErrLost] if the lease is lost by then, and [protocol.ErrReleased] if it
+// was given back or downgraded. Other errors are the server's own, such as [zk.ErrNoAuth], and
+// leave the write lease as it was. One exception: if the client's back-off stops on a broken
+// connection, that has the effect of ctx's end.
 //
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
@@ -48,9 +47,8 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 }
 
 // replace puts a reader's node into the very place in line that the writer's node has. Both happen
-// in one transaction, so there is no moment at which others see neither. The number stays, so the
-// name is built from it. A reader's name that this owner has had is not used again, as a reader
-// cannot become a writer.
+// in one transaction, so others always see one of the two nodes. The sequence number stays. The
+// reader's name is never used again, because a reader cannot become a writer.
 func (l *Lease) replace(ctx context.Context) (*protocol.Grant, error) {
 	g, s, r := l.grant, l.grant.Session(), l.mutex.recipe
 	data := s.NodeData(l.mutex.read.Data)
@@ -62,22 +60,22 @@ func (l *Lease) replace(ctx context.Context) (*protocol.Grant, error) {
 	reader := fmt.Sprintf("%s-%s"+protocol.SequenceFormat, owner, l.mutex.read.Kind, name.Sequence)
 	from, to := r.Path()+"/"+g.Node(), r.Path()+"/"+reader
 
-	return g.Replace(ctx, l.mutex.read.Recipe, to, func(ctx context.Context) error {
+	return g.Replace(ctx, l.mutex.read.Recipe, to, func(ctx context.Context, s *protocol.Session) error {
 		uncertain := false
 		_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
-			if err := protocol.Wanted(ctx); err != nil {
+			if err := s.Abandoned(); err != nil {
 				return struct{}{}, err
 			}
 			_, err := protocol.Multi(c,
-				// Waiters for the end of the writer's node hear of this change instead, and look
-				// again.
+				// Waiters for the writer's node see this change instead, and look again.
 				&zk.SetDataRequest{Path: s.Path(from), Version: -1},
 				&zk.CreateRequest{Path: s.Path(to), Data: data, Acl: s.ACL(to), Flags: zk.FlagEphemeral},
 				&zk.DeleteRequest{Path: s.Path(from), Version: -1})
 			uncertain = protocol.OutcomeUnknown(err)
 			return struct{}{}, err
 		}, func(ctx context.Context) (_ struct{}, done bool, err error) {
-			done, err = exists(ctx, s, to)
+			there, err := s.Exists(ctx, to) // only this client creates it
+			done = there != nil
 			uncertain = uncertain && (done || err != nil)
 			return struct{}{}, done, err
 		})
@@ -86,13 +84,4 @@ func (l *Lease) replace(ctx context.Context) (*protocol.Grant, error) {
 		}
 		return err
 	})
-}
-
-// exists reports whether the reader's node is there, which no other client creates.
-func exists(ctx context.Context, s *protocol.Session, path string) (bool, error) {
-	if err := s.Sync(ctx, path); err != nil {
-		return false, err
-	}
-	stat, err := s.Exists(ctx, path)
-	return stat != nil, err
 }

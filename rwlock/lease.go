@@ -13,7 +13,7 @@ import (
 var ErrLocked = line.NewBusy("locked")
 
 // A Lease is a lock that is held, to read or to write, until it is given back with [Lease.Unlock]
-// or lost. It is lost with its session, and when another client deletes its node. It is safe for
+// or lost. It is lost with its session, or when another client deletes its node. It is safe for
 // concurrent use.
 type Lease struct {
 	grant     *protocol.Grant
@@ -21,9 +21,9 @@ type Lease struct {
 	exclusive bool
 }
 
-// Done returns a channel that is closed when the lease is lost or given back. [Lease.Err] reports
-// which of the two, and may report a loss before Done is closed. Like all methods, it is safe for
-// concurrent use.
+// Done returns a channel that is closed when the lease is lost or given back. [Lease.Err] says
+// which, and can report a loss before Done is closed. Like all methods, it is safe for concurrent
+// use.
 func (l *Lease) Done() <-chan struct{} { return l.grant.Done() }
 
 // Err returns nil while the lease is held. After a loss its error wraps [protocol.ErrLost] and the
@@ -39,37 +39,45 @@ func (l *Lease) Context(parent context.Context) (context.Context, context.Cancel
 	return l.grant.Context(parent)
 }
 
-// Token returns the fencing token, a number greater than that of every earlier writer. That holds
-// across sessions, deletions of the path and restarts of the ensemble, unless the ensemble loses
-// its data. A downgraded lease keeps its token.
+// Token returns the fencing token, which is greater than every earlier writer's. That holds across
+// sessions, deletions of the path and restarts of the ensemble (unless the ensemble loses its
+// data). A downgraded lease keeps its token.
 //
-// A resource that refuses tokens smaller than the largest it has seen is safe from a holder that
-// was paused between check and write. The token is the czxid of the node.
+// A store that refuses tokens smaller than the greatest it has seen is safe from a holder that was
+// paused between check and write. The token is the czxid of the node.
 func (l *Lease) Token() int64 { return l.grant.Token() }
 
 // Check returns an operation to put first into a [zk.Conn] Multi. The whole Multi then fails with
 // [zk.ErrNoNode] once the lease's node is gone. The path in it is absolute.
 func (l *Lease) Check() *zk.CheckVersionRequest { return l.grant.Check() }
 
+// Multi does all of the operations if the lease is still held, or none: it is the fenced write to
+// ZooKeeper. It behaves as [lock.Lease.Multi] does and returns the same errors.
+//
+// [lock.Lease.Multi]: https://pkg.go.dev/github.com/zkrecipes/zkrecipes/lock#Lease.Multi
+func (l *Lease) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	return l.grant.Multi(ctx, ops...)
+}
+
 // Node returns the name of the lease's node below the path.
 func (l *Lease) Node() string { return l.grant.Node() }
 
-// Exclusive reports whether the lease is, or was, one to write. The answer never changes.
+// Exclusive reports whether the lease is a write lease. The answer never changes.
 func (l *Lease) Exclusive() bool { return l.exclusive }
 
 // Unlock gives the lock back. It blocks until the lock's node is deleted, ctx ends or the session
-// is over. The lease ends at once, and the node is deleted in any case. If ctx ends first, Unlock
+// ends. The lease ends at once, and the node is deleted in any case. If ctx ends first, Unlock
 // returns ctx's error and the client completes the deletion in the background.
 //
 // Unlock returns an error that wraps [protocol.ErrLost] if the lease was lost before, or if the
 // session ended before the deletion was confirmed. Either way the lease is no longer held. Unlock
-// may be called again, and concurrently: each call waits for the same deletion. After
-// [Lease.Downgrade] it does nothing and returns nil: the new lease has to be unlocked, too. During
+// can be called again and concurrently: each call waits for the same deletion. After
+// [Lease.Downgrade] it does nothing and returns nil, and the new lease must be unlocked. During
 // Downgrade it gives everything back.
 func (l *Lease) Unlock(ctx context.Context) error { return l.grant.Release(ctx) }
 
-// A Contender is one node in line for a lock, a holder's or a waiter's. The token of a read lease
-// that was downgraded is smaller than that of its node.
+// A Contender is one node in line for a lock, a holder's or a waiter's. The token of a downgraded
+// lease is smaller than its node's.
 type Contender struct {
 	line.Contender
 	Exclusive bool // a writer

@@ -10,7 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
 
-// What a node that is held may be joined for, as writers of other sessions may wait behind it.
+// Limits for joining a node that is held, because writers of other sessions may wait behind it.
 const (
 	maxJoins = 256
 	joinTime = 100 * time.Millisecond
@@ -18,19 +18,17 @@ const (
 
 // WithLocalSharing is for a lock that many goroutines of a process read. Readers hold one node
 // together, which costs them no request of their own. The node is deleted when the last of them
-// unlocks. Each reader has a [Lease] of its own, to unlock or to lose. Those that share a node have
-// the same [Lease.Token] and [Lease.Node], are one entry of [RWMutex.Contenders], and are lost
-// together.
+// unlocks. Each reader has a [Lease] of its own. Leases that share a node have the same
+// [Lease.Token] and [Lease.Node], are one entry of [RWMutex.Contenders], and are lost together.
 //
 // Readers join a node while it is in line, and for a while when it is held: until a caller of
 // [RWMutex.Lock] comes, 256 readers have joined, or a tenth of a second has passed. Later readers
 // get another node at the end of the line. So a writer of another session may have to wait for
-// readers that came after it, for a tenth of a second and the time for which those hold the lock. A
-// reader never waits longer than without the option. A node that another process deletes with
-// [RWMutex.Break] may be joined until the message of that arrives, and in its first 20 milliseconds
-// until those are over. Everything else is as without the option.
+// readers that came up to a tenth of a second later. A reader never waits longer than without the
+// option. A node that another process deletes with [RWMutex.Break] can be joined until the server's
+// event arrives (and in its first 20 milliseconds until these have passed).
 //
-// The nodes are shared by the callers of one RWMutex: share the value, not only its path.
+// Only callers of one RWMutex share nodes, so share the value and not only its path.
 func WithLocalSharing() Option {
 	return func(m *RWMutex) error {
 		m.sharing = new(sharing)
@@ -40,9 +38,9 @@ func WithLocalSharing() Option {
 
 // A sharing has the node that readers of one RWMutex may join.
 type sharing struct {
-	recipe *protocol.Recipe // of the grants of nodes; each lease has a grant of its own, and reports
+	recipe *protocol.Recipe // of the nodes' grants; each lease has a grant of its own, which reports
 
-	mu   sync.Mutex // protects what follows, and what it says of places
+	mu   sync.Mutex // protects open, and fields of places
 	open *place     // nil if the next reader needs a node of its own
 }
 
@@ -54,7 +52,7 @@ type place struct {
 	stop    context.CancelFunc // of the wait
 
 	ready chan struct{}   // closed when the node is granted, or will not be
-	grant *protocol.Grant // valid once ready is closed, as the following
+	grant *protocol.Grant // valid once ready is closed, like err and since
 	err   error
 	since time.Time
 
@@ -65,7 +63,7 @@ type place struct {
 	leases  map[*protocol.Grant]struct{}
 }
 
-// take returns a grant to m under s: one of the open node, or of a new one.
+// take returns a grant to m under s: of the open node, or of a new node.
 func (sh *sharing) take(ctx context.Context, s *protocol.Session, m *RWMutex, r *line.Request) (*protocol.Grant, error) {
 	if sh == nil {
 		return m.line.Join(ctx, s, r)
@@ -98,7 +96,7 @@ func (sh *sharing) close() {
 	sh.open = nil
 }
 
-// join makes the caller a reader of a place. For a request that must not wait there may be none.
+// join makes the caller a reader of a place. There may be none for a request that must not wait.
 func (sh *sharing) join(s *protocol.Session, m *RWMutex, r *line.Request) *place {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -121,7 +119,7 @@ func (sh *sharing) join(s *protocol.Session, m *RWMutex, r *line.Request) *place
 	sh.open = p
 	request := *r
 	request.Recipe = sh.recipe
-	started := s.Go(func(context.Context) {
+	started := s.Go(func(context.Context, *protocol.Session) {
 		defer stop()
 		if late := p.settle(m.line.Join(ctx, s, &request)); late != nil {
 			late.Release(context.Background())
@@ -143,7 +141,7 @@ func (p *place) joinable(try bool) bool {
 	if p.joins >= maxJoins || time.Since(p.since) >= joinTime || p.grant.Err() != nil {
 		return false
 	}
-	for g := range p.leases { // one of them may know first
+	for g := range p.leases { // any lease may know first
 		if isClosed(g.Done()) && errors.Is(g.Err(), protocol.ErrLost) {
 			return false
 		}
@@ -179,7 +177,7 @@ func (p *place) settle(g *protocol.Grant, err error) (late *protocol.Grant) {
 	return nil
 }
 
-// check makes all leases find out that the node is gone, also those that do not watch it yet.
+// check makes all leases find out that the node is gone, even leases that don't watch it yet.
 func (p *place) check() {
 	if !errors.Is(p.grant.Err(), protocol.ErrLost) {
 		return
@@ -188,7 +186,7 @@ func (p *place) check() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for g := range p.leases {
-		p.session.Go(func(ctx context.Context) { g.Verify(ctx) })
+		p.session.Go(func(ctx context.Context, _ *protocol.Session) { g.Verify(ctx) })
 	}
 }
 
@@ -197,7 +195,7 @@ func (p *place) wait(ctx context.Context) (*protocol.Grant, error) {
 	select {
 	case <-p.ready:
 	case <-ctx.Done():
-		return nil, protocol.Wanted(ctx)
+		return nil, protocol.Ended(ctx)
 	}
 	if p.err != nil {
 		return nil, p.err
@@ -206,7 +204,7 @@ func (p *place) wait(ctx context.Context) (*protocol.Grant, error) {
 	r := p.mutex.read.Recipe
 	var g *protocol.Grant
 	g, err := r.NewGrant(ctx, p.session, r.Path()+"/"+p.grant.Node(), p.grant.Token(),
-		func(ctx context.Context) error { return p.leave(ctx, g) })
+		func(ctx context.Context, _ *protocol.Session) error { return p.leave(ctx, g) })
 	if err != nil {
 		return nil, err
 	}
@@ -220,9 +218,8 @@ func (p *place) wait(ctx context.Context) (*protocol.Grant, error) {
 	return g, nil
 }
 
-// leave is for a reader that has waited in vain, or has given its lease g back. The last one
-// deletes the node. A reader that has lost its lease does not leave: then the node is gone, or its
-// session.
+// leave is for a reader that has given up, or has given its lease g back. The last reader deletes
+// the node. A reader that has lost its lease does not leave: then the node is gone, or its session.
 func (p *place) leave(ctx context.Context, g *protocol.Grant) error {
 	sh := p.mutex.sharing
 	sh.mu.Lock()

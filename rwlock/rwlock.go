@@ -54,15 +54,15 @@ func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
 	return m
 }
 
-// Lock waits until all contenders that came before have left, and returns the lock to write. It
-// blocks until the lock is granted, ctx ends or the client is closed.
+// Lock waits until all earlier contenders have left and returns the lock to write. It blocks until
+// the lock is granted, ctx ends or the client is closed.
 //
 // If ctx ends first, Lock takes its node out of line and returns an error that wraps ctx's. It does
 // the same if the grant comes at that very moment. A removal that takes longer goes on in the
 // background.
 //
-// If Lock loses its session or its node while it waits, it joins again at the end of the line.
-// After the loss of a session it does so in the next one. Other errors wrap [protocol.ErrClosed],
+// If Lock loses its session or its node while it waits, it joins again at the end of the line (in
+// the next session, if the session was lost). Other errors wrap [protocol.ErrClosed],
 // [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted], [protocol.ErrMixed] or
 // [zk.ErrInvalidPath], or are the server's own, such as [zk.ErrNoAuth].
 //
@@ -72,20 +72,20 @@ func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (m *RWMutex) Lock(ctx context.Context) (*Lease, error) { return m.take(ctx, &m.write) }
 
-// RLock waits until all writers that came before have left, and returns the lock to read. It
-// blocks, and returns errors, as [RWMutex.Lock] does.
+// RLock waits until all earlier writers have left and returns the lock to read. It blocks and
+// returns errors as [RWMutex.Lock] does.
 func (m *RWMutex) RLock(ctx context.Context) (*Lease, error) { return m.take(ctx, &m.read) }
 
 // TryLock returns the lock to write if no contender holds it or waits for it, and an error that
 // wraps [ErrLocked] otherwise. The caller's own leases count, too. It does not wait for the lock,
-// but blocks until the server has answered or ctx ends. A busy lock takes one read, a free one a
-// read and a write. A server that lags behind may show a free lock as busy, but never a busy one as
-// free. The other errors are those of [RWMutex.Lock].
+// but blocks until the server has answered or ctx ends. A busy lock takes one read, and a free lock
+// a read and a write. A lagging server can show a free lock as busy, but never a busy lock as free.
+// The other errors are the errors of [RWMutex.Lock].
 func (m *RWMutex) TryLock(ctx context.Context) (*Lease, error) { return m.try(ctx, m.write) }
 
 // TryRLock returns the lock to read if no writer holds it or waits for it, and an error that wraps
-// [ErrLocked] otherwise. It blocks, and returns errors, as [RWMutex.TryLock] does. With
-// [WithLocalSharing] it may join readers of this RWMutex though a writer elsewhere waits.
+// [ErrLocked] otherwise. It blocks and returns errors as [RWMutex.TryLock] does. With
+// [WithLocalSharing] it can join readers of this RWMutex although a writer elsewhere waits.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Lease, error) { return m.try(ctx, m.read) }
 
 func (m *RWMutex) try(ctx context.Context, request line.Request) (*Lease, error) {
@@ -107,13 +107,13 @@ func (m *RWMutex) take(ctx context.Context, request *line.Request) (*Lease, erro
 	return &Lease{g, m, exclusive(request.Kind)}, nil
 }
 
-// Do calls fn while it holds the lock to write, with a context that is cancelled when the lease
-// ends, lost or downgraded. After a loss the cause of that context wraps [protocol.ErrLost].
+// Do calls fn while it holds the lock to write, with a context that is cancelled when the lease is
+// lost or downgraded. After a loss the cause of that context wraps [protocol.ErrLost].
 //
 // Do blocks as [RWMutex.Lock] does, then until fn has returned, and then until the lock is given
 // back. It gives the lock back even if ctx has ended or fn panics. It returns an error of Lock, or
 // fn's own. If the lease was lost before fn returned, the loss is joined to fn's error. If fn calls
-// [Lease.Downgrade], it has to unlock the read lease itself.
+// [Lease.Downgrade], it must unlock the read lease itself.
 func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
 	return m.do(ctx, &m.write, fn)
 }
@@ -135,8 +135,8 @@ func (m *RWMutex) do(ctx context.Context, request *line.Request, fn func(ctx con
 }
 
 // Contenders returns the contenders in order, as of a moment after the call began. The holders come
-// first: one writer, or all the readers before the first writer. A lock without contenders has
-// none. It blocks until the server has answered, with one request for each contender, or ctx ends.
+// first: one writer, or all readers before the first writer. It blocks until the server has
+// answered, with one request for each contender, or ctx ends.
 func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
 	contenders, err := m.line.Contenders(ctx)
 	if err != nil {
@@ -150,16 +150,15 @@ func (m *RWMutex) Contenders(ctx context.Context) ([]Contender, error) {
 }
 
 // Break deletes the node of a contender, given its name in [RWMutex.Contenders]. A holder then
-// loses its lease, and learns of it. It may still be about to act on the lock: guard what it does
-// with [Lease.Token] or [Lease.Check]. A waiter goes to the end of the line. One that came less
-// than a tenth of a second ago may be granted at that moment instead, and then loses its lease as
-// well.
+// loses its lease. It may still be about to act on the lock, so fence its writes ([Lease.Multi],
+// [Lease.Token]). A waiter goes to the end of the line. (If it came less than a tenth of a second
+// ago it can be granted the lock at that moment, and then loses its lease as well.)
 //
 // Break blocks until the server has answered or ctx ends. Its error wraps [zk.ErrNoNode] if there
 // is no such node.
 //
 // [zk.ErrNoNode]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoNode
 func (m *RWMutex) Break(ctx context.Context, node string) error {
-	m.sharing.close() // the node may be the one that readers join
+	m.sharing.close() // readers may be joining this node
 	return m.line.Break(ctx, node)
 }

@@ -23,7 +23,7 @@ var spellings = [...]struct{ read, write string }{
 	Kazoo:   {"__rlock__", "__lock__"},
 }
 
-// kinds are those of all contenders that belong to one line, and readers the names of some of them.
+// kinds has all contenders that belong to one line, and readers the kinds of readers.
 var kinds, readers = func() (all []line.Kind, readers []string) {
 	for _, s := range spellings {
 		all = append(all, line.Kind{Name: s.read}, line.Kind{Name: s.write, Exclusive: true})
@@ -34,8 +34,8 @@ var kinds, readers = func() (all []line.Kind, readers []string) {
 
 // WithSpelling names the nodes of contenders as the other library at the path does, so that it
 // respects ours. The default is [Native], which only this package understands. Contenders of this
-// package respect each other, whatever their spellings. The package documentation says what the
-// other libraries do.
+// package respect each other, whatever their spellings. The package documentation says how the
+// other libraries behave.
 func WithSpelling(s Spelling) Option {
 	return func(m *RWMutex) error {
 		if s < 0 || int(s) >= len(spellings) {
@@ -46,7 +46,7 @@ func WithSpelling(s Spelling) Option {
 	}
 }
 
-// exclusive reports whether kind is that of a writer.
+// exclusive reports whether kind is a writer's.
 func exclusive(kind string) bool {
 	return slices.Contains(kinds, line.Kind{Name: kind, Exclusive: true})
 }
@@ -57,7 +57,7 @@ func isReader(node string) bool {
 	return ok
 }
 
-// nearestWriter returns what blocks a reader: the nearest writer before it.
+// nearestWriter returns a reader's blocker: the nearest writer before it.
 func nearestWriter(names []line.Name, self int) []line.Name {
 	for i := self - 1; i >= 0; i-- {
 		if exclusive(names[i].Kind) {

@@ -68,7 +68,7 @@ func ExampleSemaphore_TryAcquire() {
 	// busy
 }
 
-// Each process that uses the path calls Resize, or has the new number from its configuration.
+// A process that was configured with another number follows the path, too.
 func ExampleSemaphore_Resize() {
 	ctx := context.Background()
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
@@ -82,15 +82,41 @@ func ExampleSemaphore_Resize() {
 	}
 	defer client.Close()
 
-	before := semaphore.New(client, "/imports", 10)
-	resized := semaphore.New(client, "/imports", 10)
-	if err := resized.Resize(ctx, 20); err != nil {
+	imports := semaphore.New(client, "/imports", 10)
+	if err := imports.Resize(ctx, 20); err != nil {
 		log.Fatal(err)
 	}
-	_, err = before.Acquire(ctx)
+	n, err := semaphore.New(client, "/imports", 10).Permits(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(n, "permits")
+	// Output:
+	// 20 permits
+}
+
+// A process that must not run with another number than its configuration says.
+func ExampleWithStrictPermits() {
+	ctx := context.Background()
+	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	if err := semaphore.New(client, "/imports", 10).Resize(ctx, 20); err != nil {
+		log.Fatal(err)
+	}
+	strict := semaphore.New(client, "/imports", 10, semaphore.WithStrictPermits())
+	_, err = strict.Acquire(ctx)
 	fmt.Println(err)
 	// Output:
-	// semaphore: /imports: contenders disagree about the number of permits: 10 here, 20 at the path
+	// semaphore: /imports: another number of permits: 10 here, 20 at the path
 }
 
 // What an operator sees: who holds a permit, and who waits.

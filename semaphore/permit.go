@@ -36,6 +36,14 @@ func (p *Permit) Token() int64 { return p.grant.Token() }
 // [zk.ErrNoNode] once the permit's node is gone. The path in it is absolute.
 func (p *Permit) Check() *zk.CheckVersionRequest { return p.grant.Check() }
 
+// Multi does all of the operations of a [zk.Conn] Multi if the permit is still held, or none. It
+// behaves as [lock.Lease.Multi] does and returns the same errors.
+//
+// [lock.Lease.Multi]: https://pkg.go.dev/github.com/zkrecipes/zkrecipes/lock#Lease.Multi
+func (p *Permit) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	return p.grant.Multi(ctx, ops...)
+}
+
 // Node returns the name of the permit's node below the path.
 func (p *Permit) Node() string { return p.grant.Node() }
 

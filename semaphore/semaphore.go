@@ -1,13 +1,13 @@
 package semaphore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
-
-	"github.com/go-zookeeper/zk"
+	"strconv"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
@@ -17,24 +17,23 @@ var (
 	// ErrNoPermit is returned by TryAcquire and TryDo when they would have to wait.
 	ErrNoPermit = line.NewBusy("no permit")
 
-	// ErrPermits is returned when others at the path count on another number of permits.
-	ErrPermits = errors.New("contenders disagree about the number of permits")
+	// ErrPermits is returned to a semaphore [WithStrictPermits] if the path has another number of
+	// permits, and to any semaphore if the data of the path's node are not a number.
+	ErrPermits = errors.New("another number of permits")
 )
 
 // A Semaphore lets a number of callers hold a permit at a time, in order of arrival. Goroutines
 // that share a Semaphore contend as processes do. It is safe for concurrent use.
 //
-// Contenders are ephemeral sequential nodes. One with n permits waits until one of the n nodes
-// before it is gone, and looks again. The number is part of each node's name:
-// <owner>-of-<n>-permit-<sequence>.
+// Contenders are ephemeral sequential nodes. With n permits, a contender waits until one of the n
+// nodes before it is gone and looks again. The number is the data of the path's node, in decimal
+// digits as in kazoo's Semaphore.
 type Semaphore struct {
 	recipe  *protocol.Recipe
 	line    *line.Line
-	permits atomic.Int64
+	permits int
+	strict  bool
 	data    []byte
-
-	resizes  chan struct{} // has an element while a call of Resize is at work
-	resizing atomic.Bool   // one is, so the number at the path may be either
 }
 
 // A Contender is one node in line for a permit, a holder's or a waiter's.
@@ -53,20 +52,35 @@ func WithData(data []byte) Option {
 	}
 }
 
-// New returns the semaphore of so many permits at path, a node of its own that is created as
-// needed. New does no I/O and cannot fail: the first call reports a nil client, a bad path, or less
-// than one permit.
+// WithStrictPermits makes calls return [ErrPermits] if the path has another number of permits than
+// [New] was given. Waiting contenders get that error as soon as [Semaphore.Resize] has changed the
+// number.
+func WithStrictPermits() Option {
+	return func(s *Semaphore) error {
+		s.strict = true
+		return nil
+	}
+}
+
+// New returns the semaphore at path, which needs a node of its own (created as needed). permits is
+// the number for a path that has none yet. Otherwise the path's number counts until
+// [Semaphore.Resize] changes it. New does no I/O and cannot fail: the first call reports a nil
+// client, a bad path, or less than one permit.
+//
+// The path's node is a container where the server has them. After some idle minutes the server
+// deletes it with its number, and the next contender writes the number again. After a Resize the
+// node stays.
 func New(c *protocol.Client, path string, permits int, opts ...Option) *Semaphore {
 	r := protocol.NewRecipe(c, "semaphore", path)
-	s := &Semaphore{
-		recipe: r, line: line.New(r, line.Kind{Name: "permit-"}, line.Kind{Name: "limit-"}),
-		resizes: make(chan struct{}, 1),
-	}
-	s.permits.Store(int64(permits))
+	s := &Semaphore{recipe: r, line: line.New(r, line.Kind{Name: kind}), permits: permits}
+	s.line.Follow([]byte(strconv.Itoa(permits)), s.blockers)
 	r.Reject(atLeastOne(permits))
 	protocol.Configure(r, s, opts)
 	return s
 }
+
+// kind precedes the number in a contender's name: <owner>-permit-<sequence>.
+const kind = "permit-"
 
 func atLeastOne(permits int) error {
 	if permits < 1 {
@@ -75,23 +89,40 @@ func atLeastOne(permits int) error {
 	return nil
 }
 
-// Acquire waits for a permit. It blocks until fewer than n contenders that came before are left,
-// ctx ends or the client is closed. It behaves as [lock.Mutex.Lock] does if ctx ends, if the
-// session is lost, or if its node is deleted, and returns the same errors. An error that wraps
-// [ErrPermits] says both numbers.
+// blockers returns the rule for the number of permits in the node's data.
+func (s *Semaphore) blockers(data []byte) (line.Blockers, error) {
+	n, err := parse(data)
+	if err == nil && s.strict && n != s.permits {
+		err = fmt.Errorf("%w: %d here, %d at the path", ErrPermits, s.permits, n)
+	}
+	return line.Permits(n), err
+}
+
+// parse reads the number. Python allows spaces around it.
+func parse(data []byte) (int, error) {
+	n, err := strconv.Atoi(string(bytes.TrimSpace(data)))
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%w: the path's node has data that are no number: %.40q", ErrPermits, data)
+	}
+	return n, nil
+}
+
+// Acquire waits for a permit. It blocks until fewer than n earlier contenders are left, ctx ends or
+// the client is closed. It behaves as [lock.Mutex.Lock] does if ctx ends, if the session is lost,
+// or if its node is deleted and returns the same errors, or [ErrPermits]. The very first contender
+// writes the number and gets [zk.ErrNoAuth] if the ACL forbids that.
 //
 // [lock.Mutex.Lock]: https://pkg.go.dev/github.com/zkrecipes/zkrecipes/lock#Mutex.Lock
+// [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (s *Semaphore) Acquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, false) }
 
 // TryAcquire returns a permit, or an error that wraps [ErrNoPermit] if it would have to wait. It
-// blocks until the server has answered: one read if there is no permit, otherwise a write and two
-// reads more.
+// blocks until the server has answered: one or two reads if there is no permit, otherwise a write
+// and a read more.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, error) { return s.acquire(ctx, true) }
 
 func (s *Semaphore) acquire(ctx context.Context, try bool) (*Permit, error) {
-	request := line.Request{
-		Kind: fmt.Sprintf("of-%d-permit-", s.permits.Load()), Data: s.data, Try: try, Blockers: s.blockers, Check: s.check,
-	}
+	request := line.Request{Kind: kind, Data: s.data, Try: try}
 	g, err := s.recipe.Acquire(ctx, s.data, func(session *protocol.Session) (*protocol.Grant, error) {
 		g, err := s.line.Join(ctx, session, &request)
 		if errors.Is(err, line.ErrBusy) {
@@ -106,7 +137,7 @@ func (s *Semaphore) acquire(ctx context.Context, try bool) (*Permit, error) {
 }
 
 // Do calls fn while it holds a permit, with a context that is cancelled when the permit is lost. It
-// waits for fn to return, and gives the permit back, also if fn panics or ctx has ended. It returns
+// waits for fn to return and gives the permit back, even if fn panics or ctx has ended. It returns
 // an error of [Semaphore.Acquire], or fn's own, joined with the loss of the permit if it was lost.
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error) error {
 	return s.do(ctx, false, fn)
@@ -133,18 +164,51 @@ func (s *Semaphore) do(ctx context.Context, try bool, fn func(ctx context.Contex
 func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	all, err := s.line.Contenders(ctx)
 	return slices.DeleteFunc(all, func(c line.Contender) bool {
-		_, ok := line.ParseName(c.Node, "permit-")
+		_, ok := line.ParseName(c.Node, kind)
 		return !ok
 	}), err
 }
 
 // Break deletes the node of a contender, given its name in [Semaphore.Contenders]. A holder then
-// loses its permit, and learns of it; a waiter goes to the end of the line. Break blocks until the
-// server has answered. Its error wraps [zk.ErrNoNode] if there is no such node, or
-// [zk.ErrInvalidPath] if no contender could have that name.
-func (s *Semaphore) Break(ctx context.Context, node string) error {
-	if n, ok := line.ParseName(node, "limit-"); ok {
-		return s.recipe.Wrap(fmt.Errorf("%w: %q is the number of permits", zk.ErrInvalidPath, n.Node))
+// loses its permit and a waiter goes to the end of the line. Break blocks until the server has
+// answered. Its error wraps [zk.ErrNoNode] if there is no such node, or [zk.ErrInvalidPath] if no
+// contender could have that name.
+func (s *Semaphore) Break(ctx context.Context, node string) error { return s.line.Break(ctx, node) }
+
+// Permits returns the number of permits at the path, or the number that was given to [New] if the
+// path has none yet. It blocks until the server has answered twice or ctx ends. Its error wraps
+// [ErrPermits] if the data of the path's node are not a number, or not the number of a semaphore
+// [WithStrictPermits]. Other errors are ctx's, [protocol.ErrClosed] or the server's own.
+func (s *Semaphore) Permits(ctx context.Context) (int, error) {
+	if err := s.recipe.ValidateCall(ctx, nil); err != nil {
+		return 0, err
 	}
-	return s.line.Break(ctx, node)
+	data, err := s.line.Rule(ctx)
+	if err != nil || len(data) == 0 {
+		return s.permits, err
+	}
+	if _, err := s.blockers(data); err != nil {
+		return 0, s.recipe.Wrap(err)
+	}
+	return parse(data)
+}
+
+// Resize changes the number of permits at the path, which all processes follow, whatever number
+// they were made with: one call is enough. More permits let waiters in at once. After a reduction
+// the holders keep their permits, and no contender gets a permit until enough of them have
+// released. The number then stays at the path (in a persistent node), even when no contender is
+// left.
+//
+// Resize blocks until the server has answered. It costs five requests, and each session that waits
+// one read and one listing. If ctx ends, the number may have been changed or not: call Resize
+// again. Of two calls at the same time one wins, and the other number does not come back. If a
+// session is lost, Resize goes on in the next session. Its error wraps [ErrPermits] if the data of
+// the path's node are not a number (such data are never replaced). Other errors are ctx's,
+// [protocol.ErrClosed] or the server's own: Resize needs the permission to write the path's node
+// and to create a child.
+func (s *Semaphore) Resize(ctx context.Context, permits int) error {
+	if err := cmp.Or(atLeastOne(permits), s.recipe.ValidateCall(ctx, nil)); err != nil {
+		return s.recipe.Wrap(err)
+	}
+	return s.line.SetRule(ctx, []byte(strconv.Itoa(permits)), func(data []byte) error { _, err := parse(data); return err })
 }

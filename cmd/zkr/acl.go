@@ -6,38 +6,52 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-var permissions = map[rune]int32{
-	'c': zk.PermCreate, 'r': zk.PermRead, 'w': zk.PermWrite, 'd': zk.PermDelete, 'a': zk.PermAdmin,
+// newACL returns the ACL of new nodes, or nil for what package protocol makes of the credentials: all
+// for them, and nothing for others.
+func (a *app) newACL(credentials []credential) (acl []zk.ACL, err error) {
+	switch {
+	case a.acl == "creator" && !a.hasCredentials(), a.acl == "read" && len(credentials) == 0:
+		return nil, usagef("--acl %s: needs a credential: see --auth", a.acl)
+	case a.acl != "read":
+		return parseACL(a.acl)
+	}
+	for _, c := range credentials {
+		user, password, _ := strings.Cut(c.id, ":")
+		if c.scheme != "digest" {
+			return nil, usagef("--acl read: which identity a credential of scheme %s is, is not known: give a list", c.scheme)
+		}
+		acl = append(acl, zk.DigestACL(zk.PermAll, user, password)...)
+	}
+	return append(acl, zk.WorldACL(zk.PermRead)...), nil
 }
 
 // parseACL reads --acl: one of three words, or a list as zkCli.sh has it. It returns nil if none is
 // given.
 func parseACL(given string) ([]zk.ACL, error) {
 	switch given {
-	case "":
+	case "", "creator", "read": // see newACL
 		return nil, nil
 	case "open":
 		return zk.WorldACL(zk.PermAll), nil
-	case "creator":
-		return zk.AuthACL(zk.PermAll), nil
-	case "read":
-		return append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...), nil
 	}
 
 	var acl []zk.ACL
 	for entry := range strings.SplitSeq(given, ",") {
 		scheme, rest, _ := strings.Cut(entry, ":")
 		end := strings.LastIndexByte(rest, ':')
+		if scheme == "auth" { // it would stand for more identities than were asked for
+			return nil, usagef("--acl %q: name the identities, or give creator", entry)
+		}
 		if scheme == "" || end < 0 || end == len(rest)-1 {
 			return nil, usagef("--acl %q: must be open, creator, read or scheme:id:permissions, such as world:anyone:cdrwa", entry)
 		}
 		a := zk.ACL{Scheme: scheme, ID: rest[:end]}
 		for _, p := range rest[end+1:] {
-			bit, ok := permissions[p]
-			if !ok {
+			bit := strings.IndexRune("rwcda", p)
+			if bit < 0 {
 				return nil, usagef("--acl %q: permission %q is unknown: must be of c, d, r, w and a", entry, p)
 			}
-			a.Perms |= bit
+			a.Perms |= 1 << bit
 		}
 		acl = append(acl, a)
 	}

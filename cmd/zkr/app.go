@@ -1,24 +1,29 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/spf13/pflag"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 const (
 	// connectLimit is how long a server is waited for without --wait.
 	connectLimit = 15 * time.Second
+
+	// noWaitLimit is how long what cannot be asked without waiting may take with --wait 0.
+	noWaitLimit = 2 * time.Second
 
 	// quiet is how long a wait may last before zkr says what it waits for.
 	quiet = time.Second
@@ -27,21 +32,31 @@ const (
 // An app is one run of zkr: its streams, and the flags that all commands have.
 type app struct {
 	stdin          io.Reader
-	stdout, stderr io.Writer
+	stdout, stderr io.Writer // stderr is for questions, and for commands that are run
+	log            io.Writer // for all else that goes there; does not block
 	getenv         func(string) string
 
 	servers string
 	timeout time.Duration
 	auth    []string
 	acl     string
-	tls     tlsFiles
+	tls     tlsFlags
 	json    bool
 	quiet   bool
 	wait    time.Duration
-	grace   time.Duration // of the commands that run another one
+	noWait  bool // --wait 0
+	busy    int  // the exit status instead of exitBusy
+	watch   bool // go on until the user ends zkr
 
-	began    bool // the command line was understood
-	printing sync.Mutex
+	// Of the commands that run another one.
+	grace    time.Duration
+	label    string
+	passAuth bool
+	owner    survey.Owner
+
+	began       bool // the command line was understood
+	implied     bool // the identity of the certificate is meant, though it was not asked for
+	interrupted bool // SIGINT has ended the command, or the wait for it
 }
 
 // addFlags adds the flags that all commands have.
@@ -51,21 +66,27 @@ func (a *app) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&a.auth, "auth", nil, `credential: "digest:user:password", or "@file" with one a line (default $ZKR_AUTH)`)
 	flags.StringVar(&a.acl, "acl", "", `ACL of new nodes: "open", "creator", "read", or a list of scheme:id:permissions (default creator with --auth, otherwise open)`)
 	flags.BoolVar(&a.tls.on, "tls", false, "connect with TLS")
-	flags.StringVar(&a.tls.ca, "tls-ca", "", "certificates to trust, instead of the system's (PEM)")
-	flags.StringVar(&a.tls.cert, "tls-cert", "", "certificate of the client (PEM)")
-	flags.StringVar(&a.tls.key, "tls-key", "", "key of that certificate (PEM)")
+	flags.StringVar(&a.tls.ca, "tls-ca", "", "certificates to trust, instead of the system's (PEM; default $ZKR_TLS_CA)")
+	flags.StringVar(&a.tls.cert, "tls-cert", "", "certificate of the client (PEM; default $ZKR_TLS_CERT); new nodes are for it alone, unless --acl is given")
+	flags.StringVar(&a.tls.key, "tls-key", "", "key of that certificate (PEM; default $ZKR_TLS_KEY)")
+	flags.StringVar(&a.tls.name, "tls-server-name", "", "what the servers' certificates are for, instead of their hosts (default $ZKR_TLS_SERVER_NAME)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print no notes, only errors")
-	flags.DurationVar(&a.wait, "wait", 0, "how long to wait for what is asked for, and for a server (default: 15s for a server, and for the rest without limit)")
+	flags.DurationVar(&a.wait, "wait", 0, "how long to wait for what is asked for, and for a server ; 0 is not at all (default: 15s for a server, and for the rest without limit)")
+	flags.IntVar(&a.busy, "busy-status", exitBusy, "exit status for what is held, taken, full or empty")
 }
 
 // check checks the flags that all commands have, without I/O.
 func (a *app) check() error {
 	switch {
+	case a.busy < 1 || a.busy > 255:
+		return usagef("--busy-status %d: must be from 1 to 255", a.busy)
 	case a.wait < 0:
 		return usagef("--wait %v: must not be negative", a.wait)
 	case a.timeout < time.Millisecond:
 		return usagef("--timeout %v: must be at least 1ms", a.timeout)
+	case len(a.label) > 64:
+		return usagef("--label: has %d bytes, and at most 64 are shown", len(a.label))
 	}
 	_, err := parseACL(a.acl)
 	return err
@@ -74,7 +95,10 @@ func (a *app) check() error {
 // bound returns ctx, bounded by --wait. Waits for what is asked for belong under it, and what is
 // done with that does not.
 func (a *app) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if a.wait == 0 {
+	switch {
+	case a.noWait:
+		return context.WithTimeoutCause(ctx, noWaitLimit, errBusy)
+	case a.wait == 0:
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeoutCause(ctx, a.wait, errWaited)
@@ -92,6 +116,10 @@ func (a *app) connect(ctx context.Context, more ...protocol.ConnectOption) (*pro
 		return nil, err
 	}
 
+	if a.owner != (survey.Owner{}) {
+		options = append(options, protocol.WithOwnerData(a.owner.Data()))
+	}
+
 	limit := connectLimit
 	if a.wait > 0 {
 		limit = a.wait
@@ -100,12 +128,27 @@ func (a *app) connect(ctx context.Context, more ...protocol.ConnectOption) (*pro
 	defer cancel()
 	defer a.waiting(func() string { return "waiting for a server of " + servers })()
 
+	// A certificate that does not fit will not fit later: that is found out once it takes long.
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	defer time.AfterFunc(quiet, func() {
+		if err := a.badCertificate(servers); err != nil {
+			giveUp(&exitError{status: exitCertificate, err: err})
+		}
+	}).Stop()
+
 	client, err := protocol.Connect(ctx, servers, append(options, more...)...)
-	switch {
+	switch exit := (&exitError{}); {
 	case err == nil:
 		return client, nil
+	case errors.As(context.Cause(ctx), &exit):
+		return nil, exit
+	case a.implied && errors.Is(err, zk.ErrAuthFailed) && !strings.Contains(err.Error(), "do not say which identity"):
+		a.complain("warning: the servers take no identity from the certificate, so new nodes are open to everybody: see --acl and --auth")
+		a.acl, a.implied = "open", false
+		return a.connect(ctx, more...)
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, &exitError{exitUnreachable, fmt.Errorf("no server of %s answered within %v: %w", servers, limit, err)}
+		return nil, &exitError{status: exitUnreachable, err: fmt.Errorf("no server of %s answered within %v: %w", servers, limit, err)}
 	case errors.Is(err, context.Canceled), errors.Is(err, zk.ErrAuthFailed):
 		return nil, err
 	}
@@ -114,17 +157,17 @@ func (a *app) connect(ctx context.Context, more ...protocol.ConnectOption) (*pro
 
 // connectString returns what --servers or the environment says.
 func (a *app) connectString() (string, error) {
-	if a.servers != "" {
-		return a.servers, nil
-	}
-	if servers := a.getenv("ZKR_SERVERS"); servers != "" {
+	if servers := cmp.Or(a.servers, a.getenv("ZKR_SERVERS")); servers != "" {
 		return servers, nil
 	}
 	return "", usagef("no servers: give --servers zk1:2181,zk2:2181, or set ZKR_SERVERS")
 }
 
 func (a *app) connectOptions() ([]protocol.ConnectOption, error) {
-	options := []protocol.ConnectOption{protocol.WithSessionTimeout(a.timeout)}
+	// What a user must know comes as the error of a command, and from waiting.
+	options := []protocol.ConnectOption{
+		protocol.WithSessionTimeout(a.timeout), protocol.WithLogger(slog.New(slog.DiscardHandler)),
+	}
 
 	credentials, err := a.credentials()
 	if err != nil {
@@ -134,7 +177,7 @@ func (a *app) connectOptions() ([]protocol.ConnectOption, error) {
 		options = append(options, protocol.WithAuth(c.scheme, []byte(c.id)))
 	}
 
-	acl, err := parseACL(a.acl)
+	acl, err := a.newACL(credentials)
 	if err != nil {
 		return nil, err
 	}
@@ -142,14 +185,15 @@ func (a *app) connectOptions() ([]protocol.ConnectOption, error) {
 		options = append(options, protocol.WithACL(acl))
 	}
 
-	dial, err := a.tls.dialer()
-	if err != nil {
-		return nil, err
-	}
+	files, dial, err := a.tlsFiles()
 	if dial != nil {
-		options = append(options, protocol.WithDialer(dial))
+		options = append(options, protocol.WithTLSFiles(files))
 	}
-	return options, nil
+	if files.Certificate != "" && len(credentials) == 0 && acl == nil {
+		options = append(options, protocol.WithAuth("x509", nil)) // new nodes are for this certificate
+		a.implied = true
+	}
+	return options, err
 }
 
 // waiting says on stderr what is waited for, unless stop is called within a second. It calls what
@@ -169,12 +213,18 @@ func (a *app) note(format string, args ...any) {
 	}
 }
 
-// complain prints a line on stderr.
+// complain prints a line on stderr. It does not wait for that.
 func (a *app) complain(line string) {
-	a.printing.Lock()
-	defer a.printing.Unlock()
+	fmt.Fprintln(a.log, "zkr: "+harmless(strings.ReplaceAll(line, "\n", "; ")))
+}
 
-	fmt.Fprintln(a.stderr, "zkr: "+harmless(strings.ReplaceAll(line, "\n", "; ")))
+// ready prints the address of something that is ready, under a name in JSON.
+func (a *app) ready(name, address string) error {
+	if a.json {
+		return a.printJSON(map[string]string{name: address})
+	}
+	_, err := fmt.Fprintln(a.stdout, address)
+	return err
 }
 
 // printJSON prints v on stdout, in one line.
@@ -189,6 +239,11 @@ func (a *app) printJSON(v any) error {
 
 // A credential is what --auth gives.
 type credential struct{ scheme, id string }
+
+// hasCredentials reports whether the servers may permit more to this zkr than to everybody.
+func (a *app) hasCredentials() bool {
+	return len(a.auth) > 0 || a.getenv("ZKR_AUTH") != "" || a.tls.cert != "" || a.getenv("ZKR_TLS_CERT") != ""
+}
 
 // credentials returns those of --auth, or of ZKR_AUTH if there is none.
 func (a *app) credentials() ([]credential, error) {
@@ -213,7 +268,7 @@ func (a *app) credentials() ([]credential, error) {
 	var all []credential
 	for _, line := range lines {
 		scheme, id, ok := strings.Cut(strings.TrimSpace(line), ":")
-		if !ok || scheme == "" || id == "" {
+		if !ok || scheme == "" || id == "" && scheme != "x509" {
 			return nil, usagef("--auth: must be a scheme and a credential, such as digest:user:password") // without the secret
 		}
 		all = append(all, credential{scheme, id})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
@@ -15,106 +16,67 @@ import (
 )
 
 func newBreakCommand(a *app) *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
-		Use:   "break PATH NODE",
-		Short: "Take away what a contender holds, or its place in line",
-		Long: `break deletes the node of a contender at PATH, given its name as ps shows it. A holder loses what it holds,
-and learns of it, but may still be about to act: what it writes has to be guarded by its token. A waiter of
-this toolkit goes to the end of the line. For an element of a queue, it ends the reservation: the element is
-delivered again.
-
-break says whose node it is and asks, unless --yes is given. Without a terminal it needs --yes.`,
-		Args: operands("PATH", "NODE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.act(cmd, args[0], args[1], yes, deed{
-				question: "Break it? It is lost to its holder at once, which may still be about to act",
-				do:       breakContender,
-			})
-		},
-	}
-
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	return a.deedCommand("break PATH NODE", "Take away what a contender holds, or its place in line",
+		"Break it? It is lost to its holder at once, which may still be about to act", breakContender)
 }
 
 func newRevokeCommand(a *app) *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
-		Use:   "revoke PATH NODE",
-		Short: "Ask the holder of a lock to give it back",
-		Long: `revoke asks the contender of a lock at PATH, given the name of its node as ps shows it, to give the lock back.
-It replaces the data of the node, as Curator's Revoker does. The holder goes on holding until it unlocks, and
-nothing forces it to: programs that do not listen hear nothing. break takes the lock away.
-
-revoke says whose node it is and asks, unless --yes is given. Without a terminal it needs --yes.`,
-		Args: operands("PATH", "NODE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.act(cmd, args[0], args[1], yes, deed{
-				question: "Ask for it back? That replaces the data of its node",
-				refuse: func(p *survey.Place) error {
-					if p.Recipe != survey.Lock {
-						return usagef("%s is a %s: only a lock can be revoked; break takes it away", p.Path, p.Recipe)
-					}
-					return nil
-				},
-				do: func(ctx context.Context, client *protocol.Client, p *survey.Place, c *survey.Contender) error {
-					return lock.New(client, p.Path).Revoke(ctx, c.Node)
-				},
-			})
-		},
-	}
-
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	return a.deedCommand("revoke PATH NODE", "Ask the holder of a lock to give it back",
+		"Ask for it back? That replaces the data of its node", revokeContender)
 }
 
 // A deed is what an operator does to a contender.
-type deed struct {
-	question string
-	refuse   func(*survey.Place) error // may be nil
-	do       func(context.Context, *protocol.Client, *survey.Place, *survey.Contender) error
-}
+type deed func(ctx context.Context, client *protocol.Client, p *survey.Place, c *survey.Contender, reason string) error
 
-// act finds a contender, says who it is, asks, and does it.
-func (a *app) act(cmd *cobra.Command, path, node string, yes bool, d deed) error {
-	client, err := a.connect(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	ctx, cancel := a.bound(cmd.Context())
-	defer cancel()
-
-	p, err := survey.Look(ctx, client, path, survey.Limits{Contenders: 1 << 30})
-	if err != nil {
-		return err
-	}
-
-	c := p.Find(node)
-	if c == nil {
-		return fmt.Errorf("%s has no contender %s: see zkr ps %s", path, printable(node), path)
-	}
-
-	if d.refuse != nil {
-		if err := d.refuse(p); err != nil {
+// deedCommand returns a command that finds a contender, says who it is, asks, and does a deed, which
+// --wait does not bound.
+func (a *app) deedCommand(use, short, question string, do deed) *cobra.Command {
+	var yes bool
+	var reason string
+	cmd := a.verb(use, short, func(ctx context.Context, client *protocol.Client, args []string) error {
+		path, node := args[0], args[1]
+		p, err := survey.Look(ctx, client, path, survey.Limits{Contenders: 1 << 30})
+		if err != nil {
 			return err
 		}
-	}
+		c := p.Find(node)
+		if c == nil {
+			return fmt.Errorf("%s has no contender %s: see zkr ps %s", path, printable(node), path)
+		}
+		if err := a.confirm(yes, fmt.Sprintf("%s %s: %s %s %s in line since %s (node %s). %s",
+			p.Recipe, printable(path), state(*c), who(*c), sessionID(c.Session), moment(c.Since), printable(node), question)); err != nil {
+			return err
+		}
+		return do(context.WithoutCancel(ctx), client, p, c, reason)
+	})
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the node's last data, and so for the servers' transaction logs")
+	return cmd
+}
 
-	question := fmt.Sprintf("%s %s: %s %s %s since %s (node %s). %s",
-		p.Recipe, printable(path), state(*c), who(*c), sessionID(c.Session), c.Since.Format("2006-01-02 15:04:05"), printable(node), d.question)
-	if err := a.confirm(yes, question); err != nil {
-		return err
+// record writes to a node what is done to it. It is the node's last data, so it stays in the
+// transaction logs of the servers. Without the permission to write, nothing is recorded.
+func record(ctx context.Context, client *protocol.Client, verb, node, reason string) {
+	by, _ := os.Hostname()
+	if s, err := client.Session(ctx); err == nil && reason != "" {
+		data, _ := encodeJSON(map[string]string{verb + "_by": by, "reason": reason})
+		s.Set(ctx, node, data, -1) //nolint:errcheck // see above
 	}
-	return d.do(cmd.Context(), client, p, c)
+}
+
+// revokeContender asks for a lock back.
+func revokeContender(ctx context.Context, client *protocol.Client, p *survey.Place, c *survey.Contender, reason string) error {
+	if p.Recipe != survey.Lock {
+		return usagef("%s is a %s: only a lock can be revoked; break takes it away", p.Path, p.Recipe)
+	}
+	record(ctx, client, "revoked", p.Path+"/"+c.Node, reason)
+	return lock.New(client, p.Path).Revoke(ctx, c.Node)
 }
 
 // breakContender deletes the node of a contender, or ends a reservation.
-func breakContender(ctx context.Context, client *protocol.Client, p *survey.Place, c *survey.Contender) error {
+func breakContender(ctx context.Context, client *protocol.Client, p *survey.Place, c *survey.Contender, reason string) error {
 	if p.Recipe == survey.Queue && c.State == survey.Holds {
-		err := queue.New(client, p.Path).Free(ctx, c.Node)
-		return ignoreGone(err)
+		return gone(queue.New(client, p.Path).Free(ctx, c.Node))
 	}
 
 	s, err := client.Session(ctx)
@@ -134,11 +96,12 @@ func breakContender(ctx context.Context, client *protocol.Client, p *survey.Plac
 			return nil
 		}
 	}
-	return ignoreGone(s.Delete(ctx, node, -1))
+	record(ctx, client, "broken", node, reason)
+	return gone(s.Delete(ctx, node, -1))
 }
 
-// ignoreGone returns nil if a node was gone already.
-func ignoreGone(err error) error {
+// gone returns nil if a node was gone already.
+func gone(err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}

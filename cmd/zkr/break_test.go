@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -53,7 +54,7 @@ func TestBreakSparesTheNextMemberOfAName(t *testing.T) {
 	_, err = g.Join(t.Context(), "me", nil)
 	require.NoError(t, err)
 
-	require.NoError(t, breakContender(t.Context(), c, p, p.Find("me")))
+	require.NoError(t, breakContender(t.Context(), c, p, p.Find("me"), ""))
 	peers, err := g.Members(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, peers, 1)
@@ -83,4 +84,23 @@ func TestBreakEndsReservationsPermitsAndMemberships(t *testing.T) {
 		succeed(t, servers, "break", root+"/group", "me", "--yes")
 		suite.Wait(t, member.Changes())
 	})
+}
+
+// The node cannot be deleted here, so it keeps what break has written to it before.
+func TestReasonIsWhatTheNodeHasLast(t *testing.T) {
+	s := recipestest.Start(t)
+	path, c := s.Root(t)+"/lock", client(t, s)
+	lease, err := lock.New(c, path).Lock(t.Context())
+	require.NoError(t, err)
+	session := suite.Session(t, c)
+	_, err = session.Conn().SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermDelete), -1)
+	require.NoError(t, err)
+	r := inProcess(t, s.ConnectString(), "", "break", path, lease.Node(), "--yes", "--reason", "host is\x1b dead")
+	assert.Equal(t, exitRefused, r.status, r.stderr)
+	data, _, err := session.Get(t.Context(), path+"/"+lease.Node())
+	require.NoError(t, err)
+	assert.Regexp(t, `^{"broken_by":".*","reason":"host is\\u001b dead"}\s*$`, string(data))
+
+	_, err = session.Conn().SetACL(path, zk.WorldACL(zk.PermAll), -1)
+	require.NoError(t, err)
 }

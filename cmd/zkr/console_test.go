@@ -62,7 +62,7 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 
 	for _, answer := range []string{"n\n", "\n", "\x04"} {
 		on := onTerminal(t, s.ConnectString(), "break", path, lease.Node())
-		on.screen.await(t, `lock `+path+`: holds "\\x1b\[2J" 0x[0-9a-f]+ since .*\[y/N\] `)
+		on.screen.await(t, `lock `+path+`: holds "\\x1b\[2J" 0x[0-9a-f]+ in line since .*\[y/N\] `)
 		on.keys.WriteString(answer)
 		assert.Equal(t, exitFailed, suite.Wait(t, on.status))
 		assert.Contains(t, on.screen.String(), "not done")

@@ -60,3 +60,52 @@ func documents(t *testing.T) (found []string) {
 	}))
 	return found
 }
+
+// Each section and each item of the command's page is a promise, and testdata/promises.txt names the
+// tests of it, or says that it is none: a limit of what is promised, or advice.
+func TestEachPromiseOfThePageHasATest(t *testing.T) {
+	page, err := os.ReadFile("../../docs/zkr.md")
+	require.NoError(t, err)
+	list, err := os.ReadFile("testdata/promises.txt")
+	require.NoError(t, err)
+	tests := testsOf(t, "../..")
+
+	promises := make(map[string]bool)
+	for line := range strings.Lines(string(list)) {
+		begins, names, ok := strings.Cut(strings.TrimSpace(line), " => ")
+		require.True(t, ok, line)
+		promises[begins] = false
+		for _, name := range strings.Fields(names) {
+			assert.True(t, tests[name] || name == "limit" || name == "advice", "%s: %s", begins, name)
+		}
+	}
+	for _, item := range regexp.MustCompile("(?m)^(?:- |##+ )(.*)$").FindAllStringSubmatch(string(page), -1) {
+		found := false
+		for begins := range promises {
+			if strings.HasPrefix(item[1], begins) {
+				found, promises[begins] = true, true
+			}
+		}
+		assert.True(t, found, "no test is named of what begins with: %s", item[1])
+	}
+	for begins, used := range promises {
+		assert.True(t, used, "the page has nothing that begins with: %s", begins)
+	}
+}
+
+// testsOf returns the names of all tests below a directory.
+func testsOf(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	names := make(map[string]bool)
+	require.NoError(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			names[match[1]] = true
+		}
+		return err
+	}))
+	return names
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
 // examine runs doctor, and returns its findings by the names of the checks, and its status.
@@ -57,8 +57,16 @@ func TestDoctorExaminesAServer(t *testing.T) {
 		root := s.Root(t)
 		findings, status := examine(t, s.ConnectString(), "--path", root)
 		requireSound(t, findings, status)
-		require.Len(t, findings, 12)
-		for _, check := range []string{"servers", "session", "versions", "session timeout", "containers", "request size"} {
+		require.Len(t, findings, 14)
+		var requests int
+		_, err := fmt.Sscanf(findings["requests"].Found, "%d requests", &requests)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, requests, 200, "doctor hurts nobody")
+		assert.Greater(t, requests, 50)
+		assert.Equal(t, doctor.OK, findings["one ensemble"].Status, findings["one ensemble"])
+		assert.Equal(t, doctor.Unknown, findings["settings"].Status)
+		assert.Contains(t, findings["settings"].Found, "unknown, as to ask would hurt: dump, wchc, wchp")
+		for _, check := range []string{"servers", "session", "versions", "session timeout", "quotas", "request size"} {
 			assert.Equal(t, doctor.OK, findings[check].Status, findings[check])
 		}
 		assert.Contains(t, findings["quorum"].Found, "one server on its own")
@@ -80,24 +88,24 @@ func TestFindingsAreShown(t *testing.T) {
 	a := newApp("", nil, out, nil)
 	a.printFinding(doctor.Finding{Check: "quorum", Status: doctor.Warn, Looked: "modes", Found: "one \x1b[2J", Do: "run three"})
 	a.printFinding(doctor.Finding{Check: "lag", Status: doctor.OK, Looked: "writes", Found: "none"})
-	assert.Equal(t, `[warn]   quorum: one \x1b[2J
-         looked at: modes
-         to do: run three
-[ok]     lag: none
-         looked at: writes
+	assert.Equal(t, `[warn]    quorum: one \x1b[2J
+          looked at: modes
+          to do: run three
+[ok]      lag: none
+          looked at: writes
 `, out.String())
 }
 
 func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	s := recipestest.Start(t, recipestest.WithConfig(embedded.Config{
 		TickTime: time.Second, MinSessionTimeout: 500 * time.Millisecond, MaxSessionTimeout: 4 * time.Second,
-		MaxPacket: 200_000, NoContainers: true,
+		MaxPacket: 200_000,
 	}))
 	findings, status := examine(t, s.ConnectString())
 	requireSound(t, findings, status)
 	for check, want := range map[string]string{
-		"session timeout": "minSessionTimeout", "request size": "jute.maxbuffer", "containers": "3.5", "ACL": "--auth",
-		"four-letter words": "whitelist", "quorum": "three or five",
+		"session timeout": "minSessionTimeout", "request size": "jute.maxbuffer", "ACL": "--auth",
+		"quorum": "three or five",
 	} {
 		assert.Equal(t, doctor.Warn, findings[check].Status, findings[check])
 		assert.Contains(t, findings[check].Do, want)
@@ -107,6 +115,35 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	findings, status = examine(t, s.ConnectString(), "--timeout", "1s")
 	assert.Equal(t, exitFailed, status)
 	assert.Equal(t, doctor.Fail, findings["session timeout"].Status, findings["session timeout"])
+}
+
+func TestDoctorFailsOnTwoEnsembles(t *testing.T) {
+	a, b := recipestest.Start(t), recipestest.Start(t)
+	findings, status := examine(t, a.ConnectString()+","+b.ConnectString())
+	require.Equal(t, exitFailed, status)
+	require.Equal(t, doctor.Fail, findings["one ensemble"].Status)
+	require.Contains(t, findings["one ensemble"].Found, "has no such node")
+	require.Contains(t, findings["one ensemble"].Found, "2 standalone")
+
+	// One that is not reached is unknown.
+	findings, status = examine(t, a.ConnectString()+",127.0.0.1:1", "--wait", "2s")
+	require.Equal(t, doctor.Unknown, findings["one ensemble"].Status, findings["one ensemble"])
+	requireSound(t, findings, status)
+}
+
+func TestDoctorFailsOnAMistypedChroot(t *testing.T) {
+	s := recipestest.Start(t)
+	c := client(t, s)
+	_, err := suite.Session(t, c).EnsurePath(t.Context(), "/app")
+	require.NoError(t, err)
+	findings, status := examine(t, s.ConnectString()+"/ap")
+	require.Equal(t, exitFailed, status)
+	require.Equal(t, doctor.Fail, findings["chroot"].Status)
+	stat, err := suite.Session(t, c).Exists(t.Context(), "/ap")
+	require.NoError(t, err)
+	require.Nil(t, stat, "it was not created")
+	findings, status = examine(t, s.ConnectString()+"/app")
+	requireSound(t, findings, status)
 }
 
 func TestDoctorReportsAnEnsembleThatCannotBeReached(t *testing.T) {
@@ -127,7 +164,7 @@ func TestDoctorWithoutPermissionLooksAtTheRest(t *testing.T) {
 	findings, status := examine(t, s.ConnectString(), "--path", root+"/mine")
 	assert.Equal(t, exitFailed, status)
 	assert.Contains(t, findings["session"].Do, "--auth")
-	for _, check := range []string{"lag", "containers", "request size", "cost", "clocks"} {
+	for _, check := range []string{"lag", "request size", "cost", "clocks"} {
 		assert.Equal(t, doctor.Unknown, findings[check].Status)
 	}
 	assert.Equal(t, doctor.OK, findings["versions"].Status)
@@ -136,27 +173,27 @@ func TestDoctorWithoutPermissionLooksAtTheRest(t *testing.T) {
 	requireSound(t, findings, status)
 }
 
-func TestDoctorSaysHowManyMembersMayFail(t *testing.T) {
-	cluster := ensemble.Start(t, 3)
-	findings, status := examine(t, cluster.ConnectString())
-	requireSound(t, findings, status)
-	assert.Equal(t, doctor.OK, findings["servers"].Status, findings["servers"])
-	assert.Equal(t, doctor.OK, findings["quorum"].Status, findings["quorum"])
-	assert.Contains(t, findings["quorum"].Found, "3 of 3 voters seen up, 1 leader: one more may fail")
-	assert.Equal(t, 3, strings.Count(findings["lag"].Found, "at most"), findings["lag"])
-
-	down := cluster.Followers()[0]
-	down.Stop()
-	findings, status = examine(t, cluster.ConnectString())
-	requireSound(t, findings, status)
-	assert.Equal(t, doctor.Warn, findings["servers"].Status)
-	assert.Contains(t, findings["servers"].Found, down.ConnectString()+" does not serve")
-	assert.Equal(t, doctor.Warn, findings["quorum"].Status)
-	assert.Contains(t, findings["quorum"].Found, "2 of 3 voters seen up, 1 leader: no further failure is tolerated")
-	assert.Equal(t, 2, strings.Count(findings["lag"].Found, "at most"), findings["lag"])
-
-	cluster.Followers()[0].Stop()
-	findings, status = examine(t, cluster.ConnectString(), "--wait", "2s")
-	assert.Equal(t, exitFailed, status)
-	assert.Equal(t, doctor.Fail, findings["session"].Status)
+func TestDoctorWarnsOfQuotasAndOfManyEphemeralNodes(t *testing.T) {
+	s := recipestest.Start(t)
+	c := client(t, s)
+	session := suite.Session(t, c)
+	for _, node := range []struct{ path, data string }{
+		{"/full", ""}, {"/roomy", ""}, {"/zookeeper/quota/full", ""}, {"/zookeeper/quota/roomy", ""},
+		{"/zookeeper/quota/full/zookeeper_limits", "count=10,bytes=-1"}, {"/zookeeper/quota/full/zookeeper_stats", "count=1,bytes=0"},
+		{"/zookeeper/quota/roomy/zookeeper_limits", "count=10,bytes=-1=;byteHardLimit=1000;countHardLimit=-1"},
+		{"/zookeeper/quota/roomy/zookeeper_stats", "count=1,bytes=0"},
+	} {
+		_, err := session.Conn().Create(node.path, []byte(node.data), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+	}
+	for i := range 8 {
+		require.NoError(t, session.Create(t.Context(), fmt.Sprintf("/full/%d", i), nil, 0))
+	}
+	findings, _ := examine(t, s.ConnectString())
+	assert.Equal(t, doctor.Warn, findings["quotas"].Status)
+	assert.Contains(t, findings["quotas"].Found, "/full has 9 of 10 (count); 2 quotas")
+	assert.NotContains(t, findings["quotas"].Found, "roomy")
+	assert.Regexp(t, `; \d+ ephemeral nodes, which are not too many for one session;`, findings["settings"].Found)
+	assert.Contains(t, findings["settings"].Found, "open words: srvr, ruok")
+	assert.Contains(t, findings["settings"].Found, "zookeeper.forward_learner_requests")
 }

@@ -2,55 +2,53 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 func newElectCommand(a *app) *cobra.Command {
-	var value string
-	cmd := &cobra.Command{
-		Use:   "elect PATH [flags] -- COMMAND [ARGUMENT…]",
-		Short: "Run a command while being the leader",
-		Long: `Elect campaigns for the leadership at PATH, runs the command once it is the leader, and resigns. The
-others learn the value with "zkr leader". To stand again after a loss, run zkr in a loop, or by a
-service manager that starts it again.` + holdHelp,
-		Args: operandsAndCommand("PATH"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path, argv := args[0], args[1:]
-			return a.hold(cmd.Context(), argv, func(ctx context.Context, c *protocol.Client) (held, error) {
-				e := election.New(c, path)
-				defer a.announce(ctx, "the leadership "+path, func(ctx context.Context) ([]contender, error) {
-					return candidates(ctx, e)
-				})()
+	var value, next string
+	var cmd *cobra.Command
+	cmd = a.runner("elect PATH", "Run a command while being the leader",
+		func(ctx context.Context, c *protocol.Client, args []string) (held, error) {
+			e := election.New(c, args[0])
+			defer a.announce(ctx, "the leadership", c, args[0])()
 
-				content := []byte(value)
-				if !cmd.Flags().Changed("value") {
-					content = owner(argv)
-				}
-				term, err := e.Campaign(ctx, content)
-				if err != nil {
-					return held{}, err
-				}
-				return held{
-					path: path, node: term.Node(), token: term.Token(),
-					done: term.Done(), err: term.Err, release: term.Resign,
-				}, nil
-			})
-		},
-	}
-	cmd.Flags().StringVar(&value, "value", "", "what others learn of the leader, such as an address (default host, process and command, in JSON)")
-	a.addGraceFlag(cmd)
+			content := []byte(value)
+			if !cmd.Flags().Changed("value") {
+				content = a.owner.Data()
+			}
+			term, err := e.Campaign(ctx, content)
+			if err != nil {
+				return held{}, err
+			}
+			return holding(args[0], term, func(ctx context.Context) error { return resignTo(ctx, e, term, next) }), nil
+		})
+	cmd.Flags().StringVar(&value, "value", "", "what others learn of the leader, such as an address (default host, process and the name of the command, in JSON)")
+	cmd.Flags().StringVar(&next, "resign-to", "", "who leads next, if it is a candidate when the command ends: its host, value or node")
 	return cmd
 }
 
-func candidates(ctx context.Context, e *election.Election) ([]contender, error) {
-	line, err := e.Candidates(ctx)
-	var all []contender
-	for _, c := range line {
-		all = append(all, contender{c.Node, c.Value, c.Since})
+// resignTo ends a term. The first candidate with this host, value or node leads next, or, if there is
+// none, the first one.
+func resignTo(ctx context.Context, e *election.Election, term *election.Term, next string) error {
+	if next == "" {
+		return term.Resign(ctx)
 	}
-	return all, err
+	all, err := e.Candidates(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(c election.Candidate) bool {
+		return c.Node != term.Node() && slices.Contains([]string{c.Node, string(c.Value), survey.OwnerOf(c.Value).Host}, next)
+	})
+	if i < 0 {
+		return term.Resign(ctx)
+	}
+	return term.ResignTo(ctx, all[i].Node)
 }

@@ -37,3 +37,28 @@ func TestNextCandidateLeadsAfterALoss(t *testing.T) {
 		assert.Equal(t, exitSignal+15, b.status())
 	})
 }
+
+func TestLeaderNamesTheNextOne(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/leader"
+		a := start(t, zkr(t, s.ConnectString(), "elect", path, "--resign-to", "web-3", "--", "sh", "-c", `echo $$; exec sleep 1000`))
+		a.pids()
+		next := make(chan string, 2)
+		for i, value := range []string{"web-2", `{"host":"web-3"}`} {
+			e := election.New(client(t, s), path)
+			suite.Later(func() error {
+				term, err := e.Campaign(suite.Lasting(t), []byte(value))
+				if err == nil {
+					next <- value
+					err = term.Resign(suite.Lasting(t))
+				}
+				return err
+			})
+			suite.Await(t, i+2, e.Candidates)
+		}
+		a.signal(syscall.SIGTERM)
+		assert.Equal(t, exitSignal+15, a.status())
+		assert.Equal(t, `{"host":"web-3"}`, suite.Wait(t, next))
+		assert.Equal(t, "web-2", suite.Wait(t, next))
+	})
+}

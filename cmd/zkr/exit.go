@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -16,15 +19,17 @@ import (
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
-// The exit statuses of zkr itself, which rootHelp and docs/zkr.md document. 64 to 77 are those of
+// The exit statuses of zkr itself, which "zkr help" and docs/zkr.md document. 64 to 77 are those of
 // sysexits.h, 124 to 127 those of timeout(1) and of shells.
 const (
 	exitUsage       = 64
 	exitUnreachable = 69
 	exitFailed      = 70
+	exitUnknown     = 74
 	exitBusy        = 75
 	exitLost        = 76
 	exitRefused     = 77
+	exitCertificate = 78
 	exitTimedOut    = 124
 	exitCannotRun   = 126
 	exitNotFound    = 127
@@ -34,11 +39,15 @@ const (
 // errWaited is the cause of a context that --wait has ended.
 var errWaited = errors.New("--wait has passed")
 
+// errBusy is the cause of a context that --wait 0 has ended.
+var errBusy = errors.New("not free, and --wait is 0")
+
 // An exitError is an error with the exit status that it stands for. Without an error, it is the
 // exit status of a command, of which nothing is said.
 type exitError struct {
 	status int
 	err    error
+	signal os.Signal // that has ended the command, or the wait for it; nil if none has
 }
 
 func (e *exitError) Error() string {
@@ -51,7 +60,7 @@ func (e *exitError) Error() string {
 func (e *exitError) Unwrap() error { return e.err }
 
 // usage makes err an error of usage, which is the user's to mend.
-func usage(err error) error { return &exitError{exitUsage, err} }
+func usage(err error) error { return &exitError{exitUsage, err, nil} }
 
 // usagef returns an error of usage: one line that says what is wrong and what to do.
 func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
@@ -62,9 +71,15 @@ func (a *app) exitStatus(err error) int {
 		return 0
 	}
 	status := statusOf(err)
+	if status == exitBusy {
+		status = cmp.Or(a.busy, exitBusy)
+	}
 	var exit *exitError
-	if errors.As(err, &exit) && exit.err == nil {
-		return status
+	if errors.As(err, &exit) {
+		a.interrupted = exit.signal == os.Interrupt
+		if exit.err == nil {
+			return status
+		}
 	}
 	line := err.Error()
 	if status == exitUsage && !a.began {
@@ -82,10 +97,10 @@ func statusOf(err error) int {
 		return exit.status
 	case isAny(err, zk.ErrInvalidPath, protocol.ErrTooLarge, semaphore.ErrPermits, doublebarrier.ErrSize):
 		return exitUsage
-	case isAny(err, zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL):
+	case isAny(err, zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, lock.ErrNotRevocable):
 		return exitRefused
 	case isAny(err, lock.ErrLocked, rwlock.ErrLocked, semaphore.ErrNoPermit, queue.ErrEmpty, queue.ErrFull,
-		group.ErrNameTaken, doublebarrier.ErrFull):
+		group.ErrNameTaken, doublebarrier.ErrFull, errBusy):
 		return exitBusy
 	case isAny(err, context.DeadlineExceeded, errWaited):
 		return exitTimedOut
@@ -96,10 +111,5 @@ func statusOf(err error) int {
 }
 
 func isAny(err error, targets ...error) bool {
-	for _, target := range targets {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }

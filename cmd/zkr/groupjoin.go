@@ -12,37 +12,32 @@ import (
 
 func newGroupJoinCommand(a *app) *cobra.Command {
 	var data string
-	cmd := &cobra.Command{
-		Use:   "join PATH NAME [flags] -- COMMAND [ARGUMENT…]",
-		Short: "Run a command as a member of a group",
-		Long: `Join joins the group at PATH with a name, runs the command, and leaves. If another member has the name,
-it fails at once with status 75. There is no ZKR_TOKEN: members have none.` + holdHelp,
-		Args: operandsAndCommand("PATH", "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path, name, argv := args[0], args[1], args[2:]
-			return a.hold(cmd.Context(), argv, func(ctx context.Context, c *protocol.Client) (held, error) {
-				defer a.waiting(func() string { return "waiting to join " + path })()
-				content := []byte(data)
-				if !cmd.Flags().Changed("data") {
-					content = owner(argv)
-				}
+	var try bool
+	var cmd *cobra.Command
+	cmd = a.runner("join PATH NAME", "Run a command as a member of a group",
+		func(ctx context.Context, c *protocol.Client, args []string) (held, error) {
+			path, name := args[0], args[1]
+			defer a.waiting(func() string { return "waiting to join " + path })()
+			content := []byte(data)
+			if !cmd.Flags().Changed("data") {
+				content = a.owner.Data()
+			}
 
-				// The session comes first: the member joins in this one, or in a later one after
-				// this one has ended.
-				s, err := c.Session(ctx)
-				if err != nil {
-					return held{}, err
-				}
-				m, err := group.New(c, path).Join(ctx, name, content)
-				if err != nil {
-					return held{}, err
-				}
-				return membership(s, m, path), nil
-			})
-		},
-	}
-	cmd.Flags().StringVar(&data, "data", "", "what others learn of the member, such as an address (default host, process and command, in JSON)")
-	a.addGraceFlag(cmd)
+			// The session comes first: the member joins in this one, or in a later one after this one
+			// has ended.
+			s, err := c.Session(ctx)
+			if err != nil {
+				return held{}, err
+			}
+			g := group.New(c, path)
+			m, err := either(a, try, g.TryJoin, g.Join)(ctx, name, content)
+			if err != nil {
+				return held{}, err
+			}
+			return membership(s, m, path), nil
+		})
+	cmd.Flags().StringVar(&data, "data", "", "what others learn of the member, such as an address (default host, process and the name of the command, in JSON)")
+	cmd.Flags().BoolVar(&try, "try", false, "do not wait: fail if another member has the name")
 	return cmd
 }
 
@@ -62,19 +57,17 @@ func membership(s *protocol.Session, m *group.Member, path string) held {
 	return held{
 		path: path, node: m.Name(), done: done,
 		err: func() error {
-			select {
-			case <-done:
-				return fmt.Errorf("%s: member %s: %w", path, m.Name(), protocol.ErrLost)
-			default:
-			}
-
 			if err := s.Err(); err != nil {
 				return err
 			}
-			if !m.Joined() {
-				return fmt.Errorf("%s: member %s: %w", path, m.Name(), protocol.ErrLost)
+			select {
+			case <-done:
+			default:
+				if m.Joined() {
+					return nil
+				}
 			}
-			return nil
+			return fmt.Errorf("%s: member %s: %w", path, m.Name(), protocol.ErrLost)
 		},
 		// A name that a lost session has is not waited for, however long the servers keep silent.
 		release: func(ctx context.Context) error {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
@@ -30,6 +32,35 @@ type held struct {
 	revoked <-chan struct{}             // closed when it is asked back, or nil
 	release func(context.Context) error // gives it back
 	leaving string                      // what release waits for, if not for the servers
+	says    bool                        // its node has the data of a survey.Owner
+}
+
+// A grant is what a recipe gives.
+type grant interface {
+	Node() string
+	Token() int64
+	Done() <-chan struct{}
+	Err() error
+}
+
+// holding returns what was granted at a path. Release gives it back.
+func holding(path string, g grant, release func(context.Context) error) held {
+	return held{path: path, node: g.Node(), token: g.Token(), done: g.Done(), err: g.Err, release: release}
+}
+
+// contended is holding for what others may hold, or returns err with those that do.
+func contended(
+	ctx context.Context, c *protocol.Client, path string, g grant, release func(context.Context) error, err error,
+) (held, error) {
+	switch {
+	case err == nil:
+		h := holding(path, g, release)
+		h.says = true
+		return h, nil
+	case statusOf(err) == exitBusy:
+		err = fmt.Errorf("%w%s", err, heldBy(ctx, c, path))
+	}
+	return held{}, err
 }
 
 // A program is a command that was looked up.
@@ -38,41 +69,34 @@ type program struct {
 	args []string
 }
 
-// lookUp finds the program of a command line, as a shell does.
-func lookUp(argv []string) (program, error) {
+// lookUp finds the program of a command line, as a shell does. The nodes that are created from now on
+// say who runs it: of the command line, they have the name of the program alone.
+func (a *app) lookUp(argv []string) (program, error) {
 	if err := canRun(); err != nil {
-		return program{}, err
+		return program{}, &exitError{status: exitCannotRun, err: err}
 	}
 	path, err := exec.LookPath(argv[0])
 	switch {
 	case err == nil:
-	case os.IsPermission(err) || exists(argv[0]):
-		return program{}, &exitError{exitCannotRun, fmt.Errorf("cannot run %s: %w", argv[0], err)}
+	case isAny(err, exec.ErrNotFound, os.ErrNotExist):
+		return program{}, &exitError{status: exitNotFound, err: fmt.Errorf("cannot find the command %s: %w", argv[0], err)}
 	default:
-		return program{}, &exitError{exitNotFound, fmt.Errorf("cannot find the command %s: %w", argv[0], err)}
+		return program{}, &exitError{status: exitCannotRun, err: fmt.Errorf("cannot run %s: %w", argv[0], err)}
 	}
+	a.own(filepath.Base(argv[0]))
 	return program{path, argv}, nil
 }
 
-// exists reports whether a program is named by its path, and there is something.
-func exists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil && strings.ContainsRune(name, filepath.Separator)
+// own makes the nodes that are created from now on say who has them.
+func (a *app) own(name string) {
+	host, _ := os.Hostname()
+	a.owner = survey.Owner{Host: host, PID: os.Getpid(), Program: plain.Cut(name, 32), Label: a.label}
 }
 
-// holdHelp says what all commands do that run another one.
-const holdHelp = `
-
-The command gets the signals that zkr gets, and ZKR_PATH, ZKR_TOKEN and ZKR_NODE in its environment.
-ZKR_TOKEN is a fencing token: a store that refuses a smaller one than it has seen is safe from late
-writes. The exit status is the command's, or one of those that "zkr help" lists.
-
-When the session can no longer be trusted, the command and all its descendants get SIGTERM, and after
---grace SIGKILL. That is before the servers can give to others what it holds. What the command leaves
-behind in the background is ended in the same way before anything is given back.`
-
-// addGraceFlag adds the flag of all commands that run another one.
-func (a *app) addGraceFlag(cmd *cobra.Command) {
+// addRunFlags adds the flags of all commands that run another one.
+func (a *app) addRunFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.label, "label", "", "what else ps shows of this process, at most 64 bytes; everybody may read it")
+	cmd.Flags().BoolVar(&a.passAuth, "pass-auth", false, "let the command inherit $ZKR_AUTH")
 	cmd.Flags().DurationVar(&a.grace, "grace", 0,
 		"time between SIGTERM and SIGKILL when the command has to end (default a twelfth of the session timeout)")
 }
@@ -92,29 +116,42 @@ func (a *app) graceOf(timeout time.Duration) (time.Duration, error) {
 	return timeout / 12, nil
 }
 
-// owner describes this process to others: the data of the nodes that it creates.
-func owner(argv []string) []byte {
-	host, _ := os.Hostname()
-	return protocol.Process{Host: host, PID: os.Getpid(), Program: shorten("zkr: "+strings.Join(argv, " "), 200)}.Data()
-}
-
-func shorten(s string, n int) string {
-	if len(s) <= n {
-		return s
+// announceHold writes to the node of what is held since when that is, for ps to show. It only does so
+// as long as nobody else has written to it. It is a help: nothing waits for it.
+func (a *app) announceHold(client *protocol.Client, h held, change func(*survey.Owner), version int32) {
+	if !h.says {
+		return
 	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
+	change(&a.owner)
+	data := a.owner.Data()
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if s, err := client.Session(ctx); err == nil {
+			s.Set(ctx, h.path+"/"+h.node, data, version) //nolint:errcheck // see above
+		}
+	}()
 }
 
 // An acquirer waits for what the command is to run under.
 type acquirer func(ctx context.Context, c *protocol.Client) (held, error)
 
+// nothing is acquired by what acquires more than one thing, later.
+func nothing(context.Context, *protocol.Client) (held, error) { return held{}, nil }
+
 // hold connects, acquires something, runs the program while that is held, and gives it back.
 func (a *app) hold(ctx context.Context, argv []string, acquire acquirer) error {
-	p, err := lookUp(argv)
+	p, err := a.lookUp(argv)
 	if err != nil {
 		return err
 	}
+	return a.under(ctx, acquire, func(client *protocol.Client, h held, signals signals) error {
+		return a.runHeld(ctx, client, h, p, signals, a.stdin)
+	})
+}
 
+// under connects, acquires something, calls do while that is held, and gives it back.
+func (a *app) under(ctx context.Context, acquire acquirer, do func(*protocol.Client, held, signals) error) error {
 	signals := listen()
 	defer signals.stop()
 
@@ -130,10 +167,10 @@ func (a *app) hold(ctx context.Context, argv []string, acquire acquirer) error {
 	if err != nil {
 		return err
 	}
+	a.announceHold(client, h, func(o *survey.Owner) { o.HeldSince = time.Now().UTC() }, 0)
 
 	// Whatever has become of the program, what is still held is given back.
-	err = a.runHeld(ctx, client, h, p, signals, a.stdin)
-	return a.giveBack(ctx, h, signals, err)
+	return a.giveBack(ctx, h, signals, do(client, h, signals))
 }
 
 func (a *app) acquire(ctx context.Context, acquire acquirer) (*protocol.Client, held, error) {
@@ -169,8 +206,11 @@ func (a *app) watchConnection() protocol.ConnectOption {
 	return protocol.WithStateListener(func(s protocol.State) { // there is one call at a time
 		stop()
 		stop = func() {}
-		if s == protocol.Suspended {
+		switch s {
+		case protocol.Suspended:
 			stop = a.waiting(func() string { return "no server answers: what is held is lost if that lasts" })
+		case protocol.Lost:
+			a.note("the session is lost: what was held is lost, and what waits goes to the end of the line")
 		}
 	})
 }
@@ -178,13 +218,16 @@ func (a *app) watchConnection() protocol.ConnectOption {
 // waited makes err, of a wait under ctx, say that --wait is why it has ended. The error of a context
 // does.
 func waited(ctx context.Context, err error) error {
-	if err == nil || !errors.Is(context.Cause(ctx), errWaited) {
+	switch cause := context.Cause(ctx); {
+	case err != nil && errors.Is(cause, errBusy):
+		return fmt.Errorf("%w: %w", errBusy, err)
+	case err == nil || !errors.Is(cause, errWaited):
 		return err
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", errWaited, err)
 	}
-	return &exitError{exitTimedOut, err}
+	return &exitError{status: exitTimedOut, err: err}
 }
 
 // giveBack gives back what was held, once the command has ended with err.
@@ -209,53 +252,40 @@ func (a *app) giveBack(ctx context.Context, h held, signals signals, err error) 
 	return err
 }
 
-// A contender is one of those that a wait is for.
-type contender struct {
-	node  string
-	data  []byte
-	since time.Time
+// heldBy says who holds a path, and how many wait, as far as that is found out within a second.
+func heldBy(ctx context.Context, c *protocol.Client, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, quiet)
+	defer cancel()
+	p, err := survey.Look(ctx, c, path, survey.Limits{Contenders: 100, Places: 1})
+	switch {
+	case err != nil:
+		return ""
+	case p.Holders() == 0:
+		return ", which no contender holds"
+	}
+	holder := p.Contenders[0]
+	text := fmt.Sprintf(", held by %s (%s)", cmp.Or(who(holder), holder.Node), times(holder))
+	if waiters := p.Waiters(); waiters > 1 {
+		text += fmt.Sprintf("; %d wait", waiters)
+	}
+	return text
 }
 
-// holder says in a line for whom something is waited for: of the contenders, the first ones hold.
-func holder(what string, contenders []contender, err error) string {
-	if err != nil {
-		return "waiting for " + what
-	}
-	if len(contenders) == 0 {
-		return "waiting for " + what + ", which no contender holds"
-	}
-	first := contenders[0]
-	line := fmt.Sprintf("waiting for %s, held by %s since %s", what, describe(first.node, first.data),
-		first.since.Local().Format(time.DateTime))
-	if ahead := len(contenders) - 1; ahead > 1 {
-		line += fmt.Sprintf(" (%d wait)", ahead)
-	}
-	return line
-}
-
-// describe says who a contender is, from the data of its node.
-func describe(node string, data []byte) string {
-	if p, ok := protocol.ParseProcess(data); ok {
-		return p.String()
-	}
-	return node
-}
-
-// environment returns that of a command which runs under h.
-func environment(h held) []string {
+// environment returns that of a command which runs under h. It has no credential and nothing of a zkr
+// around this one.
+func (a *app) environment(h held) []string {
+	inherited := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains([]string{"ZKR_KEY", "ZKR_ATTEMPT", "ZKR_UI_TOKEN"}, name) || name == "ZKR_AUTH" && !a.passAuth
+	})
 	token := ""
 	if h.token > 0 {
 		token = strconv.FormatInt(h.token, 10)
 	}
-	return slices.Concat(os.Environ(), []string{"ZKR_PATH=" + h.path, "ZKR_TOKEN=" + token, "ZKR_NODE=" + h.node}, h.env)
+	return slices.Concat(inherited, []string{"ZKR_PATH=" + h.path, "ZKR_TOKEN=" + token, "ZKR_NODE=" + h.node}, h.env)
 }
 
 // announce says for whom a wait is, once that is known to take longer than a moment.
-func (a *app) announce(ctx context.Context, what string, list func(context.Context) ([]contender, error)) (stop func()) {
-	return a.waiting(func() string {
-		ctx, cancel := context.WithTimeout(ctx, quiet)
-		defer cancel()
-		contenders, err := list(ctx)
-		return holder(what, contenders, err)
-	})
+func (a *app) announce(ctx context.Context, what string, c *protocol.Client, path string) (stop func()) {
+	return a.waiting(func() string { return "waiting for " + what + " " + path + heldBy(ctx, c, path) })
 }

@@ -9,12 +9,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -90,7 +93,7 @@ func TestCommandIsToldWhatIsHeld(t *testing.T) {
 				case "join":
 					assert.Equal(t, "me", words[1])
 				case "once":
-					assert.Equal(t, "today", words[2])
+					assert.Equal(t, "today", words[3])
 				default:
 					token, err := strconv.ParseInt(words[1], 10, 64)
 					require.NoError(t, err)
@@ -347,7 +350,7 @@ func TestBrokenLockEndsTheCommand(t *testing.T) {
 		m := lock.New(s.Client(t), path)
 		line, err := m.Contenders(suite.Lasting(t))
 		require.NoError(t, err)
-		assert.Contains(t, string(line[0].Data), `"program":"zkr: sh -c`)
+		assert.Contains(t, string(line[0].Data), `"program":"sh"`)
 		require.NoError(t, m.Break(suite.Lasting(t), line[0].Node))
 		assert.Equal(t, exitLost, p.status())
 		assert.Empty(t, running(pids))
@@ -366,6 +369,44 @@ func TestRevokedLockAsksTheCommandToEnd(t *testing.T) {
 		require.NoError(t, m.Revoke(suite.Lasting(t), line[0].Node))
 		assert.Equal(t, 7, p.status())
 	})
+}
+
+func TestNodeSaysWhoHoldsAndSinceWhen(t *testing.T) {
+	s := recipestest.Start(t)
+	path := s.Root(t) + "/lock"
+	lease := lockNow(t, s, path)
+	cmd := zkr(t, s.ConnectString(), "lock", "--label", "nightly", path, "--",
+		"sh", "-c", `echo "$ZKR_AUTH|$ZKR_KEY"; trap : TERM; while :; do sleep 0.05; done`, "dump", "--password=hunter2")
+	cmd.Env = append(cmd.Env, "ZKR_AUTH=digest:me:secret", "ZKR_KEY=outer")
+	p := start(t, cmd)
+	awaitContenders(t, s, path, 2)
+	time.Sleep(2 * time.Millisecond) // the server counts in milliseconds, and the wait has to be seen
+	require.NoError(t, lease.Unlock(suite.Lasting(t)))
+	assert.Equal(t, "|", p.line(), "no credential, and nothing of a zkr around it, is inherited")
+
+	// holder waits until the node says what ok looks for.
+	me := s.Client(t, protocol.WithAuth("digest", []byte("me:secret")))
+	holder := func(ok func(survey.Contender) bool) survey.Contender {
+		for {
+			found, err := survey.Look(suite.Lasting(t), me, path, survey.Limits{})
+			require.NoError(t, err)
+			if c := found.Contenders[0]; ok(c) {
+				return c
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	c := holder(func(c survey.Contender) bool { return !c.Held.IsZero() })
+	assert.True(t, c.Held.After(c.Since), "it has waited")
+	assert.Equal(t, "sh (nightly)", c.Owner.Program+" ("+c.Owner.Label+")")
+	assert.NotContains(t, string(c.Data), "hunter2")
+
+	// A revocation replaces the data, and zkr puts its own back.
+	require.NoError(t, lock.New(me, path).Revoke(suite.Lasting(t), c.Node))
+	c = holder(func(c survey.Contender) bool { return !c.Owner.AskedBack.IsZero() })
+	assert.Equal(t, "sh", c.Owner.Program)
+	assert.False(t, c.Held.IsZero())
+	p.signal(syscall.SIGKILL)
 }
 
 func TestOnceRunsACommandUntilItSucceeds(t *testing.T) {
@@ -405,8 +446,10 @@ func TestMemberNameIsTakenOnce(t *testing.T) {
 	path := s.Root(t) + "/group"
 	p := start(t, zkr(t, s.ConnectString(), "group", "join", path, "me", "--", "sh", "-c", `echo $$; exec sleep 1000`))
 	p.pids()
-	r := runZkr(t, s.ConnectString(), "group", "join", path, "me", "--", "true")
+	r := runZkr(t, s.ConnectString(), "group", "join", "--try", path, "me", "--", "true")
 	assert.Equal(t, exitBusy, r.status, r.stderr)
+	r = runZkr(t, s.ConnectString(), "group", "join", "--wait", "100ms", path, "me", "--", "true")
+	assert.Equal(t, exitTimedOut, r.status, r.stderr)
 	p.signal(syscall.SIGTERM)
 	assert.Equal(t, exitSignal+15, p.status())
 	r = runZkr(t, s.ConnectString(), "group", "join", path, "me", "--", "true")

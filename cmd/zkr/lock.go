@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -11,86 +13,74 @@ import (
 )
 
 func newLockCommand(a *app) *cobra.Command {
-	var try, shared bool
-	cmd := &cobra.Command{
-		Use:   "lock PATH [flags] -- COMMAND [ARGUMENT…]",
-		Short: "Run a command while holding a lock",
-		Long: `Lock waits for the lock at PATH, runs the command while it is held, and gives it back.
-
-The lock is that of package lock, of Apache Curator's InterProcessMutex and of zk.Lock. With
---shared, it is held together with others that share it.` + holdHelp,
-		Args: operandsAndCommand("PATH"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			l := locker{app: a, path: args[0], argv: args[1:], try: try}
-			acquire := l.lock
-			if shared {
-				acquire = l.share
-			}
-			return a.hold(cmd.Context(), l.argv, acquire)
-		},
-	}
-	cmd.Flags().BoolVar(&try, "try", false, "do not wait: fail if the lock is held")
-	cmd.Flags().BoolVar(&shared, "shared", false, "hold the lock together with others that share it")
-	a.addGraceFlag(cmd)
+	l := locker{app: a}
+	cmd := a.runner("lock PATH", "Run a command while holding a lock", l.acquire)
+	l.addFlags(cmd.Flags())
 	return cmd
 }
 
-// A locker acquires a lock.
+func newHoldCommand(a *app) *cobra.Command {
+	l := locker{app: a}
+	cmd := &cobra.Command{
+		Use: "hold PATH", Short: "Hold a lock until a signal, without a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.own("zkr hold")
+			return a.under(cmd.Context(), func(ctx context.Context, c *protocol.Client) (held, error) {
+				return l.acquire(ctx, c, args)
+			}, a.untilSignal)
+		},
+	}
+	l.addFlags(cmd.Flags())
+	cmd.Flags().StringVar(&a.label, "label", "", "what else ps shows of this process, at most 64 bytes; everybody may read it")
+	return cmd
+}
+
+// untilSignal says what is held, and holds it until a signal, a revocation or a loss.
+func (a *app) untilSignal(_ *protocol.Client, h held, signals signals) error {
+	if err := a.ready("node", fmt.Sprintf("%s/%s %d", h.path, h.node, h.token)); err != nil {
+		return err
+	}
+	for {
+		select {
+		case s := <-signals:
+			if ends(s) {
+				return nil
+			}
+		case <-h.revoked:
+			a.note("%s is asked back, and given back", h.path)
+			return nil
+		case <-h.done:
+			return &exitError{status: exitLost, err: fmt.Errorf("%s: %w", h.path, h.err())}
+		}
+	}
+}
+
+// A locker acquires a lock, as its flags say.
 type locker struct {
-	app  *app
-	path string
-	argv []string
-	try  bool
+	app         *app
+	try, shared bool
 }
 
-func (l locker) lock(ctx context.Context, c *protocol.Client) (held, error) {
-	m := lock.New(c, l.path, lock.WithData(owner(l.argv)))
-	defer l.announce(ctx, c)()
-
-	acquire := m.Lock
-	if l.try {
-		acquire = m.TryLock
-	}
-	lease, err := acquire(ctx)
-	if err != nil {
-		return held{}, err
-	}
-	return held{
-		path: l.path, node: lease.Node(), token: lease.Token(),
-		done: lease.Done(), err: lease.Err, revoked: lease.Revoked(), release: lease.Unlock,
-	}, nil
+func (l *locker) addFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&l.try, "try", false, "do not wait: fail if the lock is held")
+	flags.BoolVar(&l.shared, "shared", false, "hold the lock together with others that share it")
 }
 
-func (l locker) share(ctx context.Context, c *protocol.Client) (held, error) {
-	m := rwlock.New(c, l.path, rwlock.WithData(owner(l.argv)))
-	defer l.announce(ctx, c)()
+func (l *locker) acquire(ctx context.Context, c *protocol.Client, args []string) (held, error) {
+	path := args[0]
+	defer l.app.announce(ctx, "the lock", c, path)()
 
-	acquire := m.RLock
-	if l.try {
-		acquire = m.TryRLock
+	if l.shared {
+		m := rwlock.New(c, path)
+		lease, err := either(l.app, l.try, m.TryRLock, m.RLock)(ctx)
+		return contended(ctx, c, path, lease, lease.Unlock, err)
 	}
-	lease, err := acquire(ctx)
-	if err != nil {
-		return held{}, err
-	}
-	return held{
-		path: l.path, node: lease.Node(), token: lease.Token(),
-		done: lease.Done(), err: lease.Err, release: lease.Unlock,
-	}, nil
-}
 
-// announce says for whom the lock is waited for.
-func (l locker) announce(ctx context.Context, c *protocol.Client) (stop func()) {
-	return l.app.announce(ctx, "the lock "+l.path, func(ctx context.Context) ([]contender, error) {
-		return contendersOf(lock.New(c, l.path).Contenders(ctx))
-	})
-}
-
-// contendersOf describes the contenders of a line.
-func contendersOf(line []lock.Contender, err error) ([]contender, error) {
-	all := make([]contender, 0, len(line))
-	for _, c := range line {
-		all = append(all, contender{c.Node, c.Data, c.Since})
+	m := lock.New(c, path)
+	lease, err := either(l.app, l.try, m.TryLock, m.Lock)(ctx)
+	h, err := contended(ctx, c, path, lease, lease.Unlock, err)
+	if err == nil {
+		h.revoked = lease.Revoked()
 	}
-	return all, err
+	return h, err
 }

@@ -11,18 +11,21 @@ import (
 
 func main() {
 	guard.Main()
-	os.Exit(run(context.Background(), &app{
-		stdin:  os.Stdin,
-		stdout: os.Stdout,
-		stderr: os.Stderr,
-		getenv: os.Getenv,
-	}, os.Args[1:]))
+	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+	status := run(context.Background(), a, os.Args[1:])
+	if a.interrupted {
+		raiseInterrupt() // a shell's loop goes on after a status, and ends with the signal
+	}
+	os.Exit(status)
 }
 
 // run runs one command line, and returns the exit status.
 func run(ctx context.Context, a *app, args []string) int {
+	notes := newNotes(a.stderr)
+	defer notes.close()
+	a.log = notes
 	root := newRootCommand(a)
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // of nil, cobra makes those of the process
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/recipestest"
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
 // TestMain makes the test binary zkr itself, for the processes that tests start.
@@ -57,7 +57,7 @@ func finish(t *testing.T, cmd *exec.Cmd) result {
 // each runs a test on the embedded server and on a real one.
 func each(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
 	t.Run("embedded", func(t *testing.T) { test(t, recipestest.Start(t)) })
-	t.Run("real", func(t *testing.T) { test(t, ensemble.Real(t)) })
+	t.Run("real", func(t *testing.T) { test(t, suite.Real(t)) })
 }
 
 func TestBadCommandLineIsOneLineAndStatus64(t *testing.T) {

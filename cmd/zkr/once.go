@@ -1,28 +1,22 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/once"
+	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 func newOnceCommand(a *app) *cobra.Command {
 	keep := 0
 	cmd := &cobra.Command{
-		Use:   "once PATH KEY [flags] -- COMMAND [ARGUMENT…]",
-		Short: "Run a command once for a key, such as a day",
-		Long: `Once runs the command unless one has succeeded for KEY at PATH, on any machine. While another one runs
-for KEY, it waits. A command that fails, or is lost, leaves the key to the next one. If the key is done,
-the status is 0.
-
-  zkr once /jobs/report "$(date -u +%F)" -- ./report.sh
-
-The command gets ZKR_KEY instead of ZKR_NODE.` + holdHelp,
-		Args: operandsAndCommand("PATH", "KEY"),
+		Use: "once PATH KEY" + withCommand, Short: "Run a command once for a key, such as a day",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var options []once.Option
 			if cmd.Flags().Changed("keep") {
@@ -32,28 +26,63 @@ The command gets ZKR_KEY instead of ZKR_NODE.` + holdHelp,
 		},
 	}
 	cmd.Flags().IntVar(&keep, "keep", 1000, "how many keys that are done are remembered")
-	a.addGraceFlag(cmd)
+	a.addRunFlags(cmd)
+
+	keys := a.verb("keys PATH", "Print the keys that are done, in order of their names", a.printKeys)
+	done := a.verb("done PATH KEY", "Say whether a key is done, with status 75 if it is not",
+		func(ctx context.Context, c *protocol.Client, args []string) error {
+			done, err := once.New(c, args[0]).Done(ctx, args[1])
+			if err == nil && !done {
+				err = &exitError{status: exitBusy, err: fmt.Errorf("%s of %s is not done", args[1], args[0])}
+			}
+			return err
+		})
+	forget := a.verb("forget PATH KEY", "Make a key that is done run again",
+		func(ctx context.Context, c *protocol.Client, args []string) error {
+			return once.New(c, args[0]).Forget(ctx, args[1])
+		})
+	cmd.AddCommand(keys, done, forget)
 	return cmd
 }
 
+// printKeys prints the keys that are done.
+func (a *app) printKeys(ctx context.Context, c *protocol.Client, args []string) error {
+	var t table
+	err := printEach(once.New(c, args[0]).Keys(ctx), func(key once.Key) error {
+		t = append(t, []string{printable(key.Name), moment(key.Done), printable(survey.Owner{Host: key.Host, PID: key.PID}.String())})
+		if !a.json {
+			return nil
+		}
+		return a.printJSON(struct {
+			Key   string    `json:"key"`
+			Done  time.Time `json:"done"`
+			Host  string    `json:"host,omitempty"`
+			PID   int       `json:"pid,omitempty"`
+			Token int64     `json:"token,omitempty"`
+		}{key.Name, key.Done.UTC(), key.Host, key.PID, key.Token})
+	})
+	if err != nil || a.json {
+		return err
+	}
+	return t.write(a.stdout)
+}
+
 func (a *app) once(ctx context.Context, path, key string, argv []string, options []once.Option) error {
-	p, err := lookUp(argv)
+	p, err := a.lookUp(argv)
 	if err != nil {
 		return err
 	}
-	signals := listen()
-	defer signals.stop()
+	return a.under(ctx, nothing, func(client *protocol.Client, _ held, signals signals) error {
+		return a.runOnce(ctx, client, once.New(client, path, options...), path, key, p, signals)
+	})
+}
 
+// runOnce runs a program for a key, unless that is done.
+func (a *app) runOnce(
+	ctx context.Context, client *protocol.Client, o *once.Once, path, key string, p program, signals signals,
+) error {
 	waiting, end := signals.ending(ctx)
 	end = sync.OnceValue(end)
-	client, err := a.connectToRun(waiting)
-	if client != nil {
-		defer client.Close()
-	}
-	if err != nil {
-		return cmp.Or(end(), err)
-	}
-
 	waiting, stop := a.bound(waiting)
 	defer stop()
 	quiet := a.waiting(func() string { return "waiting for the one that runs " + key + " of " + path })
@@ -63,7 +92,7 @@ func (a *app) once(ctx context.Context, path, key string, argv []string, options
 	done, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	unbind := context.AfterFunc(waiting, func() { cancel(context.Cause(waiting)) })
-	ran, err := once.New(client, path, options...).Do(done, key, func(ctx context.Context, token int64) error {
+	ran, err := o.Do(done, key, func(ctx context.Context, r *once.Run) error {
 		quiet()
 		if !unbind() {
 			return context.Cause(waiting)
@@ -72,14 +101,9 @@ func (a *app) once(ctx context.Context, path, key string, argv []string, options
 			return err
 		}
 		h := held{
-			path: path, token: token, env: []string{"ZKR_KEY=" + key},
+			path: path, token: r.Token(), node: r.Node(), env: []string{"ZKR_KEY=" + key},
 			done: ctx.Done(),
-			err: func() error {
-				if ctx.Err() == nil {
-					return nil
-				}
-				return context.Cause(ctx)
-			},
+			err:  func() error { return context.Cause(ctx) },
 		}
 		return a.runHeld(ctx, client, h, p, signals, a.stdin)
 	})

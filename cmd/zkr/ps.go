@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,92 +23,106 @@ import (
 type surveying struct {
 	paths      []string
 	tree       bool
-	watch      bool
 	interval   time.Duration
 	contenders int
+	nodes      int
+	alive      bool
+
+	stuck         time.Duration
+	session, host string
+}
+
+// filter returns the places of lines that are stuck, and of contenders that are asked for.
+func (sv surveying) filter(places []*survey.Place) (found []*survey.Place) {
+	if sv.stuck == 0 && sv.session == "" && sv.host == "" {
+		return places
+	}
+	for _, root := range places {
+		for p := range root.All() {
+			match := *p
+			match.Below, match.Unread = nil, nil
+			match.Contenders = slices.DeleteFunc(slices.Clone(p.Contenders), func(c survey.Contender) bool {
+				return sv.session != "" && sessionID(c.Session) != sv.session || sv.host != "" && c.Owner.Host != sv.host
+			})
+			stuck := slices.ContainsFunc(p.Contenders, func(c survey.Contender) bool {
+				return c.State == survey.Waits && time.Since(c.Since) > sv.stuck
+			})
+			if len(match.Contenders) > 0 && (sv.stuck == 0 || stuck) {
+				found = append(found, &match)
+			}
+		}
+	}
+	return found
 }
 
 func newPsCommand(a *app) *cobra.Command {
 	var sv surveying
-	cmd := &cobra.Command{
-		Use:   "ps PATH…",
-		Short: "Show who holds, who waits, since when: of any recipe",
-		Long: `ps shows what stands at each PATH and below it: locks, elections, semaphores, queues, barriers and groups,
-of this toolkit, and of Curator, kazoo and zk.Lock where they are known. A contender is a line: its path,
-recipe and state, who it is as far as its node's data say, its session, since when by the server's clock,
-and the name of its node, which break and revoke take. With --tree they are shown as a tree.
-
-A contender is marked as an orphan if no live process can stand behind it, or if it is the second node
-of one. A node that is not of its path's recipe is unknown.
-
-With --watch, a terminal shows all of it live, until it is interrupted. Elsewhere it is printed again,
-after an empty line, whenever it has changed. With --json there is an object for each PATH, one a line:
-docs/zkr.md describes it.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef("ps: needs a PATH; / is the whole tree")
-			}
-			for _, path := range args {
-				if err := protocol.ValidatePath(path); err != nil {
-					return usagef("ps: %w", err)
-				}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := a.verb("ps PATH…", "Show who holds, who waits, since when: of any recipe",
+		func(ctx context.Context, c *protocol.Client, args []string) error {
 			sv.paths = args
-			switch {
-			case sv.interval < 100*time.Millisecond:
-				return usagef("ps: --interval %v: must be at least 100ms", sv.interval)
-			case sv.contenders < 1:
-				return usagef("ps: --limit %d: must be at least 1", sv.contenders)
+			if a.watch {
+				return a.psWatch(ctx, c, sv)
 			}
-			client, err := a.connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-
-			if sv.watch {
-				ctx, cancel := untilInterrupted(cmd.Context())
-				defer cancel()
-				if isTerminal(a.stdout) && !a.json {
-					return a.psLive(ctx, client, sv)
-				}
-				return ended(ctx, a.psChanges(ctx, client, sv))
-			}
-			ctx, cancel := a.bound(cmd.Context())
-			defer cancel()
 			defer a.waiting(func() string { return "waiting for an answer about " + strings.Join(args, ", ") })()
-			shown, err := a.psOnce(ctx, client, sv)
-			if err != nil {
-				return err
+			shown, cut, err := a.psOnce(ctx, c, sv)
+			if err == nil {
+				_, err = a.stdout.Write(shown)
 			}
-			_, err = a.stdout.Write(shown)
-			return err
-		},
+			return cmp.Or(err, cut)
+		})
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		switch {
+		case sv.interval < 100*time.Millisecond:
+			return usagef("ps: --interval %v: must be at least 100ms", sv.interval)
+		case sv.contenders < 1 || sv.nodes < 1:
+			return usagef("ps: --limit %d and --nodes %d: must be at least 1", sv.contenders, sv.nodes)
+		}
+		return nil
 	}
 
 	cmd.Flags().BoolVar(&sv.tree, "tree", false, "show a tree instead of a table")
-	cmd.Flags().BoolVar(&sv.watch, "watch", false, "go on, and show every change")
+	cmd.Flags().BoolVar(&a.watch, "watch", false, "go on, and show every change")
 	cmd.Flags().DurationVar(&sv.interval, "interval", time.Second, "how often to look with --watch")
+	cmd.Flags().DurationVar(&sv.stuck, "stuck", 0, "show only lines in which somebody waits for longer, with status 75 if there are any")
+	cmd.Flags().BoolVar(&sv.alive, "alive", false, "ask all servers when each contender was heard last, and from which address")
+	cmd.Flags().StringVar(&sv.session, "session", "", "show only the contenders of this session, in hexadecimal as ps shows it")
+	cmd.Flags().StringVar(&sv.host, "host", "", "show only the contenders of this host, as their data say")
+	cmd.Flags().IntVar(&sv.nodes, "nodes", 10_000, "how many nodes to list; what that leaves out is unknown, with status 74")
 	cmd.Flags().IntVar(&sv.contenders, "limit", 1000, "how many contenders of each line, or elements of each queue, to read")
 	return cmd
 }
 
-// psOnce returns what ps prints.
-func (a *app) psOnce(ctx context.Context, c *protocol.Client, sv surveying) ([]byte, error) {
+// psOnce returns what ps prints, and an error if that is not all.
+func (a *app) psOnce(ctx context.Context, c *protocol.Client, sv surveying) (shown []byte, cut, err error) {
 	var places []*survey.Place
+	unread := 0
 	for _, path := range sv.paths {
-		p, err := survey.Look(ctx, c, path, survey.Limits{Contenders: sv.contenders})
+		p, err := survey.Look(ctx, c, path, survey.Limits{Contenders: sv.contenders, Places: sv.nodes})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		places = append(places, p)
+		unread += p.Cut()
+	}
+	if unread > 0 {
+		cut = &exitError{status: exitUnknown, err: fmt.Errorf("%d nodes were not read, and what is below them is unknown, too: give a higher --nodes than %d, or a longer PATH",
+			unread, sv.nodes)}
+	}
+
+	if places = sv.filter(places); len(places) == 0 && sv.stuck == 0 && !a.watch {
+		a.note("nothing there is as asked for")
+	}
+	if sv.stuck > 0 && len(places) > 0 && cut == nil {
+		cut = &exitError{status: exitBusy, err: fmt.Errorf("stuck: %s in which somebody waits for more than %v", plural(len(places), "path"), sv.stuck)}
+	}
+
+	if sv.alive {
+		if err := a.findClients(ctx, c, places...); err != nil {
+			return nil, nil, err
+		}
 	}
 
 	var b bytes.Buffer
-	var err error
 	switch {
 	case a.json:
 		for _, p := range places {
@@ -121,32 +137,7 @@ func (a *app) psOnce(ctx context.Context, c *protocol.Client, sv surveying) ([]b
 	default:
 		err = writeTable(&b, places)
 	}
-	return b.Bytes(), err
-}
-
-// psChanges prints what ps prints, and again whenever that has changed.
-func (a *app) psChanges(ctx context.Context, c *protocol.Client, sv surveying) error {
-	var last []byte
-	for {
-		stop := a.waiting(func() string { return "waiting for an answer about " + strings.Join(sv.paths, ", ") })
-		shown, err := a.psOnce(ctx, c, sv)
-		stop()
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(shown, last) {
-			if last != nil && !a.json {
-				shown = append([]byte("\n"), shown...)
-			}
-			if _, err := a.stdout.Write(shown); err != nil {
-				return err
-			}
-			last = bytes.TrimPrefix(shown, []byte("\n"))
-		}
-		if pause(ctx, sv.interval) != nil {
-			return ctx.Err()
-		}
-	}
+	return b.Bytes(), cut, err
 }
 
 const (
@@ -157,39 +148,57 @@ const (
 	clearRest   = "\x1b[J"
 )
 
-// psLive shows what ps prints on the whole terminal, until ctx ends. While no server answers it
-// shows what was seen last, and says since when that is.
-func (a *app) psLive(ctx context.Context, c *protocol.Client, sv surveying) error {
-	fmt.Fprint(a.stdout, enterScreen)
-	defer fmt.Fprint(a.stdout, leaveScreen)
-
-	var shown []byte
-	seen := time.Now()
-	for {
-		// An answer that takes longer than a look is no answer.
-		limited, cancel := context.WithTimeout(ctx, max(2*time.Second, sv.interval))
-		fresh, err := a.psOnce(limited, c, sv)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil:
-			shown, seen = fresh, time.Now()
-		case !errors.Is(err, context.DeadlineExceeded):
-			return err
-		}
-
-		status := "every " + sv.interval.String()
-		if err != nil {
-			status = "no answer since " + seen.Format(time.TimeOnly)
-		}
-		if err := draw(a.stdout, fmt.Sprintf("%s  %s", time.Now().Format(time.TimeOnly), status), shown); err != nil {
-			return err
-		}
-		if pause(ctx, sv.interval) != nil {
-			return nil
+// psWatch prints what ps prints, and again whenever that has changed. A terminal shows it live, and
+// while no server answers what was seen last, and since when that is.
+func (a *app) psWatch(ctx context.Context, c *protocol.Client, sv surveying) error {
+	live := isTerminal(a.stdout) && !a.json
+	look, stop := a.psOnce, func() {}
+	if live {
+		fmt.Fprint(a.stdout, enterScreen)
+		defer fmt.Fprint(a.stdout, leaveScreen)
+		look = func(ctx context.Context, c *protocol.Client, sv surveying) (shown []byte, cut, err error) {
+			// An answer that takes longer than a look is no answer.
+			ctx, cancel := context.WithTimeout(ctx, max(2*time.Second, sv.interval))
+			defer cancel()
+			return a.psOnce(ctx, c, sv)
 		}
 	}
+
+	var last []byte
+	seen := time.Now()
+	for ctx.Err() == nil {
+		if !live {
+			stop = a.waiting(func() string { return "waiting for an answer about " + strings.Join(sv.paths, ", ") })
+		}
+		shown, cut, err := look(ctx, c, sv)
+		stop()
+		status := "every " + sv.interval.String()
+		switch {
+		case err == nil:
+			seen = time.Now()
+		case live && errors.Is(err, context.DeadlineExceeded):
+			shown, status = last, "no answer since "+seen.Format(time.TimeOnly)
+		default:
+			return err
+		}
+
+		switch {
+		case live:
+			err = draw(a.stdout, time.Now().Format(time.TimeOnly)+"  "+status, shown)
+		case last == nil && cut != nil:
+			a.complain(cut.Error())
+			fallthrough
+		case last == nil || a.json && !bytes.Equal(shown, last):
+			_, err = a.stdout.Write(shown)
+		case !bytes.Equal(shown, last):
+			_, err = fmt.Fprintf(a.stdout, "\n%s", shown)
+		}
+		if last = shown; err != nil {
+			return err
+		}
+		pause(ctx, sv.interval)
+	}
+	return nil
 }
 
 // draw replaces what a terminal shows by a title and as many lines, and of each as much, as it has
@@ -224,12 +233,10 @@ func draw(w io.Writer, title string, text []byte) error {
 	return err
 }
 
-// pause waits for d, or returns ctx's error.
-func pause(ctx context.Context, d time.Duration) error {
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

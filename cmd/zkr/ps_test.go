@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -49,7 +50,7 @@ func TestPsAlignsItsColumns(t *testing.T) {
 	furnish(t, s, root)
 	var since []int
 	for line := range strings.Lines(succeed(t, s.ConnectString(), "ps", root)) {
-		if at := strings.Index(line, "SINCE"); at >= 0 {
+		if at := strings.Index(line, "IN LINE SINCE"); at >= 0 {
 			since = append(since, at)
 		} else if at := sinceColumn.FindStringIndex(line); at != nil {
 			since = append(since, at[0]+2)
@@ -68,13 +69,13 @@ func TestPsShowsATable(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		root := s.Root(t)
 		furnish(t, s, root)
-		assert.Equal(t, `PATH  RECIPE  STATE  WHO  SESSION  SINCE  NODE
+		assert.Equal(t, `PATH  RECIPE  STATE  WHO  SESSION  IN LINE SINCE  HELD SINCE  NODE
 ROOT  directory  5 below
 ROOT/group  group  member  here  SESSION  TIME  host-4
-ROOT/lock  lock  holds  a.example:7 backup  SESSION  TIME  OWNER-lock-0000000000
+ROOT/lock  lock  holds  a.example:7 backup  SESSION  TIME  unknown  OWNER-lock-0000000000
 ROOT/lock  lock  waits  "\x1b[2J"  TIME  _c_0123456789abcdef0123456789abcdef-lock-0000000001  (orphan: not ephemeral: it stays when its owner has gone)
 ROOT/lock  lock  unknown  TIME  "\u202eodd"
-ROOT/permits  semaphore  holds  SESSION  TIME  OWNER-of-3-permit-0000000000
+ROOT/permits  semaphore  holds  SESSION  TIME  unknown  OWNER-permit-0000000000
 ROOT/queue  queue  1 element, oldest TIME
 `, blank(succeed(t, s.ConnectString(), "ps", root), root))
 	})
@@ -88,11 +89,11 @@ func TestPsShowsATree(t *testing.T) {
 ├── group  group: 1 member
 │  └── member  here  since TIME  host-4
 ├── lock  lock: 1 hold, 1 wait
-│  ├── holds  a.example:7 backup  since TIME  OWNER-lock-0000000000
-│  ├── waits  "\x1b[2J"  since TIME  _c_0123456789abcdef0123456789abcdef-lock-0000000001  (orphan: not ephemeral: it stays when its owner has gone)
+│  ├── holds  a.example:7 backup  in line since TIME, held since unknown  OWNER-lock-0000000000
+│  ├── waits  "\x1b[2J"  in line since TIME  _c_0123456789abcdef0123456789abcdef-lock-0000000001  (orphan: not ephemeral: it stays when its owner has gone)
 │  └── unknown  "\u202eodd"
 ├── permits  semaphore: 1 of 3 held, 0 wait
-│  └── holds  SESSION  since TIME  OWNER-of-3-permit-0000000000
+│  └── holds  SESSION  in line since TIME, held since unknown  OWNER-permit-0000000000
 ├── queue  queue: 1 element, oldest TIME
 └── set  leaf: a barrier that is set, or nothing
 `, blank(succeed(t, s.ConnectString(), "ps", root, "--tree"), root))
@@ -157,7 +158,7 @@ func TestPsShowsEachStateOfAPath(t *testing.T) {
 	require.NoError(t, err)
 	_, err = q.Reserve(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, "ROOT/queue  queue  1 element, 1 reserved, oldest TIME\nROOT/queue  queue  holds  SESSION  TIME  qn-N\n", ps("/queue"))
+	assert.Equal(t, "ROOT/queue  queue  1 element, 1 reserved, oldest TIME\nROOT/queue  queue  holds  SESSION  TIME  TIME  qn-N\n", ps("/queue"))
 
 	rw := succeed(t, servers, "ps", root+"/queue", "--limit", "1", "--tree")
 	assert.Contains(t, rw, "1 reserved")
@@ -196,4 +197,42 @@ func TestDrawnScreenHasTheSizeOfTheTerminal(t *testing.T) {
 	assert.Contains(t, lines[2], strings.Repeat("ü", 79)+"…")
 	assert.NotContains(t, lines[2], strings.Repeat("ü", 80))
 	assert.Contains(t, lines[23], "… 29 lines more")
+}
+
+func TestPsSaysThatItHasNotReadAll(t *testing.T) {
+	s := recipestest.Start(t)
+	root := s.Root(t)
+	for i := range 5 {
+		_, err := suite.Session(t, client(t, s)).EnsurePath(t.Context(), fmt.Sprintf("%s/%d/below", root, i))
+		require.NoError(t, err)
+	}
+	for _, args := range [][]string{{}, {"--tree"}, {"--json"}, {"--quiet"}} {
+		r := inProcess(t, s.ConnectString(), "", append([]string{"ps", root, "--nodes", "3"}, args...)...)
+		assert.Equal(t, exitUnknown, r.status)
+		assert.Contains(t, r.stderr, "zkr: 5 nodes were not read") // two, and what is below three
+		assert.Regexp(t, `unknown: 2 nodes here|"unread":2`, r.stdout)
+	}
+	r := inProcess(t, s.ConnectString(), "", "ps", root, "--nodes", "10")
+	assert.Zero(t, r.status, r.stderr)
+}
+
+func TestOneLongTextMakesNoOtherLineLong(t *testing.T) {
+	s := recipestest.Start(t)
+	root, c := s.Root(t), client(t, s)
+	long := strings.Repeat("x", 100_000)
+	for name, data := range map[string]string{"host": `{"host":"` + long + `"}`, "text": long, "program": `{"pid":1,"program":"` + long + `"}`} {
+		_, err := lock.New(c, root+"/"+name, lock.WithData([]byte(data))).Lock(t.Context())
+		require.NoError(t, err)
+	}
+	_, err := suite.Session(t, c).EnsurePath(t.Context(), root+"/"+long)
+	require.NoError(t, err)
+	table := succeed(t, s.ConnectString(), "ps", root)
+	wide := 0
+	for line := range strings.Lines(table) {
+		if len(line) > 400 {
+			wide++
+		}
+	}
+	assert.LessOrEqual(t, wide, 1, "only the line of the long path is long")
+	assert.Less(t, len(succeed(t, s.ConnectString(), "ps", root, "--json")), 120_000)
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -17,21 +17,21 @@ import (
 func writeTable(w io.Writer, places []*survey.Place) error {
 	var t table
 	row := func(cells ...string) { t = append(t, cells) }
-	row("PATH", "RECIPE", "STATE", "WHO", "SESSION", "SINCE", "NODE")
+	row("PATH", "RECIPE", "STATE", "WHO", "SESSION", "IN LINE SINCE", "HELD SINCE", "NODE")
 	for _, asked := range places {
 		for p := range asked.All() {
 			at := []string{printable(p.Path), string(p.Recipe)}
 			row := func(cells ...string) { row(append(at[:2:2], cells...)...) }
 
 			// Directories and what may be nothing are shown if they were asked for.
-			if (p.Recipe != survey.Directory && p.Recipe != survey.Leaf || p == asked) && (len(p.Contenders) == 0 || p.Entries != nil) {
+			if (!slices.Contains([]survey.Recipe{survey.Directory, survey.Leaf, survey.Value}, p.Recipe) || p == asked) && (len(p.Contenders) == 0 || p.Entries != nil) {
 				row(summary(p))
 			}
 			for _, c := range p.Contenders {
-				row(state(c), who(c), sessionID(c.Session), moment(c.Since), printable(c.Node)+orphan(c))
+				row(state(c), who(c), sessionID(c.Session), moment(c.Since), heldSince(c), printable(c.Node)+more(c))
 			}
 			for _, s := range p.Unknown {
-				row("unknown", "", "", moment(s.Since), printable(s.Node))
+				row("unknown", "", "", moment(s.Since), "", printable(s.Node))
 			}
 			for _, note := range notes(p) {
 				row("note: " + note)
@@ -42,8 +42,10 @@ func writeTable(w io.Writer, places []*survey.Place) error {
 }
 
 // A table is rows of cells, each of which has one at least. Cells are aligned, but for the last one
-// of a row that has something in it: a long note must not widen the column.
+// of a row that has something in it, and for long ones: neither must widen the column.
 type table [][]string
+
+const maxCell = 60
 
 func (t table) write(w io.Writer) error {
 	var widths []int
@@ -56,7 +58,9 @@ func (t table) write(w io.Writer) error {
 			if j == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[j] = max(widths[j], utf8.RuneCountInString(cell))
+			if width := utf8.RuneCountInString(cell); width <= maxCell {
+				widths[j] = max(widths[j], width)
+			}
 		}
 	}
 
@@ -77,7 +81,18 @@ func moment(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return t.Format(time.DateTime)
+	return t.Local().Format(time.DateTime)
+}
+
+// heldSince says since when a contender holds, if it does.
+func heldSince(c survey.Contender) string {
+	switch {
+	case c.State != survey.Holds:
+		return ""
+	case c.Held.IsZero():
+		return "unknown"
+	}
+	return moment(c.Held)
 }
 
 // writeTree writes a place and what is below it as a tree.
@@ -90,7 +105,7 @@ func writeBranches(w io.Writer, p *survey.Place, indent string) {
 	var leaves []string
 	for _, c := range p.Contenders {
 		leaves = append(leaves, strings.Join([]string{
-			state(c), cmp.Or(who(c), sessionID(c.Session)), "since " + moment(c.Since), printable(c.Node) + orphan(c),
+			state(c), cmp.Or(who(c), sessionID(c.Session)), times(c), printable(c.Node) + more(c),
 		}, "  "))
 	}
 
@@ -122,6 +137,17 @@ func writeBranches(w io.Writer, p *survey.Place, indent string) {
 	}
 }
 
+// times says since when a contender is there.
+func times(c survey.Contender) string {
+	switch c.State {
+	case survey.Holds:
+		return "in line since " + moment(c.Since) + ", held since " + heldSince(c)
+	case survey.Waits:
+		return "in line since " + moment(c.Since)
+	}
+	return "since " + moment(c.Since)
+}
+
 // heading says what a place is, after its name.
 func heading(p *survey.Place) string {
 	if p.Recipe == survey.Directory {
@@ -132,12 +158,10 @@ func heading(p *survey.Place) string {
 
 // summary says in what state a place is.
 func summary(p *survey.Place) string {
-	counts := make(map[survey.State]int)
-	for _, c := range p.Contenders {
-		counts[c.State]++
-	}
-
+	holders, waiters := p.Holders(), len(p.Contenders)-p.Holders()
 	switch p.Recipe {
+	case survey.Value:
+		return "data, such as a value or configuration"
 	case survey.Leaf:
 		return "a barrier that is set, or nothing"
 	case survey.Barrier:
@@ -156,19 +180,19 @@ func summary(p *survey.Place) string {
 			text += fmt.Sprintf(", %d reserved", p.Entries.Reserved)
 		}
 		if !p.Entries.Oldest.IsZero() {
-			text += ", oldest " + p.Entries.Oldest.Format(time.DateTime)
+			text += ", oldest " + moment(p.Entries.Oldest)
 		}
 		return text
 	case survey.Group:
-		return plural(counts[survey.Member], "member")
+		return plural(holders, "member")
 	case survey.DoubleBarrier:
-		return fmt.Sprintf("%d inside, %d wait for %d", counts[survey.Inside], counts[survey.Waits], p.Permits)
+		return fmt.Sprintf("%d inside, %d wait for %d", holders, waiters, p.Permits)
 	case survey.Once:
-		return fmt.Sprintf("%s done, %d run, %d wait", plural(p.Done, "key"), counts[survey.Holds], counts[survey.Waits])
+		return fmt.Sprintf("%s done, %d run, %d wait", plural(p.Done, "key"), holders, waiters)
 	case survey.Semaphore:
-		return fmt.Sprintf("%d of %d held, %d wait", counts[survey.Holds], p.Permits, counts[survey.Waits])
+		return fmt.Sprintf("%d of %d held, %d wait", holders, p.Permits, waiters)
 	}
-	return fmt.Sprintf("%d hold, %d wait", counts[survey.Holds], counts[survey.Waits])
+	return fmt.Sprintf("%d hold, %d wait", holders, waiters)
 }
 
 // plural returns a number of things.
@@ -190,16 +214,11 @@ func state(c survey.Contender) string {
 // who says who a contender is: as its data say, or else its data, or else its library.
 func who(c survey.Contender) string {
 	const most = 40
-	o := c.Owner
+	text := c.Owner.String()
 	switch {
-	case o != survey.Owner{}:
-		text := cmp.Or(o.Host, "?")
-		if o.PID != 0 {
-			text += ":" + strconv.Itoa(o.PID)
-		}
-		if o.Program != "" {
-			text += " " + o.Program
-		}
+	case text != "" && !c.Owner.AskedBack.IsZero():
+		return printable(text) + " (asked back)"
+	case text != "":
 		return printable(text)
 	case len(c.Data) > most:
 		return printable(string(c.Data[:most])) + "…"
@@ -211,11 +230,15 @@ func who(c survey.Contender) string {
 	return ""
 }
 
-func orphan(c survey.Contender) string {
-	if c.Orphan == "" {
-		return ""
+// more says what else is known of a contender.
+func more(c survey.Contender) (text string) {
+	if c.Orphan != "" {
+		text = "  (orphan: " + harmless(c.Orphan) + ")"
 	}
-	return "  (orphan: " + harmless(c.Orphan) + ")"
+	if c.Client != nil {
+		text += "  (" + alive(c.Client) + ")"
+	}
+	return text
 }
 
 // notes are what else there is to say of a place.
@@ -224,8 +247,8 @@ func notes(p *survey.Place) (all []string) {
 		all = append(all, harmless(note))
 	}
 
-	if p.Truncated {
-		all = append(all, "there is more, which was not read")
+	if n := len(p.Unread); n > 0 {
+		all = append(all, fmt.Sprintf("unknown: %s here not read, see --nodes", plural(n, "node")))
 	}
 	return all
 }

@@ -1,80 +1,113 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
 func newQueueCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "queue", Short: "Offer, take and look at elements of a queue", RunE: needsSubcommand}
-	cmd.AddCommand(
-		newQueueOfferCommand(a), newQueueTakeCommand(a), newQueueDrainCommand(a),
-		newQueueLenCommand(a), newQueuePeekCommand(a), newQueueWorkCommand(a),
-	)
+	length := a.queueVerb("len PATH", "Print how many elements a queue has, reserved and delayed ones included",
+		func(ctx context.Context, q *queue.Queue, _ []string) error {
+			n, err := q.Len(ctx)
+			if err != nil {
+				return err
+			}
+			return a.printCount("length", n)
+		})
+
+	var raw bool
+	peek := a.queueVerb("peek PATH", "Print the next element of a queue, and leave it there",
+		func(ctx context.Context, q *queue.Queue, _ []string) error {
+			data, err := q.Peek(ctx)
+			if err != nil {
+				return err
+			}
+			return a.printElement(element{data: data}, raw, "")
+		})
+	addRaw(peek, &raw)
+
+	free := a.queueVerb("free PATH ID", "End the reservation of an element, which is delivered again",
+		func(ctx context.Context, q *queue.Queue, args []string) error { return q.Free(ctx, args[1]) })
+	remove := a.queueVerb("remove PATH ID", "Remove an element, reserved or not",
+		func(ctx context.Context, q *queue.Queue, args []string) error { return q.Remove(ctx, args[1]) })
+
+	return verbs("queue", "Offer, take and look at elements of a queue",
+		newQueueOfferCommand(a), newQueueTakeCommand(a), newQueueDrainCommand(a), length, peek,
+		a.queueVerb("list PATH", "Print what is known of each element, in the order of delivery", a.listQueue),
+		free, remove, newQueueRedriveCommand(a), newQueueWorkCommand(a))
+}
+
+// queueVerb returns a command that does one thing to the queue at PATH.
+func (a *app) queueVerb(use, short string, do func(ctx context.Context, q *queue.Queue, args []string) error) *cobra.Command {
+	return a.verb(use, short, func(ctx context.Context, c *protocol.Client, args []string) error {
+		return do(ctx, queue.New(c, args[0]), args)
+	})
+}
+
+func newQueueRedriveCommand(a *app) *cobra.Command {
+	var most int
+	cmd := a.verb("redrive PATH DEAD", "Move dead letters back to the queue that they come from",
+		func(ctx context.Context, c *protocol.Client, args []string) error {
+			if err := protocol.ValidatePath(args[1]); err != nil || most < 1 {
+				return usage(errors.Join(err, fmt.Errorf("queue redrive: DEAD must be a path, and --most %d at least 1", most)))
+			}
+			n, err := queue.New(c, args[0]).Redrive(ctx, queue.New(c, args[1]), most)
+			return errors.Join(err, a.printCount("moved", n))
+		})
+	cmd.Flags().IntVar(&most, "most", 1000, "how many to move at most")
 	return cmd
 }
 
-// withQueue calls do with the queue at PATH, under a context that --wait bounds.
-func (a *app) withQueue(cmd *cobra.Command, path string, do func(ctx context.Context, q *queue.Queue) error) error {
-	client, err := a.connect(cmd.Context())
-	if err != nil {
+// listQueue prints a line for each element.
+func (a *app) listQueue(ctx context.Context, q *queue.Queue, _ []string) error {
+	t := table{{"ID", "SIZE", "SINCE", "ATTEMPTS", "STATE"}}
+	err := printEach(q.List(ctx), func(i queue.Info) error {
+		if a.json {
+			return a.printJSON(struct {
+				ID       string    `json:"id"`
+				Size     int       `json:"size"`
+				Since    time.Time `json:"since,omitzero"`
+				Attempts int       `json:"attempts,omitempty"`
+				Session  string    `json:"session,omitempty"`
+				Held     time.Time `json:"held_since,omitzero"`
+				Due      time.Time `json:"due,omitzero"`
+				Priority int       `json:"priority"`
+				Reason   string    `json:"reason,omitempty"`
+				Origin   string    `json:"origin,omitempty"`
+			}{i.ID, i.Size, i.Since.UTC(), i.Attempts, sessionID(i.Holder), i.HeldSince.UTC(), i.Due.UTC(), i.Priority, i.Reason, i.Origin})
+		}
+		state := "waits"
+		switch {
+		case !i.HeldSince.IsZero():
+			state = fmt.Sprintf("held by session %s since %s", sessionID(i.Holder), moment(i.HeldSince))
+		case !i.Due.IsZero():
+			state = "due " + moment(i.Due)
+		}
+		if why := cmp.Or(i.Origin, i.Reason); why != "" {
+			state += "; failed: " + why
+		}
+		t = append(t, []string{printable(i.ID), fmt.Sprint(i.Size), moment(i.Since), fmt.Sprint(i.Attempts), harmless(state)})
+		return nil
+	})
+	if err != nil || a.json {
 		return err
 	}
-	defer client.Close()
-
-	ctx, cancel := a.bound(cmd.Context())
-	defer cancel()
-	return do(ctx, queue.New(client, path))
+	return t.write(a.stdout)
 }
 
-func newQueueLenCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "len PATH",
-		Short: "Print how many elements a queue has, reserved and delayed ones included",
-		Args:  operands("PATH"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withQueue(cmd, args[0], func(ctx context.Context, q *queue.Queue) error {
-				n, err := q.Len(ctx)
-				if err != nil {
-					return err
-				}
-				if a.json {
-					return a.printJSON(struct {
-						Length int `json:"length"`
-					}{n})
-				}
-				_, err = fmt.Fprintln(a.stdout, n)
-				return err
-			})
-		},
+// printCount prints a number, under a name in JSON.
+func (a *app) printCount(name string, n int) error {
+	if a.json {
+		return a.printJSON(map[string]int{name: n})
 	}
-}
-
-func newQueuePeekCommand(a *app) *cobra.Command {
-	var raw bool
-	cmd := &cobra.Command{
-		Use:   "peek PATH",
-		Short: "Print the next element of a queue, and leave it there",
-		Long: `peek prints the first element that could be taken, and leaves it there. If there is none it fails with
-status 75.
-
-` + elementHelp,
-		Args: operands("PATH"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withQueue(cmd, args[0], func(ctx context.Context, q *queue.Queue) error {
-				data, err := q.Peek(ctx)
-				if err != nil {
-					return err
-				}
-				return a.printElement(element{data: data}, raw, "")
-			})
-		},
-	}
-
-	addRaw(cmd, &raw)
-	return cmd
+	_, err := fmt.Fprintln(a.stdout, n)
+	return err
 }

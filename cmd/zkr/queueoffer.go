@@ -23,58 +23,55 @@ type offering struct {
 
 func newQueueOfferCommand(a *app) *cobra.Command {
 	var o offering
-	cmd := &cobra.Command{
-		Use:   "offer PATH [DATA…]",
-		Short: "Append elements to a queue, from arguments or standard input",
-		Long: `offer appends each DATA to the queue at PATH as an element. Without DATA, the element is all of standard
-input, or with --lines each line of it, without its end. It prints the ID of each element.
-
-With --key the element is offered once: an element with the same key that was offered in the last hour,
-by whichever client, is enough, and no ID is printed. If offer fails with "outcome unknown", the element
-may be in the queue or not; with a key it may be repeated.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			return checkOperands(cmd, args[:min(1, len(args))], []string{"PATH"})
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path, data := args[0], args[1:]
-			switch {
-			case o.lines && len(data) > 0:
-				return usagef("queue offer: --lines reads standard input: give no DATA")
-			case cmd.Flags().Changed("key") && (o.lines || len(data) > 1):
-				return usagef("queue offer: --key is for one element")
-			case cmd.Flags().Changed("key") && o.key == "":
-				return usagef("queue offer: --key is empty")
-			case o.key != "" && o.after != 0:
-				return usagef("queue offer: --key and --after exclude each other")
-			case o.after < 0:
-				return usagef("queue offer: --after %v: must not be negative", o.after)
+	cmd := a.queueVerb("offer PATH [DATA…]", "Append elements to a queue, from arguments or standard input",
+		func(ctx context.Context, q *queue.Queue, args []string) error {
+			data := args[1:]
+			for _, d := range data {
+				if err := a.offer(ctx, q, o, []byte(d)); err != nil {
+					return err
+				}
 			}
-
-			return a.withQueue(cmd, path, func(ctx context.Context, q *queue.Queue) error {
-				for _, d := range data {
-					if err := a.offer(ctx, q, o, []byte(d)); err != nil {
-						return err
-					}
+			switch {
+			case o.lines:
+				return a.offerLines(ctx, q, o)
+			case len(data) == 0:
+				all, err := a.readInput()
+				if err != nil {
+					return err
 				}
-				switch {
-				case o.lines:
-					return a.offerLines(ctx, q, o)
-				case len(data) == 0:
-					all, err := io.ReadAll(io.LimitReader(a.stdin, protocol.MaxData+1))
-					if err != nil {
-						return fmt.Errorf("read standard input: %w", err)
-					}
-					return a.offer(ctx, q, o, all)
-				}
-				return nil
-			})
-		},
+				return a.offer(ctx, q, o, all)
+			}
+			return nil
+		})
+	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
+		data, keyed := args[1:], cmd.Flags().Changed("key")
+		switch {
+		case o.lines && len(data) > 0:
+			return usagef("queue offer: --lines reads standard input: give no DATA")
+		case keyed && (o.lines || len(data) > 1):
+			return usagef("queue offer: --key is for one element")
+		case keyed && o.key == "":
+			return usagef("queue offer: --key is empty")
+		case keyed && o.after != 0:
+			return usagef("queue offer: --key and --after exclude each other")
+		case o.after < 0:
+			return usagef("queue offer: --after %v: must not be negative", o.after)
+		}
+		return nil
 	}
-
 	cmd.Flags().BoolVar(&o.lines, "lines", false, "offer each line of standard input as it comes")
 	cmd.Flags().StringVar(&o.key, "key", "", "offer the element unless one with this key was offered before")
 	cmd.Flags().DurationVar(&o.after, "after", 0, "do not deliver the elements before that long")
 	return cmd
+}
+
+// readInput reads standard input, and a byte more than may be data if there are as many.
+func (a *app) readInput() ([]byte, error) {
+	all, err := io.ReadAll(io.LimitReader(a.stdin, protocol.MaxData+1))
+	if err != nil {
+		err = fmt.Errorf("read standard input: %w", err)
+	}
+	return all, err
 }
 
 // offerLines offers each line as it comes. A line that is too long ends it.
@@ -111,15 +108,10 @@ func (a *app) offer(ctx context.Context, q *queue.Queue, o offering, data []byte
 	}
 
 	if a.json {
-		return a.printJSON(struct {
-			ID string `json:"id"`
-		}{id})
+		return a.printJSON(map[string]string{"id": id})
 	}
-
-	if id == "" {
-		return nil
+	if id != "" {
+		_, err = fmt.Fprintln(a.stdout, printable(id))
 	}
-
-	_, err = fmt.Fprintln(a.stdout, printable(id))
 	return err
 }

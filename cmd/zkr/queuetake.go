@@ -12,37 +12,17 @@ import (
 
 func newQueueTakeCommand(a *app) *cobra.Command {
 	var try, raw bool
-	cmd := &cobra.Command{
-		Use:   "take PATH",
-		Short: "Remove the next element of a queue, and print it",
-		Long: `take prints the next element of the queue at PATH, and removes it once it is written. If it cannot be
-written, or take ends before that, the element stays in the queue. If take fails with status 76, it was
-written and may be delivered again.
-
-take waits for an element, for as long as --wait says. With --try it fails with status 75 if there is none.
-
-` + elementHelp,
-		Args: operands("PATH"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.canDeliver(); err != nil {
+	cmd := a.queueVerb("take PATH", "Remove the next element of a queue, and print it",
+		func(ctx context.Context, q *queue.Queue, args []string) error {
+			stop := a.waiting(func() string { return "waiting for an element of " + args[0] })
+			item, err := either(a, try, q.TryReserve, q.Reserve)(ctx)
+			stop()
+			if err != nil {
 				return err
 			}
-			return a.withQueue(cmd, args[0], func(ctx context.Context, q *queue.Queue) error {
-				reserve := q.Reserve
-				if try {
-					reserve = q.TryReserve
-				}
-				stop := a.waiting(func() string { return "waiting for an element of " + args[0] })
-				item, err := reserve(ctx)
-				stop()
-				if err != nil {
-					return err
-				}
-				return a.deliver(context.WithoutCancel(ctx), item, raw, "")
-			})
-		},
-	}
-
+			return a.deliver(context.WithoutCancel(ctx), item, raw, "")
+		})
+	cmd.PreRunE = func(*cobra.Command, []string) error { return a.canDeliver() }
 	cmd.Flags().BoolVar(&try, "try", false, "do not wait: fail if there is no element")
 	addRaw(cmd, &raw)
 	return cmd
@@ -67,32 +47,20 @@ func (a *app) deliver(ctx context.Context, item *queue.Item, raw bool, end strin
 
 func newQueueDrainCommand(a *app) *cobra.Command {
 	var await, raw bool
-	cmd := &cobra.Command{
-		Use:   "drain PATH",
-		Short: "Remove all elements of a queue, and print them",
-		Long: `drain prints the elements of the queue at PATH, one after the other, and removes each once it is written,
-until there is none that it could take. Elements that others have reserved, or that are delayed, stay: a
-note says how many. Where bytes are written as they are, each element is followed by a newline; use --json
-for elements that have some themselves.
-
-With --await it takes nothing, and waits until consumers have emptied the queue.
-
-` + elementHelp,
-		Args: operands("PATH"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.canDeliver(); err != nil && !await {
-				return err
+	cmd := a.queueVerb("drain PATH", "Remove all elements of a queue, and print them",
+		func(ctx context.Context, q *queue.Queue, args []string) error {
+			if await {
+				defer a.waiting(func() string { return "waiting until " + args[0] + " is empty" })()
+				return q.Drained(ctx)
 			}
-			return a.withQueue(cmd, args[0], func(ctx context.Context, q *queue.Queue) error {
-				if await {
-					defer a.waiting(func() string { return "waiting until " + args[0] + " is empty" })()
-					return q.Drained(ctx)
-				}
-				return a.drain(ctx, q, raw)
-			})
-		},
+			return a.drain(ctx, q, raw)
+		})
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if await {
+			return nil
+		}
+		return a.canDeliver()
 	}
-
 	cmd.Flags().BoolVar(&await, "await", false, "take nothing: wait until others have emptied the queue")
 	addRaw(cmd, &raw)
 	return cmd

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,30 +20,17 @@ func newQueueWorkCommand(a *app) *cobra.Command {
 	workers, attempts := 1, 0
 	var dead string
 	cmd := &cobra.Command{
-		Use:   "work PATH [flags] -- COMMAND [ARGUMENT…]",
-		Short: "Run a command for each element of a queue",
-		Long: `Work takes elements of the queue at PATH, and runs the command for each, with the element on its standard
-input. If the status is 0, the element is done. Otherwise it comes back, later with each attempt. If it is
-lost, the command is ended, another worker gets the element, and work goes on.
-
-Work goes on until it gets a signal, which the commands get too. With --wait it also ends once it has had
-nothing to do for so long, with status 0, or with 69 if no server answers then.
-The environment has ZKR_NODE, the ID of the element, ZKR_ATTEMPT, and ZKR_TOKEN, its fencing token.` + holdHelp,
-		Args: operandsAndCommand("PATH"),
+		Use: "work PATH" + withCommand, Short: "Run a command for each element of a queue",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if workers < 1 {
+			switch {
+			case workers < 1:
 				return usagef("--workers %d: must be at least 1", workers)
-			}
-			if (dead == "") != (attempts == 0) || attempts < 0 {
+			case (dead == "") != (attempts == 0) || attempts < 0:
 				return usagef("--dead PATH and --attempts N: give both, and at least one attempt, or none")
-			}
-			if dead == args[0] {
+			case dead == args[0]:
 				return usagef("--dead %s: a queue cannot be its own", dead)
-			}
-			if dead != "" {
-				if err := protocol.ValidatePath(dead); err != nil {
-					return usagef("--dead %s: %w", dead, err)
-				}
+			case dead != "" && protocol.ValidatePath(dead) != nil:
+				return usagef("--dead %s: must be a path", dead)
 			}
 			return a.work(cmd.Context(), workers, args[0], args[1:], func(c *protocol.Client) []queue.Option {
 				if dead == "" {
@@ -55,42 +43,34 @@ The environment has ZKR_NODE, the ID of the element, ZKR_ATTEMPT, and ZKR_TOKEN,
 	cmd.Flags().IntVar(&workers, "workers", 1, "how many commands run at a time")
 	cmd.Flags().StringVar(&dead, "dead", "", "queue for elements that have failed --attempts times")
 	cmd.Flags().IntVar(&attempts, "attempts", 0, "how often an element is tried before it goes to --dead")
-	a.addGraceFlag(cmd)
+	a.addRunFlags(cmd)
 	return cmd
 }
 
 func (a *app) work(
 	ctx context.Context, workers int, path string, argv []string, options func(*protocol.Client) []queue.Option,
 ) error {
-	p, err := lookUp(argv)
+	p, err := a.lookUp(argv)
 	if err != nil {
 		return err
 	}
-	all := &relay{}
-	signals := listen()
-	defer signals.stop()
+	return a.under(ctx, nothing, func(client *protocol.Client, _ held, signals signals) error {
+		q := queue.New(client, path, options(client)...)
+		return a.consume(ctx, client, q, workers, path, p, signals)
+	})
+}
 
-	waiting, end := signals.ending(ctx)
-	client, err := a.connectToRun(waiting)
-	if interrupted := end(); interrupted != nil {
-		err = interrupted
-	}
-	if client != nil {
-		defer client.Close()
-	}
-	if err != nil {
-		return err
-	}
-
-	// From now on signals end the work, and go to the commands.
+// consume runs a program for each element. Signals end the work, and go to the programs.
+func (a *app) consume(
+	ctx context.Context, client *protocol.Client, q *queue.Queue, workers int, path string, p program, signals signals,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	all := newRelay(a.wait, func() { stop(errIdle) }) // once work is over, that does nothing
 	go all.forward(ctx, signals, stop)
-	idle := newIdle(a.wait, func() { stop(errIdle) })
-	defer idle.stop()
-	err = queue.New(client, path, options(client)...).Consume(working, workers,
+	err := q.Consume(working, workers,
 		func(_ context.Context, it *queue.Item) error {
 			h := held{
 				path: path, node: it.ID(), token: it.Token(), done: it.Done(), err: it.Err,
@@ -98,8 +78,6 @@ func (a *app) work(
 			}
 			mine := all.join()
 			defer all.leave(mine)
-			idle.begin()
-			defer idle.end()
 			if cause := context.Cause(working); cause != nil && !errors.Is(cause, errIdle) {
 				return cause
 			}
@@ -114,58 +92,33 @@ func (a *app) work(
 	}
 	if errors.Is(context.Cause(working), errIdle) {
 		if client.State() != protocol.Connected {
-			return &exitError{exitUnreachable, fmt.Errorf("%s: no server answers, and there was nothing to do for %v", path, a.wait)}
+			return &exitError{status: exitUnreachable, err: fmt.Errorf("%s: no server answers, and there was nothing to do for %v", path, a.wait)}
 		}
 		a.note("%s: there was nothing to do for %v", path, a.wait)
 		return nil
 	}
-	return err
+	return cmp.Or(err, ctx.Err())
 }
 
 // errIdle is the cause of the end of work that has had nothing to do for --wait.
 var errIdle = errors.New("nothing to do")
 
-// An idle calls a function once nothing has been under way for some time.
-type idle struct {
-	limit time.Duration
-
-	mutex    sync.Mutex
-	underWay int
-	timer    *time.Timer // nil if there is no limit
-}
-
-func newIdle(limit time.Duration, over func()) *idle {
-	i := &idle{limit: limit}
-	if limit > 0 {
-		i.timer = time.AfterFunc(limit, over)
-	}
-	return i
-}
-
-func (i *idle) begin() { i.count(1) }
-
-func (i *idle) end() { i.count(-1) }
-
-func (i *idle) count(change int) {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-
-	i.underWay += change
-	switch {
-	case i.timer == nil:
-	case i.underWay == 0:
-		i.timer.Reset(i.limit)
-	default:
-		i.timer.Stop()
-	}
-}
-
-func (i *idle) stop() { i.begin() }
-
-// A relay hands signals on to several commands.
+// A relay hands signals on to several commands, and calls a function once there has been none of them
+// for some time.
 type relay struct {
+	limit time.Duration
+	idle  *time.Timer // nil if there is no limit
+
 	mutex sync.Mutex
 	all   map[signals]bool
+}
+
+func newRelay(limit time.Duration, idle func()) *relay {
+	r := &relay{limit: limit, all: make(map[signals]bool)}
+	if limit > 0 {
+		r.idle = time.AfterFunc(limit, idle)
+	}
+	return r
 }
 
 func (r *relay) join() signals {
@@ -173,10 +126,10 @@ func (r *relay) join() signals {
 	defer r.mutex.Unlock()
 
 	s := make(signals, 16)
-	if r.all == nil {
-		r.all = make(map[signals]bool)
-	}
 	r.all[s] = true
+	if r.idle != nil {
+		r.idle.Stop()
+	}
 	return s
 }
 
@@ -185,6 +138,9 @@ func (r *relay) leave(s signals) {
 	defer r.mutex.Unlock()
 
 	delete(r.all, s)
+	if r.idle != nil && len(r.all) == 0 {
+		r.idle.Reset(r.limit)
+	}
 }
 
 // forward hands on what comes, until ctx ends. Before that it calls stop for a signal that ends the

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"embed"
+	"io"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -11,50 +15,64 @@ func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "zkr",
 		Short:         "ZooKeeper recipes on the command line",
-		Long:          rootHelp,
+		Long:          help("zkr"),
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			a.began = true
+			a.noWait = a.wait == 0 && cmd.Flags().Changed("wait")
 			return a.check()
 		},
 	}
 	a.addFlags(root.PersistentFlags())
 
-	root.AddCommand(newBarrierCommand(a))
-	root.AddCommand(newBreakCommand(a))
-	root.AddCommand(newDoctorCommand(a))
-	root.AddCommand(newElectCommand(a))
-	root.AddCommand(newGroupCommand(a))
-	root.AddCommand(newLeaderCommand(a))
-	root.AddCommand(newLockCommand(a))
-	root.AddCommand(newOnceCommand(a))
-	root.AddCommand(newPsCommand(a))
-	root.AddCommand(newQueueCommand(a))
-	root.AddCommand(newRevokeCommand(a))
-	root.AddCommand(newSemaphoreCommand(a))
-	root.AddCommand(newServerCommand(a))
-	root.AddCommand(newUICommand(a))
+	root.AddCommand(
+		newBarrierCommand(a), newBreakCommand(a), newDoctorCommand(a), newElectCommand(a), newExporterCommand(a),
+		verbs("group", "Join a group, and see who is in it", newGroupJoinCommand(a), newGroupMembersCommand(a)),
+		newHoldCommand(a), newLeaderCommand(a), newLockCommand(a), newOnceCommand(a),
+		newPsCommand(a), newQueueCommand(a), newRevokeCommand(a), newSemaphoreCommand(a), newServerCommand(a),
+		newUICommand(a), newValueCommand(a), newWhyCommand(a),
+	)
+	complete(root, root.Name())
+	root.AddCommand(a.newManCommand(root))
 	return root
 }
 
-const rootHelp = `zkr holds locks around commands, and shows who holds what, in ZooKeeper.
+// newManCommand returns a command that prints the manual page: the help of all commands.
+func (a *app) newManCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "man", Short: "Print the manual page: zkr man | man -l -", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			roff := strings.NewReplacer("\\", "\\e", "-", "\\-", "\n.", "\n\\&.", "\n'", "\n\\&'")
+			page := ".TH ZKR 1\n.SH NAME\nzkr \\- " + root.Short + "\n"
+			var add func(cmd *cobra.Command)
+			add = func(cmd *cobra.Command) {
+				text := roff.Replace("\n" + cmp.Or(cmd.Long, cmd.Short) + "\n\n" + cmd.UsageString())
+				page += ".SH " + strings.ToUpper(cmd.CommandPath()) + "\n.nf" + text + ".fi\n"
+				for _, sub := range cmd.Commands() {
+					add(sub)
+				}
+			}
+			add(root)
+			_, err := io.WriteString(a.stdout, page)
+			return err
+		},
+	}
+}
 
-  zkr --servers zk1:2181,zk2:2181,zk3:2181/app lock /locks/backup -- ./backup.sh
+// The long help of each command is in a file.
+//
+//go:embed help
+var helpFiles embed.FS
 
-A command that runs another one returns its exit status. Its own are
-
-   64  usage: the command line is wrong; nothing was done
-   69  unreachable: no server has answered
-   70  failed: any other error
-   75  busy: what is asked for is taken, and waiting was not asked for
-   76  lost: what was held was lost, and the command was ended
-   77  refused: an ACL, or a credential that the servers do not accept
-  124  timed out: --wait has passed
-  126  the command cannot be run
-  127  the command was not found
-  128+n  the command was ended by signal n`
+func help(name string) string {
+	text, err := helpFiles.ReadFile("help/" + name + ".txt")
+	if err != nil {
+		panic(err) // a test builds all commands
+	}
+	return strings.TrimSpace(string(text))
+}
 
 // version returns the version of the module that this binary was built from.
 func version() string {

@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -29,13 +32,48 @@ func TestCompletionScripts(t *testing.T) {
 	assert.Contains(t, succeed(t, "", "__complete", "queue", "d"), "drain\t")
 }
 
+func TestManualPageHasAllHelp(t *testing.T) {
+	page := succeed(t, "", "man")
+	assert.True(t, strings.HasPrefix(page, ".TH ZKR 1\n.SH NAME\nzkr \\- "))
+	for _, want := range []string{".SH ZKR QUEUE WORK\n", "\\-\\-busy\\-status", "What is not known is called unknown."} {
+		assert.Contains(t, page, want)
+	}
+	if _, err := exec.LookPath("man"); err != nil {
+		t.Skip("no man")
+	}
+	cmd := exec.CommandContext(t.Context(), "man", "--warnings", "-l", "-")
+	cmd.Stdin = strings.NewReader(page)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	assert.Contains(t, string(out), "zkr lock PATH [flags] -- COMMAND")
+}
+
+// The units and the image that are given to others run commands that exist.
+func TestDeployedFilesRunWhatExists(t *testing.T) {
+	units, err := filepath.Glob("deploy/*.service")
+	require.NoError(t, err)
+	require.NotEmpty(t, units)
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		require.NoError(t, err)
+		run := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/zkr (.*)$`).FindStringSubmatch(string(text))
+		require.NotNil(t, run, unit)
+		checkCommand(t, strings.Fields(run[1]), unit)
+		assert.Contains(t, string(text), "\nKillMode=mixed\n", "the command gets one SIGTERM")
+	}
+	image, err := os.ReadFile("deploy/Dockerfile")
+	require.NoError(t, err)
+	assert.Contains(t, string(image), `ENTRYPOINT ["/zkr"]`)
+	assert.Contains(t, string(image), "CGO_ENABLED=0 go build -C cmd/zkr", "nothing else is in the image")
+}
+
 func TestExitStatusesAreThoseOfTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../docs/zkr.md")
 	require.NoError(t, err)
 	table := regexp.MustCompile(`(?s)\n## Exit statuses\n.*?\n## `).FindString(string(page))
-	for _, status := range []int{exitUsage, exitUnreachable, exitFailed, exitBusy, exitLost, exitRefused, exitTimedOut,
+	for _, status := range []int{exitUsage, exitUnreachable, exitFailed, exitUnknown, exitBusy, exitLost, exitRefused, exitCertificate, exitTimedOut,
 		exitCannotRun, exitNotFound, exitSignal} {
 		assert.Regexp(t, fmt.Sprintf(`\n\|[^|]*\b%d\b[^|]*\|`, status), table)
-		assert.Regexp(t, fmt.Sprintf(`\n +%d\b`, status), rootHelp)
+		assert.Regexp(t, fmt.Sprintf(`\n +%d\b`, status), help("zkr"))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/guard"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
@@ -29,6 +30,7 @@ var errDoubted = errors.New("no server has confirmed the session for too long")
 // A job is a program that runs while something is held.
 type job struct {
 	app      *app
+	client   *protocol.Client
 	held     held
 	session  *protocol.Session
 	process  *guard.Process
@@ -59,19 +61,13 @@ func (a *app) runHeld(
 		return err
 	}
 
-	j := &job{app: a, held: h, session: session, terminal: openTerminal()}
+	j := &job{app: a, client: client, held: h, session: session, terminal: openTerminal()}
 	defer j.terminal.close()
 	j.process, err = guard.Start(guard.Command{
-		Path:   p.path,
-		Args:   p.args,
-		Env:    environment(h),
-		Stdin:  stdin,
-		Stdout: a.stdout,
-		Stderr: a.stderr,
-		Grace:  grace,
+		Path: p.path, Args: p.args, Env: a.environment(h), Stdin: stdin, Stdout: a.stdout, Stderr: a.stderr, Grace: grace,
 	}, j.killAt())
 	if err != nil {
-		return &exitError{exitCannotRun, err}
+		return &exitError{status: exitCannotRun, err: err}
 	}
 	j.follow(signals)
 	return j.outcome(p)
@@ -101,8 +97,10 @@ func (j *job) follow(signals <-chan os.Signal) {
 			j.process.Signal(s.(syscall.Signal))
 		case <-revoked:
 			revoked = nil
-			j.app.note("%s is asked back: sending SIGTERM to the command", j.held.path)
 			j.process.Signal(syscall.SIGTERM)
+			j.app.note("%s is asked back: the command has got SIGTERM", j.held.path)
+			// The revocation has replaced the data of the node: nobody would see who holds.
+			j.app.announceHold(j.client, j.held, func(o *survey.Owner) { o.AskedBack = time.Now().UTC() }, -1)
 		case <-done:
 			done = nil
 		case <-timer.C:
@@ -116,21 +114,22 @@ func (j *job) follow(signals <-chan os.Signal) {
 func (j *job) event(e guard.Event) {
 	switch e.Kind {
 	case guard.Started:
-		j.pid = e.PID
+		j.pid = int(e.Value)
 	case guard.Failed:
-		j.failed = e.Err
+		j.failed = syscall.Errno(e.Value)
 	case guard.Doubted:
 		j.lose(errDoubted)
 	case guard.Exited:
-		j.status = &e.Status
+		status := syscall.WaitStatus(e.Value)
+		j.status = &status
 		if err := j.held.err(); err != nil {
 			j.lose(err)
 		}
 	case guard.Stuck:
 		j.stuck = true
-		j.app.complain(fmt.Sprintf("process %d does not end, though it was killed", e.PID))
+		j.app.complain(fmt.Sprintf("process %d does not end, though it was killed", e.Value))
 	case guard.Stopped:
-		j.suspended(e.Signal)
+		j.suspended(syscall.Signal(e.Value))
 	}
 }
 
@@ -203,22 +202,22 @@ func (j *job) lose(err error) {
 func (j *job) outcome(p program) error {
 	switch {
 	case j.lost != nil:
-		return &exitError{exitLost, fmt.Errorf("%s: the command was ended: %w", j.held.path, j.lost)}
+		return &exitError{status: exitLost, err: fmt.Errorf("%s: the command was ended: %w", j.held.path, j.lost)}
 	case errors.Is(j.failed, syscall.ECANCELED):
-		return &exitError{exitLost, fmt.Errorf("%s: was lost before the command has begun", j.held.path)}
+		return &exitError{status: exitLost, err: fmt.Errorf("%s: was lost before the command has begun", j.held.path)}
 	case errors.Is(j.failed, syscall.ENOENT):
-		return &exitError{exitNotFound, fmt.Errorf("run %s: %w", p.path, j.failed)}
+		return &exitError{status: exitNotFound, err: fmt.Errorf("run %s: %w", p.path, j.failed)}
 	case j.failed != nil:
-		return &exitError{exitCannotRun, fmt.Errorf("run %s: %w", p.path, j.failed)}
+		return &exitError{status: exitCannotRun, err: fmt.Errorf("run %s: %w", p.path, j.failed)}
 	case j.status == nil:
-		return &exitError{exitFailed, errors.New("the status of the command is unknown")}
+		return &exitError{status: exitFailed, err: errors.New("the status of the command is unknown")}
 	case j.status.Signaled():
-		return &exitError{status: exitSignal + int(j.status.Signal())}
+		return &exitError{status: exitSignal + int(j.status.Signal()), signal: j.status.Signal()}
 	case j.status.ExitStatus() != 0:
 		return &exitError{status: j.status.ExitStatus()}
 	}
 	return nil
 }
 
-// canRun returns nil: commands can be ended on this system.
-func canRun() error { return nil }
+// canRun returns an error if commands could not be ended here.
+func canRun() error { return guard.Usable() }

@@ -20,6 +20,10 @@ func listen() signals { return nil }
 
 func (signals) stop() {}
 
+func raiseInterrupt() {}
+
+func outlivePipes() {}
+
 func ends(os.Signal) bool { return false }
 
 func endedBy(os.Signal) error { return nil }
@@ -29,7 +33,7 @@ func (signals) ending(ctx context.Context) (context.Context, func() error) {
 }
 
 // canRun refuses to run commands.
-func canRun() error { return &exitError{exitCannotRun, errNoCommands} }
+func canRun() error { return errNoCommands }
 
 func (a *app) runHeld(context.Context, *protocol.Client, held, program, signals, io.Reader) error {
 	return canRun()

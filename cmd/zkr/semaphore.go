@@ -2,60 +2,45 @@ package main
 
 import (
 	"context"
-	"strconv"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
 func newSemaphoreCommand(a *app) *cobra.Command {
 	var try bool
-	cmd := &cobra.Command{
-		Use:   "semaphore PATH N [flags] -- COMMAND [ARGUMENT…]",
-		Short: "Run a command as one of at most N at a time",
-		Long: `Semaphore waits for one of the N permits at PATH, runs the command while it has it, and gives it back.
-All that use PATH have to name the same N.` + holdHelp,
-		Args: operandsAndCommand("PATH", "N"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			permits, err := positive("N", args[1])
+	cmd := a.runner("semaphore PATH N", "Run a command as one of at most N at a time",
+		func(ctx context.Context, c *protocol.Client, args []string) (held, error) {
+			s := semaphore.New(c, args[0], number(args[1]))
+			defer a.announce(ctx, "a permit of", c, args[0])()
+			p, err := either(a, try, s.TryAcquire, s.Acquire)(ctx)
+			return contended(ctx, c, args[0], p, p.Release, err)
+		})
+	cmd.Flags().BoolVar(&try, "try", false, "do not wait: fail if no permit is free")
+
+	show := a.verb("show PATH", "Print how many permits a semaphore has, how many are held, and how many wait",
+		func(ctx context.Context, c *protocol.Client, args []string) error {
+			p, err := survey.Look(ctx, c, args[0], survey.Limits{Places: 1})
 			if err != nil {
 				return err
 			}
-			path, argv := args[0], args[2:]
-
-			return a.hold(cmd.Context(), argv, func(ctx context.Context, c *protocol.Client) (held, error) {
-				s := semaphore.New(c, path, permits, semaphore.WithData(owner(argv)))
-				defer a.announce(ctx, "a permit of "+path, func(ctx context.Context) ([]contender, error) {
-					return contendersOf(s.Contenders(ctx))
-				})()
-
-				acquire := s.Acquire
-				if try {
-					acquire = s.TryAcquire
-				}
-				p, err := acquire(ctx)
-				if err != nil {
-					return held{}, err
-				}
-				return held{
-					path: path, node: p.Node(), token: p.Token(),
-					done: p.Done(), err: p.Err, release: p.Release,
-				}, nil
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&try, "try", false, "do not wait: fail if no permit is free")
-	a.addGraceFlag(cmd)
+			if p.Recipe != survey.Semaphore {
+				return &exitError{status: exitBusy, err: fmt.Errorf("%s is no semaphore: %s, %s", args[0], p.Recipe, summary(p))}
+			}
+			if a.json {
+				return a.printJSON(map[string]int{"permits": p.Permits, "held": p.Holders(), "waiting": p.Waiters()})
+			}
+			_, err = fmt.Fprintln(a.stdout, summary(p))
+			return err
+		})
+	resize := a.verb("resize PATH N", "Change how many permits a semaphore has; what is held is not taken away",
+		func(ctx context.Context, c *protocol.Client, args []string) error {
+			return semaphore.New(c, args[0], 1).Resize(ctx, number(args[1]))
+		})
+	cmd.AddCommand(show, resize)
 	return cmd
-}
-
-// positive reads a number of at least 1.
-func positive(name, text string) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return 0, usagef("%s %q: must be a number of at least 1", name, text)
-	}
-	return n, nil
 }

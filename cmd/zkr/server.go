@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -12,27 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/ui"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
 func newServerCommand(a *app) *cobra.Command {
 	var listen, data string
 	cmd := &cobra.Command{
-		Use:   "server",
-		Short: "Run a ZooKeeper server for development",
-		Long: `Server runs a ZooKeeper server for development, for clients in any language. It is one process:
-not an ensemble, and not for production.
-
-It prints the address that clients connect to when it is ready, and runs until SIGINT or SIGTERM.
-Then it exits with status 0. Clients are not told: their sessions go on if the server does in time.
-
-Without --data, all is gone when the server ends. Clients of a server that has ended learn from the
-next one that their session has expired, and go on in a new one.
-
-With --data, nodes and sessions are kept in a directory, which is created if it does not exist.
-Whatever the server has acknowledged is on the disk: kill -9 loses none of it. The server ends with
-status 70 if the directory cannot be written, is damaged, or is in use by another server.`,
-		Args: cobra.NoArgs,
+		Use: "server", Short: "Run a ZooKeeper server for development",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkListen(listen); err != nil {
 				return err
@@ -64,17 +50,30 @@ func checkListen(address string) error {
 func (a *app) serve(ctx context.Context, cfg embedded.Config) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	outlivePipes()
 
 	if !a.quiet {
-		cfg.Logger = slog.New(warnings{slog.NewTextHandler(a.stderr, nil)})
+		cfg.Logger = slog.New(warnings{slog.NewTextHandler(a.log, nil)})
 	}
+	if entries, err := os.ReadDir(cfg.Dir); cfg.Dir != "" && (err != nil || len(entries) == 0) {
+		a.note("%s has no data yet: the server begins without any", cfg.Dir)
+	}
+	stopWaiting := a.waiting(func() string { return "reading " + cfg.Dir })
 	s, err := embedded.Start(cfg)
+	stopWaiting()
 	if err != nil {
 		return err
 	}
+	if !ui.IsLocal(cfg.Address) {
+		a.note("warning: other machines can reach %s, and whoever does may change everything that no ACL protects", s.ConnectString())
+	}
 
-	a.note("a server for development on %s: one process, not a production ensemble; %s", s.ConnectString(), keeps(cfg.Dir))
-	if err := a.announceServer(s.ConnectString()); err != nil {
+	keeps := "its data is in " + cfg.Dir
+	if cfg.Dir == "" {
+		keeps = "it keeps nothing when it ends (see --data)"
+	}
+	a.note("a server for development on %s: one process, not a production ensemble; %s", s.ConnectString(), keeps)
+	if err := a.ready("servers", s.ConnectString()); err != nil {
 		s.Close() //nolint:errcheck // there is an error already
 		return err
 	}
@@ -85,25 +84,6 @@ func (a *app) serve(ctx context.Context, cfg embedded.Config) error {
 	}
 	stop() // a second signal ends the process at once
 	return s.Close()
-}
-
-// keeps says what a server keeps.
-func keeps(dir string) string {
-	if dir == "" {
-		return "it keeps nothing when it ends (see --data)"
-	}
-	return "its data is in " + dir
-}
-
-// announceServer prints the address of a server that is ready.
-func (a *app) announceServer(address string) error {
-	if a.json {
-		return a.printJSON(struct {
-			Servers string `json:"servers"`
-		}{address})
-	}
-	_, err := fmt.Fprintln(a.stdout, address)
-	return err
 }
 
 // warnings is a handler of warnings alone: errors are returned too, and the rest is for debugging.

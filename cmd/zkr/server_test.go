@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +29,13 @@ type devServer struct {
 // serve starts zkr server and waits until it is ready.
 func serve(t *testing.T, args ...string) *devServer {
 	t.Helper()
-	s := &devServer{cmd: zkr(t, "", append([]string{"server"}, args...)...)}
+	return serveCommand(t, zkr(t, "", append([]string{"server"}, args...)...))
+}
+
+// serveCommand is serve for a command line.
+func serveCommand(t *testing.T, cmd *exec.Cmd) *devServer {
+	t.Helper()
+	s := &devServer{cmd: cmd}
 	s.cmd.Stderr = &s.stderr
 	out, err := s.cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -185,4 +192,49 @@ func TestServerWithoutDataTellsClientsThatTheirSessionHasExpired(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	require.Contains(t, c.states, zk.StateExpired)
+}
+
+// Connections that take all descriptors do not end a server that has to replace its log.
+func TestServerOutlivesManyConnections(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs a small limit of descriptors")
+	}
+	dir := t.TempDir()
+	cmd := zkr(t, "", "server", "--listen", "127.0.0.1:0", "--data", dir)
+	cmd.Args = append([]string{"sh", "-c", `ulimit -n 60; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	s := serveCommand(t, cmd)
+	c := dialServer(t, s.address)
+	_, err := c.Create("/a", nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	for range 80 { // the last ones wait to be accepted
+		idle, err := net.DialTimeout("tcp", s.address, time.Second)
+		if err != nil {
+			break
+		}
+		defer idle.Close()
+	}
+	for i := range int32(75) { // a log has 64 MB
+		_, err = c.Set("/a", make([]byte, 1_000_000), i)
+		require.NoError(t, err, "%s", &s.stderr)
+	}
+	require.Equal(t, -1, s.end(t, syscall.SIGKILL))
+	require.Contains(t, s.stderr.String(), "too many open files")
+
+	c = dialServer(t, serve(t, "--listen", "127.0.0.1:0", "--data", dir).address)
+	_, stat, err := c.Get("/a")
+	require.NoError(t, err)
+	require.EqualValues(t, 75, stat.Version)
+}
+
+func TestServerSaysWhoCanReachItAndWhatItFinds(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, "--listen", "0.0.0.0:0", "--data", dir)
+	require.Zero(t, s.end(t, syscall.SIGTERM))
+	require.Contains(t, s.stderr.String(), "zkr: warning: other machines can reach ")
+	require.Contains(t, s.stderr.String(), "has no data yet")
+	s = serve(t, "--listen", "127.0.0.1:0", "--data", dir)
+	require.Zero(t, s.end(t, syscall.SIGTERM))
+	require.NotContains(t, s.stderr.String(), "warning")
+	require.NotContains(t, s.stderr.String(), "has no data yet")
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	ossignal "os/signal"
 	"syscall"
+	"time"
 )
 
 // forwarded are the signals that a command gets that zkr gets. Those that are ignored from the
@@ -21,6 +22,7 @@ var forwarded = []os.Signal{
 type signals chan os.Signal
 
 func listen() signals {
+	outlivePipes()
 	s := make(signals, 16)
 	for _, sig := range forwarded {
 		if !ossignal.Ignored(sig) {
@@ -29,6 +31,17 @@ func listen() signals {
 	}
 	return s
 }
+
+// raiseInterrupt ends zkr by SIGINT.
+func raiseInterrupt() {
+	ossignal.Reset(os.Interrupt)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGINT) // a process may always signal itself
+	time.Sleep(time.Second)                       // until it arrives
+}
+
+// outlivePipes makes a write to a pipe that nobody reads an error, and not the end of zkr. Commands
+// that are run do not inherit that.
+func outlivePipes() { ossignal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 func (s signals) stop() { ossignal.Stop(s) }
 
@@ -39,7 +52,7 @@ func ends(s os.Signal) bool {
 
 // endedBy returns the error of a zkr that a signal has ended.
 func endedBy(s os.Signal) error {
-	return &exitError{exitSignal + int(s.(syscall.Signal)), fmt.Errorf("ended by a signal: %v", s)}
+	return &exitError{exitSignal + int(s.(syscall.Signal)), fmt.Errorf("ended by a signal: %v", s), s}
 }
 
 // ending returns a context that a signal ends. Call end when the wait is over: it returns the

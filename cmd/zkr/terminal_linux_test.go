@@ -88,7 +88,7 @@ func TestWaitOnATerminalSaysForWhom(t *testing.T) {
 	lease := lockNow(t, s, path)
 
 	// Without the holder if the server takes more than a second to name it.
-	holder := regexp.MustCompile(fmt.Sprintf(`, held by .*\[%d\] on .* since 20`, os.Getpid()))
+	holder := regexp.MustCompile(fmt.Sprintf(`, held by .*:%d .* since 20`, os.Getpid()))
 	var cmd *exec.Cmd
 	for line, attempts := "", 0; !holder.MatchString(line); attempts++ {
 		require.Less(t, attempts, 5, line)

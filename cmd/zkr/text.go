@@ -35,14 +35,12 @@ func encodeJSON(v any) ([]byte, error) {
 	// What is not ASCII stands in strings.
 	var b bytes.Buffer
 	for _, r := range string(encoded) {
-		switch {
-		case !plain.Unprintable(r):
+		if !plain.Unprintable(r) {
 			b.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -16,72 +17,56 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/ui"
-	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 // showing is what the flags of ui say.
 type showing struct {
-	path       string
+	ui.Config
 	listen     string
 	access     ui.Access
+	madeToken  bool
 	allowBreak bool
-	interval   time.Duration
-	idle       time.Duration
-	rate       int
-	contenders int
 }
 
 func newUICommand(a *app) *cobra.Command {
-	var sh showing
-	cmd := &cobra.Command{
-		Use:   "ui [PATH]",
-		Short: "Serve a page that shows all of it, live",
-		Long: `ui serves a page that shows what stands at PATH and below it, by default the whole tree: lines with their
-holders and waiters, queues, barriers and groups. The page follows what happens, and has a timeline of
-hand-overs and losses of the last hour. ui prints the address of the page when it is ready, and runs until
-SIGINT or SIGTERM.
+	return a.pageCommand(&cobra.Command{Use: "ui [PATH]", Short: "Serve a page that shows all of it, live"}, "127.0.0.1:8281", false)
+}
 
-The page only reads. With --allow-break it can also do what break and revoke do, after a question.
+func newExporterCommand(a *app) *cobra.Command {
+	return a.pageCommand(&cobra.Command{Use: "exporter [PATH]", Short: "Serve metrics of all of it, for Prometheus"}, "127.0.0.1:9281", true)
+}
 
-It listens on this machine alone, where every user can read it. To listen elsewhere, or to keep other users
-out, give a token of at least 16 characters, best in ZKR_UI_TOKEN: the page asks for it once. There is no TLS:
-the token and the page can be read on the way, so prefer a tunnel (ssh -L) or a proxy. --host is the name by
-which a proxy is reached.
-
-What the page costs the servers: each node is read once, and watched. After that a change costs one listing,
-and one request for each contender that is new. While nothing changes, there is one request in two seconds
-while a browser looks, and none otherwise. Queues with elements are the exception: while a browser looks, two of them
-are read again at a time, about 70 requests each. --rate bounds all of this, --interval is the time
-between two looks, and --idle the same while there is no browser.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return checkOperands(cmd, args, []string{"PATH"})
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			sh.path = "/"
-			if len(args) > 0 {
-				sh.path = args[0]
-			}
-			sh.access.Token = cmp.Or(sh.access.Token, a.getenv("ZKR_UI_TOKEN"))
-			if err := sh.check(); err != nil {
-				return err
-			}
-			return a.show(cmd.Context(), sh)
-		},
+// pageCommand completes a command that serves over HTTP.
+func (a *app) pageCommand(cmd *cobra.Command, listen string, exporter bool) *cobra.Command {
+	sh := showing{Config: ui.Config{Path: "/", Exporter: exporter}}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			sh.Path = args[0]
+		}
+		sh.access.Token = cmp.Or(sh.access.Token, a.getenv("ZKR_UI_TOKEN"))
+		if err := sh.check(); err != nil {
+			return err
+		}
+		// What acts, or sees more than others may, is not for all users of this machine.
+		if sh.access.Token == "" && (sh.allowBreak || a.hasCredentials()) {
+			sh.access.Token, sh.madeToken = rand.Text(), true
+		}
+		return a.show(cmd.Context(), sh)
 	}
 
 	flags := cmd.Flags()
-	flags.StringVar(&sh.listen, "listen", "127.0.0.1:8281", "host and port to listen on; port 0 is a free one")
+	flags.StringVar(&sh.listen, "listen", listen, "host and port to listen on; port 0 is a free one")
 	flags.StringVar(&sh.access.Token, "token", "", "what a browser has to know (default $ZKR_UI_TOKEN, or nothing)")
 	flags.StringArrayVar(&sh.access.Hosts, "host", nil, "name by which the page is reached, besides IP addresses and localhost")
-	flags.BoolVar(&sh.allowBreak, "allow-break", false, "let the page break and revoke")
-	flags.DurationVar(&sh.interval, "interval", 250*time.Millisecond, "time between two looks, at least")
-	flags.DurationVar(&sh.idle, "idle", 5*time.Second, "likewise while no browser looks, for the timeline; 0 is never")
-	flags.IntVar(&sh.rate, "rate", 1000, "how many requests a second looks may cost on average")
-	flags.IntVar(&sh.contenders, "limit", 100, "how many contenders of each line, or elements of each queue, to read")
+	if !exporter {
+		flags.BoolVar(&sh.allowBreak, "allow-break", false, "let the page break and revoke")
+	}
+	flags.DurationVar(&sh.Interval, "interval", 250*time.Millisecond, "time between two looks, at least")
+	flags.DurationVar(&sh.Idle, "idle", 5*time.Second, "likewise while no browser looks, for the timeline; 0 is never")
+	flags.IntVar(&sh.Rate, "rate", 1000, "how many requests a second looks may cost on average")
+	flags.IntVar(&sh.Nodes, "nodes", 10_000, "how many nodes to list; what that leaves out keeps what was known of it, and is marked")
+	flags.IntVar(&sh.Limit, "limit", 100, "how many contenders of each line, or elements of each queue, to read")
 	return cmd
 }
 
@@ -95,14 +80,14 @@ func (sh showing) check() error {
 		return usagef("--token: must have at least %d characters, such as those of: openssl rand -hex 16", ui.MinToken)
 	case sh.access.Token == "" && !ui.IsLocal(sh.listen):
 		return usagef("--listen %s: other machines can reach it, so it needs a token: set ZKR_UI_TOKEN", sh.listen)
-	case sh.interval < 50*time.Millisecond:
-		return usagef("--interval %v: must be at least 50ms", sh.interval)
-	case sh.idle < 0 || sh.idle > 0 && sh.idle < sh.interval:
-		return usagef("--idle %v: must be 0, or at least --interval", sh.idle)
-	case sh.rate < 1:
-		return usagef("--rate %d: must be at least 1", sh.rate)
-	case sh.contenders < 1:
-		return usagef("--limit %d: must be at least 1", sh.contenders)
+	case sh.Interval < 50*time.Millisecond:
+		return usagef("--interval %v: must be at least 50ms", sh.Interval)
+	case sh.Idle < 0 || sh.Idle > 0 && sh.Idle < sh.Interval:
+		return usagef("--idle %v: must be 0, or at least --interval", sh.Idle)
+	case sh.Rate < 1:
+		return usagef("--rate %d: must be at least 1", sh.Rate)
+	case sh.Limit < 1 || sh.Nodes < 1:
+		return usagef("--limit %d and --nodes %d: must be at least 1", sh.Limit, sh.Nodes)
 	}
 	return nil
 }
@@ -111,6 +96,7 @@ func (sh showing) check() error {
 func (a *app) show(ctx context.Context, sh showing) error {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
+	outlivePipes()
 	listener, err := net.Listen("tcp", sh.listen)
 	if err != nil {
 		return err
@@ -128,18 +114,16 @@ func (a *app) show(ctx context.Context, sh showing) error {
 	}
 	defer client.Close()
 
-	servers, err := a.connectString()
-	if err != nil {
-		return err
-	}
-	config := ui.Config{
-		Client: client, Servers: servers, Path: sh.path,
-		Interval: sh.interval, Idle: sh.idle, Rate: sh.rate, Limit: sh.contenders,
-	}
+	sh.Client = client
+	sh.Servers, _ = a.connectString() // to which the client is connected
 	if sh.allowBreak {
-		config.Break = func(ctx context.Context, d ui.Deed) error { return breakFor(ctx, client, d) }
+		sh.Break = func(ctx context.Context, d ui.Deed) error {
+			err := breakFor(ctx, client, d)
+			a.complain(fmt.Sprintf("%s of %s/%s, which %s had, by %s; error: %v; reason: %q", d.Verb, d.Path, d.Node, d.Who, d.By, err, d.Reason))
+			return err
+		}
 	}
-	h := ui.NewHub(config)
+	h := ui.NewHub(sh.Config)
 	hub.Store(h)
 
 	var running sync.WaitGroup
@@ -153,30 +137,27 @@ func (a *app) show(ctx context.Context, sh showing) error {
 	server := &http.Server{
 		Handler:           h.Handler(sh.access),
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       time.Minute,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	running.Go(func() {
 		<-ctx.Done()
 		server.Close() //nolint:errcheck // the process ends
 	})
-	if err := a.announcePage("http://" + listener.Addr().String() + "/"); err != nil {
+	url := "http://" + listener.Addr().String() + "/"
+	if sh.Exporter {
+		url += "metrics"
+	}
+	if sh.madeToken {
+		url += "?token=" + sh.access.Token
+	}
+	if err := a.ready("url", url); err != nil {
 		return err
 	}
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
-}
-
-// announcePage prints the address of a page that is ready.
-func (a *app) announcePage(url string) error {
-	if a.json {
-		return a.printJSON(struct {
-			URL string `json:"url"`
-		}{url})
-	}
-	_, err := fmt.Fprintln(a.stdout, url)
-	return err
 }
 
 // breakFor does what a browser has asked for, if the contender is still the one that it means.
@@ -193,9 +174,7 @@ func breakFor(ctx context.Context, client *protocol.Client, d ui.Deed) error {
 	case c == nil || !c.Since.Equal(d.Since):
 		return ui.ErrGone
 	case d.Verb == "break":
-		return breakContender(ctx, client, p, c)
-	case p.Recipe != survey.Lock:
-		return fmt.Errorf("%s is a %s: only a lock can be revoked; break takes it away", p.Path, p.Recipe)
+		return breakContender(ctx, client, p, c, d.Reason)
 	}
-	return lock.New(client, p.Path).Revoke(ctx, c.Node)
+	return revokeContender(ctx, client, p, c, d.Reason)
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -70,6 +73,7 @@ func TestPageShowsWhatTheServerHas(t *testing.T) {
 func TestPageShowsAHandOver(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		path := s.Root(t) + "/lock"
+		p := openTab(t, page(t, s.ConnectString(), path))
 		named := func(host string) *lock.Mutex {
 			return lock.New(client(t, s), path, lock.WithData(fmt.Appendf(nil, `{"host":%q}`, host)))
 		}
@@ -77,7 +81,6 @@ func TestPageShowsAHandOver(t *testing.T) {
 		require.NoError(t, err)
 		second := suite.Later(func() *lock.Lease { l, _ := named("second.example").Lock(t.Context()); return l })
 
-		p := openTab(t, page(t, s.ConnectString(), path))
 		who := row(path) + `?.querySelector(".state .who").textContent`
 		p.await(`%s === "first.example"`, who)
 		p.await(`%s.querySelector(".waiting")?.textContent === "1 waits"`, row(path))
@@ -392,6 +395,53 @@ func TestPageAsksForTheTokenOnce(t *testing.T) {
 	p.do(chromedp.Reload())
 	p.live()
 	assert.NotContains(t, eval[string](p, `document.cookie`), "zkr", "a script cannot read it")
+}
+
+func TestWhatActsOrHasCredentialsNeedsAToken(t *testing.T) {
+	s := recipestest.Start(t)
+	path := s.Root(t) + "/lock"
+	lease, err := lock.New(client(t, s), path).Lock(t.Context())
+	require.NoError(t, err)
+	status := func(url string) int {
+		answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(httptest.NewRequest(http.MethodGet, url, nil))
+		require.NoError(t, err)
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	for name, args := range map[string][]string{
+		"acts": {"--allow-break"}, "credential": {"--auth", "digest:me:secret"}, "exporter": {"--auth", "digest:me:secret"},
+	} {
+		verb := "ui"
+		if name == "exporter" {
+			verb = "exporter"
+		}
+		out := beginIn(t, t.Context(), s.ConnectString(), append([]string{verb, path, "--listen", "127.0.0.1:0"}, args...)...)
+		out.output.await(t, `http://\S+\n`)
+		address, token, made := strings.Cut(strings.TrimSpace(out.output.String()), "?token=")
+		require.True(t, made, name)
+		address = address[:strings.LastIndex(address, "/")]
+		for _, file := range []string{"/metrics", "/events", "/app.js", "/deed"} {
+			assert.Equal(t, http.StatusUnauthorized, status(address+file), "%s %s", name, file)
+		}
+		assert.Equal(t, http.StatusUnauthorized, status(address+"/?token=x"+token), name)
+		assert.Equal(t, http.StatusSeeOther, status(address+"/?token="+token), name)
+		require.Zero(t, out.stop())
+	}
+	require.NoError(t, lease.Err())
+
+	// What everybody may see is served to everybody on this machine.
+	out := beginIn(t, t.Context(), s.ConnectString(), "exporter", path, "--listen", "127.0.0.1:0")
+	out.output.await(t, `http://\S+/metrics\n`)
+	url := strings.TrimSpace(out.output.String())
+	for body := ""; !strings.Contains(body, "zkr_oldest_holder_line_seconds{path="); {
+		answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(httptest.NewRequest(http.MethodGet, url, nil))
+		require.NoError(t, err)
+		text, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		body = string(text)
+		assert.Equal(t, http.StatusNotFound, status(strings.TrimSuffix(url, "metrics")))
+	}
+	require.Zero(t, out.stop())
 }
 
 func TestUIRefusesBadInput(t *testing.T) {

@@ -1,15 +1,12 @@
-// Batch is a job of three phases that several worker processes do together. They begin each phase
-// at the same time, drain a shared queue of tasks, and end the phase at the same time. The program
-// starts the workers as copies of itself. It kills one in the middle of the second phase and
-// replaces it. It shows what becomes of that worker's task, who is waited for before a phase, and
-// that the new worker finds out which phase it has joined:
+// Batch is a job of three phases that four workers do together. They begin each phase at the same
+// time, drain a shared queue of tasks, and end the phase at the same time. In the second phase a
+// worker dies at a task, and another worker takes over. The task comes back, the others do not wait
+// for the dead worker, and the new worker finds out which phase it joins:
 //
 //	go run ./examples/batch
-//
-// It runs on a ZooKeeper inside itself, or on a real ensemble. There it works below a path of its
-// own, which it removes in the end:
-//
 //	go run ./examples/batch -servers zk1:2181,zk2:2181,zk3:2181
+//
+// The first runs on a ZooKeeper inside the program. The second leaves nothing on the ensemble.
 package main
 
 import (
@@ -17,12 +14,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"log"
+	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
+	"github.com/zkrecipes/zkrecipes/examples/internal/sandbox"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
@@ -30,52 +32,156 @@ import (
 const (
 	workers = 4
 	phases  = 3
-	tasks   = 24 // in each phase
-
-	// fatal is the task at which a worker is killed.
-	fatal = "task-2.13"
+	tasks   = 24          // in each phase
+	fatal   = "task-2.13" // the worker that begins it first dies
 )
 
-// sessionTimeout decides how soon the others learn that a worker has died.
-var sessionTimeout = 2 * time.Second
-
 func main() {
-	servers := flag.String("servers", "", "`host:port,...` of a real ensemble (default: a ZooKeeper inside this program)")
-	name := flag.String("worker", "", "be the worker of this `name`; the program starts its copies with this")
-	path := flag.String("path", "", "the `path` at which the workers meet")
-	flag.DurationVar(&sessionTimeout, "timeout", sessionTimeout, "the session timeout")
+	servers := flag.String("servers", "", "`host:port,...` of an ensemble (default: a ZooKeeper inside this program)")
 	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "batch: unexpected argument %q\n", flag.Arg(0))
-		os.Exit(2)
-	}
-
-	if *name != "" {
-		if err := work(*servers, *path, *name); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", *name, err)
-			os.Exit(1)
-		}
-		return
-	}
-
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C kills
+	defer stop()
 	if err := run(ctx, os.Stdout, *servers); err != nil {
-		fmt.Fprintln(os.Stderr, "batch:", err)
-		if errors.Is(err, context.Canceled) {
-			os.Exit(130)
-		}
-		os.Exit(1)
+		log.Fatal("batch: ", err)
 	}
 }
 
-// plan returns the barrier and the queue at which the processes meet. The parent is a member of
-// each phase, too. No worker begins before the parent has filled the queue, and the parent knows
-// when all have ended.
-//
-// Phase n is round n of the barrier. The number is kept even if all processes are gone for a while.
-func plan(c *protocol.Client, path, name string) (*doublebarrier.Barrier, *queue.Queue) {
-	phase := doublebarrier.New(c, path+"/phase", workers+1, doublebarrier.WithWaiting(),
-		doublebarrier.WithKeptRounds(), doublebarrier.WithData([]byte(name)))
-	return phase, queue.New(c, path+"/tasks")
+// run starts the workers, and gives them tasks. It leaves no nodes behind, also when ctx ends.
+func run(ctx context.Context, out io.Writer, servers string) (err error) {
+	box, err := sandbox.Open(servers, "batch")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, box.Close()) }()
+
+	began, lines := time.Now(), log.New(out, "", 0)
+	say := func(who, what string) {
+		lines.Printf("  %6.3f s  %-8s  %s", time.Since(began).Seconds(), who, what)
+	}
+	lines.Printf("%d phases of %d tasks for %d workers, %v.", phases, tasks, workers, box)
+
+	ctx, fail := context.WithCancelCause(ctx)
+	var working sync.WaitGroup
+	defer working.Wait()
+	defer fail(nil)
+
+	var start func(n int)
+	start = func(n int) {
+		name := fmt.Sprintf("worker %d", n)
+		working.Go(func() {
+			err := work(ctx, box.Servers, name, say)
+			if errors.Is(err, protocol.ErrClosed) {
+				say(name, "dies")
+				start(workers + 1)
+			} else if err != nil {
+				fail(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	for n := range workers {
+		start(n + 1)
+	}
+
+	client, err := connect(ctx, box.Servers)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	barrier, todo := meet(client, "parent")
+	for n := range phases {
+		var items [][]byte
+		for i := range tasks {
+			items = append(items, fmt.Appendf(nil, "task-%d.%d", n+1, i+1))
+		}
+		if _, err := todo.OfferAll(ctx, items); err != nil {
+			return err
+		}
+
+		phase := fmt.Sprintf("phase %d", n+1)
+		err := barrier.Do(ctx, func(_ context.Context, e *doublebarrier.Entry) error {
+			say(phase, fmt.Sprintf("begins with %d members", len(e.Members())))
+			return nil
+		})
+		left, failed := todo.Len(ctx)
+		if err := errors.Join(context.Cause(ctx), err, failed); err != nil {
+			return err
+		}
+		say(phase, fmt.Sprintf("ends with %d of %d tasks to do", left, tasks))
+	}
+	return nil
+}
+
+// connect gives up after a while, so that a wrong address shows. The logger gets what an operator
+// should know, such as an outage.
+func connect(ctx context.Context, servers string) (*protocol.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	return protocol.Connect(ctx, servers, protocol.WithLogger(slog.Default()))
+}
+
+// meet returns the barrier and the queue at which the processes meet. The parent is a member of
+// each phase, too: no worker begins before the queue is full, and the parent knows when all have
+// ended.
+// Phase n is round n of the barrier. Its number is kept even if all processes are gone for a while.
+func meet(c *protocol.Client, name string) (*doublebarrier.Barrier, *queue.Queue) {
+	return doublebarrier.New(c, "/phase", workers+1, doublebarrier.WithWaiting(), doublebarrier.WithKeptRounds(),
+		doublebarrier.WithData([]byte(name))), queue.New(c, "/tasks")
+}
+
+// work takes part in one phase after the other, until the last has ended, or SIGTERM ends ctx.
+func work(ctx context.Context, servers, name string, say func(who, what string)) error {
+	client, err := connect(ctx, servers)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	barrier, todo := meet(client, name)
+	for round := int64(0); round < phases; {
+		err := barrier.Do(ctx, func(ctx context.Context, e *doublebarrier.Entry) error {
+			round = e.Round()
+			say(name, fmt.Sprintf("joins phase %d", round))
+			return drain(ctx, todo, func(ctx context.Context, task *queue.Item) error {
+				if string(task.Data()) == fatal && task.Attempt() == 1 {
+					client.Close() // as the death of a process ends its session
+				} else if task.Attempt() > 1 {
+					say(name, fmt.Sprintf("does %s, attempt %d", task.Data(), task.Attempt()))
+				}
+				return do(ctx)
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drain does tasks until none is left, neither in the queue nor reserved by workers, which may die.
+func drain(ctx context.Context, todo *queue.Queue, do func(context.Context, *queue.Item) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+
+	drained := make(chan error, 1)
+	go func() {
+		drained <- todo.Drained(ctx)
+		stop()
+	}()
+	err := todo.Consume(ctx, 1, do) // a task is acknowledged when do has returned nil
+	stop()
+	if failed := <-drained; failed != nil {
+		return errors.Join(err, failed)
+	}
+	return nil
+}
+
+// do stands for the work. It ends early if ctx does: the worker has lost the task, or its place.
+func do(ctx context.Context) error {
+	select {
+	case <-time.After(10 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

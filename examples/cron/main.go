@@ -1,58 +1,102 @@
 // Cron shows a nightly job on three machines. Each night cron starts a process on each of them, and
-// one process writes the report. In the second night that process dies on the way, and another one
-// writes the report. Afterwards all machines fetch the report, one at a time:
+// one process writes the report. In the second night that process dies after it has written the
+// report, and before that is recorded. So another one gets its turn, and finds the report in the
+// store. Afterwards all machines fetch the report, one at a time:
 //
 //	go run ./examples/cron
+//	go run ./examples/cron -servers zk1:2181,zk2:2181,zk3:2181
 //
-// The machines are copies of this program. They meet on a ZooKeeper inside it.
+// The first runs on a ZooKeeper inside the program. The second leaves nothing on the ensemble.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
+	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
+	"syscall"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/examples/internal/sandbox"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// sessionTimeout decides how soon the others learn that a machine has died.
-var sessionTimeout = 2 * time.Second
-
 func main() {
-	log.SetFlags(0)
-	m := machine{}
-	flag.StringVar(&m.name, "machine", "", "be the machine of this `name`; the program starts its copies with this")
-	flag.StringVar(&m.servers, "servers", "", "where the machine finds ZooKeeper")
-	flag.StringVar(&m.night, "night", "", "the `date` of the report")
-	flag.BoolVar(&m.dies, "dies", false, "die while the report is being written")
-	flag.DurationVar(&sessionTimeout, "timeout", sessionTimeout, "the session timeout")
+	servers := flag.String("servers", "", "`host:port,...` of an ensemble (default: a ZooKeeper inside this program)")
 	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	work := m.run
-	if m.name == "" {
-		work = func(ctx context.Context) error { return show(ctx, os.Stdout) }
-	}
-	if err := work(ctx); err != nil {
+	if err := run(ctx, os.Stdout, *servers); err != nil {
 		log.Fatal("cron: ", err)
 	}
 }
 
+// run plays two nights.
+func run(ctx context.Context, out io.Writer, servers string) (err error) {
+	box, err := sandbox.Open(servers, "cron")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, box.Close()) }()
+	lines := log.New(out, "", 0)
+
+	lines.Printf("The first night: cron starts three machines, %v.", box)
+	if err := start(ctx, lines, box.Servers, "2030-01-31", ""); err != nil {
+		return err
+	}
+	lines.Print("\nThe second night: a machine dies after it has written the report.")
+	if err := start(ctx, lines, box.Servers, "2030-02-01", "machine 1"); err != nil {
+		return err
+	}
+	lines.Print("\nOne report was written for each night. Fin.")
+	return nil
+}
+
+// start starts the job on each machine, as cron does.
+func start(ctx context.Context, lines *log.Logger, servers, night, dying string) error {
+	failed := make(chan error, 3)
+	var machines sync.WaitGroup
+	for _, name := range []string{"machine 1", "machine 2", "machine 3"} {
+		say := func(text ...any) { lines.Print("  ", name, " ", fmt.Sprint(text...)) }
+		m := machine{say, servers, night, name == dying}
+		machines.Go(func() {
+			if err := m.run(ctx); errors.Is(err, errDied) {
+				m.say("dies")
+			} else if err != nil {
+				failed <- err
+			}
+		})
+		if m.dies {
+			machines.Wait() // the others come later, so that this one writes the report
+		}
+	}
+	machines.Wait()
+	close(failed)
+	return <-failed
+}
+
 // A machine is a process that cron has started.
 type machine struct {
-	name, servers, night string
-	dies                 bool
+	say            func(...any)
+	servers, night string
+	dies           bool
 }
 
 func (m machine) run(ctx context.Context) error {
-	client, err := protocol.Connect(ctx, m.servers, protocol.WithSessionTimeout(sessionTimeout))
+	// A job that hangs must not meet that of the next night.
+	ctx, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	client, err := protocol.Connect(ctx, m.servers, protocol.WithLogger(slog.Default()))
 	if err != nil {
 		return err
 	}
@@ -64,37 +108,49 @@ func (m machine) run(ctx context.Context) error {
 		return err
 	}
 	if !ran {
-		fmt.Println("finds the report written")
+		m.say("finds the job done")
 	}
 
-	// All processes get into fetch, one at a time.
-	return lock.New(client, "/reports/fetch").Do(ctx, m.fetch)
+	// All processes get here, one at a time.
+	return lock.New(client, "/reports/fetch").Do(ctx, func(ctx context.Context, _ *lock.Lease) error {
+		m.say("fetches the report")
+		defer m.say("has fetched it")
+		return pause(ctx)
+	})
 }
 
-// write stands for the real work. A store would compare the token with the greatest that it has
-// seen: see docs/failure.md.
-func (m machine) write(ctx context.Context, token int64) error {
-	fmt.Printf("writes the report of %s with token %d\n", m.night, token)
+var errDied = errors.New("died")
+
+// write creates the report if there is none. A process may die before Do has recorded that write
+// has returned nil, and then write runs again, with a greater token. So no token keeps the second
+// report out. Its key does: a node's name here, and in a database a row that the transaction of the
+// report inserts, with ON CONFLICT DO NOTHING. See examples/fencing.
+//
+// Multi keeps out a process that has lost its turn. In a database the token does.
+func (m machine) write(ctx context.Context, r *once.Run) error {
+	if err := pause(ctx); err != nil { // as long as the real work would take
+		return err
+	}
+
+	_, err := r.Multi(ctx, &zk.CreateRequest{Path: "/reports/" + m.night, Data: []byte("all is well")})
+	if errors.Is(err, zk.ErrNodeExists) {
+		m.say("finds the report of ", m.night, " in the store")
+		return nil
+	} else if err != nil {
+		return err
+	}
+
+	m.say("writes the report of ", m.night)
 	if m.dies {
-		self, err := os.FindProcess(os.Getpid())
-		if err != nil {
-			return err
-		}
-		return self.Kill() // and nothing is given back
+		return errDied
 	}
-	return pause(ctx)
+	return nil
 }
 
-func (m machine) fetch(ctx context.Context, _ *lock.Lease) error {
-	fmt.Println("fetches the report")
-	defer fmt.Println("has fetched it")
-	return pause(ctx)
-}
-
-// pause takes as long as the work would. It ends early if ctx does: the right to work is lost.
+// pause ends early if ctx does: the right to work is lost.
 func pause(ctx context.Context) error {
 	select {
-	case <-time.After(200 * time.Millisecond):
+	case <-time.After(100 * time.Millisecond):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -4,65 +4,59 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"math/big"
+	"os"
+	"path/filepath"
 	"time"
 )
 
-// An authority signs certificates. In production it is that of the company.
+// An authority writes certificates and keys to a directory. In production the company's CA does.
 type authority struct {
+	dir string
+	err error // the first that was met
+}
+
+// An identity is a certificate and its key, in files.
+type identity struct {
+	cert, key   string
+	pem         []byte // of the certificate
 	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
+	private     *ecdsa.PrivateKey
 }
 
-func newAuthority() (*authority, error) {
-	a := &authority{}
-	certificate, err := a.issue("an authority")
-	if err != nil {
-		return nil, err
-	}
-	a.certificate, a.key = certificate.Leaf, certificate.PrivateKey.(*ecdsa.PrivateKey)
-	return a, nil
-}
-
-// issue returns a certificate for name, for an hour. An authority's first one is its own.
-func (a *authority) issue(name string) (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	number, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: number,
+// issue makes a certificate for name, for an hour. Without a signer, name is a CA.
+func (a *authority) issue(name string, signer *identity) *identity {
+	path := filepath.Join(a.dir, name)
+	id := &identity{cert: path + ".pem", key: path + ".key", certificate: &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
 		Subject:      pkix.Name{CommonName: name},
 		DNSNames:     []string{name},
 		NotBefore:    time.Now().Add(-time.Minute),
 		NotAfter:     time.Now().Add(time.Hour),
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}}
+	if signer == nil {
+		id.certificate.IsCA, id.certificate.BasicConstraintsValid = true, true
+		signer = id
 	}
 
-	signer, signerKey := a.certificate, a.key
-	if signer == nil {
-		signer, signerKey = template, key
-		template.IsCA, template.BasicConstraintsValid = true, true
-		template.DNSNames, template.ExtKeyUsage = nil, nil
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, signer, key.Public(), signerKey)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	leaf, err := x509.ParseCertificate(der)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	a.check(err)
+	id.private = private
+	cert, err := x509.CreateCertificate(rand.Reader, id.certificate, signer.certificate, private.Public(), signer.private)
+	a.check(err)
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	a.check(err)
+	id.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
+	a.check(os.WriteFile(id.cert, id.pem, 0o600))
+	a.check(os.WriteFile(id.key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+	return id
 }
 
-// pool returns what trusts the authority, and nothing else.
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.certificate)
-	return pool
+func (a *authority) check(err error) {
+	if a.err == nil {
+		a.err = err
+	}
 }

@@ -3,18 +3,24 @@
 //
 //	go run ./examples/tls
 //
-// The certificates are made in memory, and ZooKeeper runs inside the program.
+// The certificates are made in a temporary directory, and ZooKeeper runs inside the program. On
+// servers of yours it takes a lock with your certificate:
+//
+//	go run ./examples/tls -servers zk1:2281 -ca ca.pem -cert billing.pem -key billing.key
 package main
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"flag"
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/lock"
@@ -23,35 +29,66 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	var files protocol.TLSFiles
+	servers := flag.String("servers", "", "`host:port,...` of an ensemble (default: a ZooKeeper inside this program)")
+	flag.StringVar(&files.CA, "ca", "", "a `file` with the CA that has signed the certificates of the servers")
+	flag.StringVar(&files.Certificate, "cert", "", "a `file` with your certificate")
+	flag.StringVar(&files.Key, "key", "", "a `file` with its key")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := show(ctx, os.Stdout); err != nil {
+	var err error
+	if *servers != "" {
+		err = takeLock(ctx, os.Stdout, *servers, files, 15*time.Second)
+	} else {
+		err = show(ctx, os.Stdout)
+	}
+	if err != nil {
 		log.Fatal("tls: ", err)
 	}
 }
 
+// takeLock is what a program does. The files are read again when they have changed, so a
+// certificate can be renewed while the program runs. Connect gives up after some time, so that a
+// wrong certificate shows.
+func takeLock(ctx context.Context, out io.Writer, servers string, files protocol.TLSFiles, limit time.Duration) error {
+	connecting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	client, err := protocol.Connect(connecting, servers, protocol.WithTLSFiles(files), protocol.WithLogger(slog.Default()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return lock.New(client, "/locks/report").Do(ctx, func(ctx context.Context, l *lock.Lease) error {
+		fmt.Fprintln(out, "The client takes a lock, with token", l.Token())
+		return nil
+	})
+}
+
 func show(ctx context.Context, out io.Writer) error {
-	ours, err := newAuthority()
+	dir, err := os.MkdirTemp("", "tls")
 	if err != nil {
 		return err
 	}
-	others, err := newAuthority()
-	if err != nil {
-		return err
+	defer os.RemoveAll(dir)
+	a := &authority{dir: dir}
+	ours, others := a.issue("ours", nil), a.issue("others", nil)
+	serverFiles, billing := a.issue("localhost", ours), a.issue("billing", ours)
+	if a.err != nil {
+		return a.err
 	}
-	serverCertificate, err := ours.issue("localhost")
-	if err != nil {
-		return err
-	}
-	clientCertificate, err := ours.issue("billing")
+
+	certificate, err := tls.LoadX509KeyPair(serverFiles.cert, serverFiles.key)
 	if err != nil {
 		return err
 	}
 
+	clientCAs := x509.NewCertPool()
+	clientCAs.AppendCertsFromPEM(ours.pem)
 	server, err := embedded.Start(embedded.Config{TLS: &tls.Config{
-		Certificates: []tls.Certificate{serverCertificate},
+		Certificates: []tls.Certificate{certificate},
 		ClientAuth:   tls.RequireAndVerifyClientCert,
-		ClientCAs:    ours.pool(),
+		ClientCAs:    clientCAs,
 	}})
 	if err != nil {
 		return err
@@ -59,36 +96,22 @@ func show(ctx context.Context, out io.Writer) error {
 	defer server.Close()
 
 	for _, client := range []struct {
-		what         string
-		certificates []tls.Certificate
-		roots        *x509.CertPool
-		within       time.Duration
+		what  string
+		files protocol.TLSFiles
+		limit time.Duration
 	}{
-		{"with a certificate", []tls.Certificate{clientCertificate}, ours.pool(), time.Minute},
-		{"without a certificate", nil, ours.pool(), 2 * time.Second},
-		{"that trusts another CA", []tls.Certificate{clientCertificate}, others.pool(), 2 * time.Second},
+		{"with a certificate", protocol.TLSFiles{CA: ours.cert, Certificate: billing.cert, Key: billing.key}, time.Minute},
+		{"without a certificate", protocol.TLSFiles{CA: ours.cert}, 2 * time.Second},
+		{"that trusts another CA", protocol.TLSFiles{CA: others.cert, Certificate: billing.cert, Key: billing.key}, 2 * time.Second},
 	} {
-		config := &tls.Config{Certificates: client.certificates, RootCAs: client.roots, ServerName: "localhost"}
-		trying, cancel := context.WithTimeout(ctx, client.within)
-		err := takeLock(trying, server.ConnectString(), config)
-		cancel()
+		client.files.ServerName = "localhost" // by default, the host in the connect string
+		fmt.Fprintf(out, "A client %s comes.\n", client.what)
+		err := takeLock(ctx, out, server.ConnectString(), client.files, client.limit)
 		if ctx.Err() != nil {
 			return ctx.Err() // Ctrl-C, which says nothing about certificates
-		}
-		if err == nil {
-			fmt.Fprintf(out, "A client %s takes a lock.\n", client.what)
-		} else {
-			fmt.Fprintf(out, "A client %s does not: %v\n", client.what, err)
+		} else if err != nil {
+			fmt.Fprintln(out, "It is refused:", err)
 		}
 	}
 	return nil
-}
-
-func takeLock(ctx context.Context, servers string, config *tls.Config) error {
-	client, err := protocol.Connect(ctx, servers, protocol.WithTLS(config))
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	return lock.New(client, "/locks/report").Do(ctx, func(ctx context.Context, _ *lock.Lease) error { return ctx.Err() })
 }

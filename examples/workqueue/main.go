@@ -1,10 +1,11 @@
-// Workqueue shows three workers that share a queue of mail. One worker is killed in the middle of a
+// Workqueue shows three workers that share a queue of mail. One worker dies in the middle of a
 // delivery, and that mail goes to another worker. One mail cannot be delivered, and goes to the
 // dead letters after three attempts. The program ends once the queue is drained:
 //
 //	go run ./examples/workqueue
+//	go run ./examples/workqueue -servers zk1:2181,zk2:2181,zk3:2181
 //
-// The workers are copies of this program. They meet on a ZooKeeper inside it.
+// The first runs on a ZooKeeper inside the program. The second leaves nothing on the ensemble.
 package main
 
 import (
@@ -14,88 +15,129 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/examples/internal/sandbox"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
 const (
-	fatal = "to dora" // its first delivery is that of the worker that is killed
+	fatal = "to dora" // the worker that delivers it first dies
 	dead  = "to zoe@nowhere"
 )
 
-// sessionTimeout decides how soon the mail of a dead worker comes back.
-var sessionTimeout = 2 * time.Second
-
 func main() {
-	log.SetFlags(0)
-	name := flag.String("worker", "", "be the worker of this `name`; the program starts its copies with this")
-	servers := flag.String("servers", "", "where the worker finds ZooKeeper")
-	flag.DurationVar(&sessionTimeout, "timeout", sessionTimeout, "the session timeout")
+	servers := flag.String("servers", "", "`host:port,...` of an ensemble (default: a ZooKeeper inside this program)")
 	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var err error
-	if *name != "" {
-		err = work(ctx, *servers)
-	} else {
-		err = show(ctx, os.Stdout)
-	}
-	if err != nil {
+	if err := run(ctx, os.Stdout, *servers); err != nil {
 		log.Fatal("workqueue: ", err)
 	}
 }
 
-// mail returns the queue, and where it puts what cannot be delivered.
-func mail(client *protocol.Client) (mail, failed *queue.Queue) {
+// run fills the queue, and lets three workers share it until no mail is left.
+func run(ctx context.Context, out io.Writer, servers string) (err error) {
+	box, err := sandbox.Open(servers, "workqueue")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, box.Close()) }()
+
+	lines := log.New(out, "", 0)
+	client, err := connect(ctx, box.Servers)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	mail, failed := queues(client)
+	var letters [][]byte
+	for to := range strings.SplitSeq("ann,bob,dora,zoe@nowhere,eve,fred,gil,hal", ",") {
+		letters = append(letters, []byte("to "+to))
+	}
+	if _, err := mail.OfferAll(ctx, letters); err != nil {
+		return err
+	}
+	lines.Printf("%d mails are in the queue, %v.", len(letters), box)
+
+	working, stop := context.WithCancel(ctx)
+	var workers sync.WaitGroup
+	for _, name := range []string{"worker 1", "worker 2", "worker 3"} {
+		workers.Go(func() {
+			err := work(working, box.Servers, func(text string) { lines.Print("  ", name, " ", text) })
+			if err != nil {
+				lines.Printf("  %s dies. Its mail comes back. (%v)", name, err)
+			}
+		})
+	}
+	err = mail.Drained(ctx) // none is left, reserved or not
+	stop()
+	workers.Wait()
+	if err != nil {
+		return err
+	}
+
+	lines.Print("The queue is drained. In the dead letters:")
+	for letter, err := range failed.List(ctx) {
+		if err != nil {
+			return err
+		}
+		lines.Printf("  from %s", letter.Origin)
+	}
+	lines.Print("Fin.")
+	return nil
+}
+
+// connect gives up after a while, so that a wrong address shows. The logger gets what an operator
+// should know, such as an outage.
+func connect(ctx context.Context, servers string) (*protocol.Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	return protocol.Connect(ctx, servers, protocol.WithLogger(slog.Default()))
+}
+
+// queues returns the queue, and where it puts what cannot be delivered.
+func queues(client *protocol.Client) (mail, failed *queue.Queue) {
 	failed = queue.New(client, "/mail/failed")
 	return queue.New(client, "/mail/out", queue.WithDeadLetter(failed, 3),
 		queue.WithRetryDelay(func(int) time.Duration { return 100 * time.Millisecond })), failed
 }
 
-// work delivers mail until standard input ends.
-func work(ctx context.Context, servers string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
-
-	client, err := protocol.Connect(ctx, servers, protocol.WithSessionTimeout(sessionTimeout))
-	if errors.Is(err, context.Canceled) {
-		return nil // the others have done all
-	} else if err != nil {
+// work is a worker: it delivers mail until ctx ends, which SIGTERM does.
+func work(ctx context.Context, servers string, say func(string)) error {
+	client, err := connect(ctx, servers)
+	if err != nil {
 		return err
 	}
 	defer client.Close()
 
-	out, _ := mail(client)
-	err = out.Consume(ctx, 1, deliver) // acknowledges what succeeds, puts off what fails
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	// Consume acknowledges a mail if the function returns nil. If not, the mail comes back.
+	mail, _ := queues(client)
+	return mail.Consume(ctx, 1, func(ctx context.Context, it *queue.Item) error {
+		say(fmt.Sprintf("delivers mail %s, attempt %d", it.Data(), it.Attempt()))
+		if string(it.Data()) == fatal && it.Attempt() == 1 {
+			client.Close() // as the death of a process ends its session
+		}
+		return deliver(ctx, string(it.Data()))
+	})
 }
 
 // deliver may be called more than once for a mail: a worker may die after it has delivered one, and
 // before that is acknowledged.
-func deliver(ctx context.Context, it *queue.Item) error {
-	fmt.Printf("delivers mail %s, attempt %d\n", it.Data(), it.Attempt())
-	if string(it.Data()) == dead {
+func deliver(ctx context.Context, to string) error {
+	if to == dead {
 		return errors.New("no such mailbox")
 	}
-
-	takes := 50 * time.Millisecond
-	if string(it.Data()) == fatal && it.Attempt() == 1 {
-		takes = time.Hour // it is killed before
-	}
 	select {
-	case <-time.After(takes):
+	case <-time.After(50 * time.Millisecond):
 		return nil
 	case <-ctx.Done(): // the reservation is lost, or the worker is to end
 		return context.Cause(ctx)

@@ -1,35 +1,43 @@
 package main
 
 import (
-	"os"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-func TestMain(m *testing.M) {
-	if slices.Contains(os.Args, "-worker") { // the test binary starts copies of itself
-		main()
-		os.Exit(0)
-	}
-	sessionTimeout = 6 * time.Second // only the worker that is killed loses its session
-	os.Exit(m.Run())
+func TestMain(m *testing.M) { suite.Main(m) }
+
+func TestMailOfADeadWorkerComesBack(t *testing.T) {
+	t.Parallel()
+	requireDelivered(t, "")
 }
 
-func TestMailOfAKilledWorkerComesBack(t *testing.T) {
+func TestWorkersShareAnEnsemble(t *testing.T) {
+	suite.InRealTime(t, func(t *testing.T, srv *recipestest.Server) {
+		requireDelivered(t, srv.ConnectString())
+		for _, node := range suite.Children(t, srv.Client(t), "/") {
+			require.NotContains(t, node, "workqueue-")
+		}
+	})
+}
+
+func requireDelivered(t *testing.T, servers string) {
+	t.Helper()
 	var out strings.Builder
-	err := show(t.Context(), &out)
+	err := run(t.Context(), &out, servers)
 	t.Log(out.String())
 	require.NoError(t, err)
 
-	require.Contains(t, out.String(), "is killed")
+	require.Equal(t, 1, strings.Count(out.String(), " dies."))
 	require.Contains(t, out.String(), fatal+", attempt 2")
 	for _, to := range []string{"ann", "bob", "eve", "fred", "gil", "hal"} {
 		require.Contains(t, out.String(), "delivers mail to "+to+", attempt 1")
 	}
 	require.Equal(t, 3, strings.Count(out.String(), "delivers mail "+dead))
-	require.Contains(t, out.String(), "no such mailbox\nFin.")
+	require.Regexp(t, `dead letters:\n  from /mail/out/.*\nFin\.\n$`, out.String())
 }

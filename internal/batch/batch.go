@@ -69,10 +69,11 @@ type Batcher[R Requester] struct {
 	woken   chan struct{}
 	running chan struct{} // held by the function that serves
 
-	mu      sync.Mutex // protects what follows
-	pending []R        // those without an answer, in order of arrival
-	serving bool
-	size    size
+	mu       sync.Mutex // protects what follows
+	pending  []R        // in order of arrival
+	answered int        // of these, since the last compact
+	serving  bool
+	size     size
 }
 
 // New returns a batcher whose goroutine calls serve, which has to range over [Batcher.Rounds] until
@@ -179,22 +180,39 @@ func (b *Batcher[R]) leave(r R) {
 // end answers those of the requests that have no answer. The caller holds mu.
 func (b *Batcher[R]) end(err error, requests ...R) {
 	for _, r := range requests {
-		if request := r.request(); !request.answered {
-			request.answered, request.err = true, err
-			close(request.done)
-		}
+		b.answer(r.request(), err)
 	}
-	b.pending = slices.DeleteFunc(b.pending, func(r R) bool { return r.request().answered })
+	if 2*b.answered > len(b.pending) { // not each time: many calls may end together
+		b.compact()
+	}
 }
 
-// endExpired answers the requests whose ctx has ended, unless they are in a batch. The caller holds
-// mu.
-func (b *Batcher[R]) endExpired() {
-	for _, r := range slices.Clone(b.pending) {
+// answer gives a request its answer, unless it has one. The caller holds mu.
+func (b *Batcher[R]) answer(request *Request, err error) {
+	if !request.answered {
+		request.answered, request.err = true, err
+		close(request.done)
+		b.answered++
+	}
+}
+
+// compact removes the requests that have an answer. The caller holds mu.
+func (b *Batcher[R]) compact() {
+	b.pending = slices.DeleteFunc(b.pending, func(r R) bool { return r.request().answered })
+	b.answered = 0
+}
+
+// endExpired answers the requests whose ctx has ended, unless they are in a batch. Then all that are
+// pending have no answer. It reports whether there were any. The caller holds mu.
+func (b *Batcher[R]) endExpired() (ended bool) {
+	for _, r := range b.pending {
 		if request := r.request(); !request.sent && request.ctx.Err() != nil {
-			b.end(Ended(request.ctx), r)
+			b.answer(request, Ended(request.ctx))
+			ended = true
 		}
 	}
+	b.compact()
+	return ended
 }
 
 // handBack answers all requests because the goroutine has ended, or could not be started.
@@ -238,7 +256,9 @@ func (b *Batcher[R]) Rounds() iter.Seq[[]R] {
 func (b *Batcher[R]) Pending() []R {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.endExpired()
+	if b.endExpired() {
+		b.Wake() // the callers find their answers, and do not
+	}
 	return slices.Clone(b.pending)
 }
 
@@ -249,7 +269,9 @@ func (b *Batcher[R]) Pending() []R {
 func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.endExpired()
+	if b.endExpired() {
+		b.Wake()
+	}
 
 	room := b.size.room()
 	for _, r := range b.pending {
@@ -267,13 +289,17 @@ func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
 }
 
 // Return notes that a batch was not executed. Its requests keep their places, for the batches to
-// come.
-func (b *Batcher[R]) Return(batch []R) {
+// come. It returns those whose callers have left.
+func (b *Batcher[R]) Return(batch []R) (left []R) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range batch {
 		r.request().sent = false
+		if r.request().answered {
+			left = append(left, r)
+		}
 	}
+	return left
 }
 
 // Answer gives requests their outcome. It returns those whose callers have left, and do not learn

@@ -376,6 +376,32 @@ func TestExpiredRequestIsNotPending(t *testing.T) {
 	}
 }
 
+// The last request ends between two looks at what is pending. Who waits for Woken then does not wait
+// for a request that is gone.
+func TestRequestThatIsFoundExpiredWakes(t *testing.T) {
+	t.Parallel()
+	for name, look := range map[string]func(*printer){
+		"pending":   func(p *printer) { p.jobs.Pending() },
+		"collected": func(p *printer) { p.jobs.Collect(func(*job, *batch.Room) bool { return true }) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			p := newPrinter(wide)
+			p.jobs = batch.New(&p.host, wide, func(context.Context) {
+				for range p.jobs.Rounds() {
+					<-p.jobs.Woken() // that it has come
+					cancel()
+					look(p)
+					<-p.jobs.Woken()
+				}
+			}, func(_ *job, cause error) error { return cause })
+			p.jobs.Wake()
+			require.ErrorIs(t, p.jobs.Do(ctx, &job{}), context.Canceled)
+			require.Zero(t, p.host.goroutines(), name)
+		})
+	}
+}
+
 func TestGraceForARequestThatWasSent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -672,4 +698,33 @@ func TestOneCallAtATime(t *testing.T) {
 		require.NoError(t, b.Do(t.Context(), &job{}))
 	}
 	require.EqualValues(t, 1, most.Load())
+}
+
+// BenchmarkCallsThatEndTogether shows what each of many calls costs that end at one moment. It is the
+// same for a thousand and for forty thousand.
+func BenchmarkCallsThatEndTogether(b *testing.B) {
+	for _, n := range []int{1000, 40_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.StopTimer()
+			for range b.N {
+				p := newPrinter(wide)
+				release := make(chan struct{})
+				p.print = func([]*job) (bool, error) { <-release; return true, nil }
+				first := make(chan error)
+				go func() { first <- p.jobs.Do(b.Context(), &job{}) }()
+				ctx, stop := context.WithCancel(b.Context())
+				var calls sync.WaitGroup
+				for _, j := range numbered(n, 1) {
+					calls.Go(func() { p.jobs.Do(ctx, j) })
+				}
+				b.StartTimer()
+				stop()
+				calls.Wait()
+				b.StopTimer()
+				close(release)
+				<-first
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/call")
+		})
+	}
 }

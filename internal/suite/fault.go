@@ -32,7 +32,7 @@ func Expire(srv *recipestest.Server, session int64) {
 }
 
 // SlowFaults last for parts and multiples of a session timeout, in virtual time. Every call returns
-// them in the same order.
+// them in the same order, kind by kind.
 func SlowFaults(timeout time.Duration) []Fault {
 	var all []Fault
 	for _, kind := range []struct {
@@ -76,12 +76,41 @@ func At(link *recipestest.Link, step int, do func()) (met func() bool) {
 	}
 }
 
+// QuickFaultAtEachStep plays meet with each quick fault at each step, until meet reports that its
+// work was over before that step came: in virtual time, on a fresh server each time.
+func QuickFaultAtEachStep(t *testing.T, meet func(t *testing.T, srv *recipestest.Server, f Fault, step int) (met bool)) {
+	for _, f := range QuickFaults {
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			Sample(t, func(step int) (met bool) {
+				recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) { met = meet(t, srv, f, step) })
+				return met
+			})
+		})
+	}
+}
+
 // Sweep calls meet with the steps 1, 2, 3 and so on, until meet reports that its work was over
 // before that step came.
 func Sweep(t *testing.T, meet func(step int) (met bool)) {
 	t.Helper()
+	sweep(t, 1, meet)
+}
+
+// Sample is Sweep, but with -short it leaves out four steps of five.
+func Sample(t *testing.T, meet func(step int) (met bool)) {
+	t.Helper()
+	if testing.Short() {
+		sweep(t, 5, meet)
+	} else {
+		sweep(t, 1, meet)
+	}
+}
+
+func sweep(t *testing.T, stride int, meet func(step int) (met bool)) {
+	t.Helper()
 	const most = 300
-	for step := 1; step < most; step++ {
+	for step := 1; step < most; step += stride {
 		if !meet(step) {
 			return
 		}

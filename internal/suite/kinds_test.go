@@ -3,7 +3,6 @@ package suite_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,15 +10,11 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/barrier"
-	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/election"
-	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
-	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/semaphore"
@@ -28,19 +23,34 @@ import (
 // A release gives back what is held.
 type release func(context.Context) error
 
-// acquire makes contenders of each kind that excludes others. It blocks until they hold.
-var acquire = map[string]func(ctx context.Context, c *protocol.Client, path string) (release, error){
+// hold makes an acquiring call one that says how to release.
+func hold[H any](back func(H, context.Context) error) func(H, error) (release, error) {
+	return func(h H, err error) (release, error) {
+		return func(ctx context.Context) error { return back(h, ctx) }, err
+	}
+}
+
+var (
+	lease  = hold((*lock.Lease).Unlock)
+	shared = hold((*rwlock.Lease).Unlock)
+)
+
+// An acquiring call blocks until it holds.
+type acquiring func(ctx context.Context, c *protocol.Client, path string) (release, error)
+
+// acquire makes contenders of each kind that excludes others.
+var acquire = map[string]acquiring{
 	"mutex": func(ctx context.Context, c *protocol.Client, path string) (release, error) {
-		l, err := lock.New(c, path).Lock(ctx)
-		return l.Unlock, err
+		return lease(lock.New(c, path).Lock(ctx))
 	},
 	"simple": func(ctx context.Context, c *protocol.Client, path string) (release, error) {
-		l, err := lock.NewSimple(c, path).Lock(ctx)
-		return l.Unlock, err
+		return lease(lock.NewSimple(c, path).Lock(ctx))
 	},
 	"term": func(ctx context.Context, c *protocol.Client, path string) (release, error) {
-		t, err := election.New(c, path).Campaign(ctx, nil)
-		return t.Resign, err
+		return hold((*election.Term).Resign)(election.New(c, path).Campaign(ctx, nil))
+	},
+	"permit": func(ctx context.Context, c *protocol.Client, path string) (release, error) {
+		return hold((*semaphore.Permit).Release)(semaphore.New(c, path, 2).Acquire(ctx))
 	},
 	"reader":         reader(rwlock.Native),
 	"Curator reader": reader(rwlock.Curator),
@@ -50,59 +60,53 @@ var acquire = map[string]func(ctx context.Context, c *protocol.Client, path stri
 	"kazoo writer":   writer(rwlock.Kazoo),
 	"downgraded": func(ctx context.Context, c *protocol.Client, path string) (release, error) {
 		l, err := rwlock.New(c, path, rwlock.WithSpelling(rwlock.Kazoo)).Lock(ctx)
-		if err == nil {
-			l, err = l.Downgrade(ctx)
-		}
-		return l.Unlock, err
-	},
-	"permit": func(ctx context.Context, c *protocol.Client, path string) (release, error) {
-		p, err := semaphore.New(c, path, 2).Acquire(ctx)
-		return p.Release, err
-	},
-	"run": func(ctx context.Context, c *protocol.Client, path string) (release, error) {
-		running, over := make(chan struct{}), make(chan struct{})
-		done := suite.Later(func() error {
-			_, err := once.New(c, path).Do(ctx, "key", func(ctx context.Context, _ int64) error {
-				close(running)
-				select {
-				case <-over:
-				case <-ctx.Done():
-				}
-				return errors.New("run it again")
-			})
-			return err
-		})
-		select {
-		case <-running:
-		case err := <-done:
+		if err != nil {
 			return nil, err
 		}
-		return func(context.Context) error {
-			close(over)
-			<-done
-			return nil
-		}, nil
+		return shared(l.Downgrade(ctx))
 	},
+	"run":            running,
 	"WriteLock":      foreign("x-72057594037927936-"),
 	"WriteLock of C": foreign("x-0100a2b3c4d50000-"),
+	"LeaderLatch":    foreign("_c_6e51a3d4-5bb8-4d0f-b2a0-8a9c7d4b3a1e-latch-"),
 }
 
-func reader(s rwlock.Spelling) func(context.Context, *protocol.Client, string) (release, error) {
+// running holds the right to run a key.
+func running(ctx context.Context, c *protocol.Client, path string) (release, error) {
+	began, over := make(chan struct{}), make(chan struct{})
+	done := suite.Later(func() error {
+		return errOf(once.New(c, path).Do(ctx, "key", func(context.Context, *once.Run) error {
+			close(began)
+			<-over
+			return errors.New("run it again")
+		}))
+	})
+	select {
+	case <-began:
+	case err := <-done:
+		return nil, err
+	}
+	return func(context.Context) error {
+		close(over)
+		<-done
+		return nil
+	}, nil
+}
+
+func reader(s rwlock.Spelling) acquiring {
 	return func(ctx context.Context, c *protocol.Client, path string) (release, error) {
-		l, err := rwlock.New(c, path, rwlock.WithSpelling(s)).RLock(ctx)
-		return l.Unlock, err
+		return shared(rwlock.New(c, path, rwlock.WithSpelling(s)).RLock(ctx))
 	}
 }
 
-func writer(s rwlock.Spelling) func(context.Context, *protocol.Client, string) (release, error) {
+func writer(s rwlock.Spelling) acquiring {
 	return func(ctx context.Context, c *protocol.Client, path string) (release, error) {
-		l, err := rwlock.New(c, path, rwlock.WithSpelling(s)).Lock(ctx)
-		return l.Unlock, err
+		return shared(rwlock.New(c, path, rwlock.WithSpelling(s)).Lock(ctx))
 	}
 }
 
 // foreign makes holders of another library, which creates nodes with this prefix.
-func foreign(prefix string) func(context.Context, *protocol.Client, string) (release, error) {
+func foreign(prefix string) acquiring {
 	return func(ctx context.Context, c *protocol.Client, path string) (release, error) {
 		s, err := c.Session(ctx)
 		if err != nil {
@@ -119,24 +123,19 @@ func foreign(prefix string) func(context.Context, *protocol.Client, string) (rel
 // try makes a newcomer of each kind that does not wait.
 var try = map[string]func(ctx context.Context, c *protocol.Client, path string) error{
 	"mutex": func(ctx context.Context, c *protocol.Client, path string) error {
-		_, err := lock.New(c, path).TryLock(ctx)
-		return err
+		return errOf(lock.New(c, path).TryLock(ctx))
 	},
 	"simple": func(ctx context.Context, c *protocol.Client, path string) error {
-		_, err := lock.NewSimple(c, path).TryLock(ctx)
-		return err
+		return errOf(lock.NewSimple(c, path).TryLock(ctx))
 	},
 	"reader": func(ctx context.Context, c *protocol.Client, path string) error {
-		_, err := rwlock.New(c, path).TryRLock(ctx)
-		return err
+		return errOf(rwlock.New(c, path).TryRLock(ctx))
 	},
 	"writer": func(ctx context.Context, c *protocol.Client, path string) error {
-		_, err := rwlock.New(c, path).TryLock(ctx)
-		return err
+		return errOf(rwlock.New(c, path).TryLock(ctx))
 	},
 	"permit": func(ctx context.Context, c *protocol.Client, path string) error {
-		_, err := semaphore.New(c, path, 2).TryAcquire(ctx)
-		return err
+		return errOf(semaphore.New(c, path, 2).TryAcquire(ctx))
 	},
 }
 
@@ -153,7 +152,7 @@ func TestContendersOfAllRecipesAtAPathRespectEachOther(t *testing.T) {
 	for holder := range acquire {
 		for newcomer := range acquire {
 			foreigner := newcomer == "WriteLock" || newcomer == "WriteLock of C"
-			if together(holder, newcomer) || newcomer == "downgraded" || foreigner {
+			if together(holder, newcomer) || newcomer == "downgraded" || foreigner || newcomer == "LeaderLatch" {
 				continue
 			}
 			t.Run(holder+" before "+newcomer, func(t *testing.T) {
@@ -193,48 +192,4 @@ func respects(t *testing.T, srv *recipestest.Server, holder, newcomer string) {
 	give = suite.Wait(t, granted)
 	require.NoError(t, failed)
 	require.NoError(t, give(ctx))
-}
-
-// Recipes without contenders in line share a path with a lock, each as if it were alone.
-func TestRecipesWithoutALineShareAPathWithALock(t *testing.T) {
-	for name, use := range map[string]func(ctx context.Context, c *protocol.Client, path string) error{
-		"queue": func(ctx context.Context, c *protocol.Client, path string) error {
-			q := queue.New(c, path)
-			if _, err := q.Offer(ctx, []byte("entry")); err != nil {
-				return err
-			}
-			_, err := q.Take(ctx)
-			return err
-		},
-		"double barrier": func(ctx context.Context, c *protocol.Client, path string) error {
-			return doublebarrier.New(c, path, 1).Do(ctx, func(context.Context) error { return nil })
-		},
-		"group": func(ctx context.Context, c *protocol.Client, path string) error {
-			m, err := group.New(c, path).Join(ctx, "me", nil)
-			if err != nil {
-				return err
-			}
-			return m.Leave(ctx)
-		},
-		"barrier": func(ctx context.Context, c *protocol.Client, path string) error {
-			return barrier.New(c, path).Set(ctx)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				for _, first := range []bool{true, false} {
-					path, a, b := fmt.Sprintf("%s/%v", srv.Root(t), first), srv.Client(t), srv.Client(t)
-					if first {
-						require.NoError(t, use(suite.Lasting(t), b, path))
-					}
-					l, err := lock.New(a, path).Lock(suite.Lasting(t))
-					require.NoError(t, err)
-					require.NoError(t, use(suite.Lasting(t), b, path))
-					require.NoError(t, l.Err())
-					require.ErrorIs(t, try["writer"](suite.Lasting(t), b, path), rwlock.ErrLocked)
-					require.NoError(t, l.Unlock(suite.Lasting(t)))
-				}
-			})
-		})
-	}
 }

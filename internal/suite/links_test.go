@@ -12,7 +12,7 @@ import (
 func TestRecipesLinkNoTestDependencies(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/zkrecipes/zkrecipes/"
-	kernel := []string{"github.com/go-zookeeper/zk", "github.com/cenkalti/backoff/v4", module + "protocol", module + "internal/buffer", module + "internal/zkwire"}
+	kernel := []string{"github.com/go-zookeeper/zk", "github.com/cenkalti/backoff/v4", module + "protocol", module + "internal/buffer", module + "internal/clock", module + "internal/conn", module + "internal/layout", module + "internal/pace", module + "internal/trust", module + "internal/zkwire"}
 	for pkg, more := range map[string][]string{
 		"protocol":      nil,
 		"protocol/line": nil,
@@ -24,6 +24,7 @@ func TestRecipesLinkNoTestDependencies(t *testing.T) {
 		"once":          {"protocol/line"},
 		"queue":         {"protocol/line", "internal/batch"},
 		"barrier":       nil,
+		"value":         nil,
 		"doublebarrier": {"protocol/line"},
 	} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",

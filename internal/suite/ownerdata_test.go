@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
-	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/once"
@@ -65,7 +64,7 @@ func dataOf(t *testing.T, c *protocol.Client, path string) map[string][]byte {
 		return nil
 	}))
 
-	_, err = once.New(c, path+"/once").Do(ctx, "key", func(ctx context.Context, _ int64) error {
+	_, err = once.New(c, path+"/once").Do(ctx, "key", func(ctx context.Context, _ *once.Run) error {
 		session := suite.Session(t, c)
 		names, _, err := session.Children(ctx, path+"/once")
 		require.NoError(t, err)
@@ -80,7 +79,7 @@ func dataOf(t *testing.T, c *protocol.Client, path string) map[string][]byte {
 	require.NoError(t, err)
 
 	b := doublebarrier.New(c, path+"/doublebarrier", 1)
-	require.NoError(t, b.Do(ctx, func(ctx context.Context) error {
+	require.NoError(t, b.Do(ctx, func(ctx context.Context, _ *doublebarrier.Entry) error {
 		waiting, err := b.Waiting(ctx)
 		require.NoError(t, err)
 		require.Len(t, waiting, 1)
@@ -123,18 +122,5 @@ func TestDataThatIsGivenReplacesTheOwnerData(t *testing.T) {
 				return nil
 			}))
 		}
-	})
-}
-
-// The value of a candidate is what others are given as the leader's.
-func TestCandidateWithoutValueHasNone(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		e := election.New(srv.Client(t), srv.Root(t))
-		term, err := e.Campaign(t.Context(), nil)
-		require.NoError(t, err)
-		leader, err := e.Leader(t.Context())
-		require.NoError(t, err)
-		require.Empty(t, leader.Value)
-		require.NoError(t, term.Resign(t.Context()))
 	})
 }

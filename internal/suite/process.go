@@ -46,12 +46,6 @@ func StartProcess(t *testing.T, env string, config any, line func([]byte)) *Proc
 	return p
 }
 
-// Tell writes a line to the standard input of the process.
-func (p *Process) Tell(line string) error {
-	_, err := io.WriteString(p.stdin, line+"\n")
-	return err
-}
-
 // Kill ends the process as kill -9 does, and waits until it has.
 func (p *Process) Kill() {
 	if !p.over {

@@ -8,13 +8,10 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/barrier"
-	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
-	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -22,11 +19,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
+// A verbAt calls a verb at a path, and gives back nothing.
+type verbAt func(ctx context.Context, c *protocol.Client, path string) error
+
 // A rollout is a verb that a client with a credential uses, and then one that a client without any
 // calls meanwhile.
 type rollout struct {
-	hold func(ctx context.Context, c *protocol.Client, path string) error
-	call waiter
+	hold, call verbAt
 
 	alone bool // nothing at the path is shared
 }
@@ -41,15 +40,6 @@ var rollouts = map[string]rollout{
 		},
 		false,
 	},
-	"simple": {
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(lock.NewSimple(c, path).Lock(ctx))
-		},
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(lock.NewSimple(c, path).Lock(ctx))
-		},
-		true,
-	},
 	"rwlock read": {
 		func(ctx context.Context, c *protocol.Client, path string) error {
 			return errOf(rwlock.New(c, path).Lock(ctx))
@@ -59,30 +49,12 @@ var rollouts = map[string]rollout{
 		},
 		false,
 	},
-	"rwlock write": {
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(rwlock.New(c, path).RLock(ctx))
-		},
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(rwlock.New(c, path).Lock(ctx))
-		},
-		false,
-	},
 	"semaphore": {
 		func(ctx context.Context, c *protocol.Client, path string) error {
 			return errOf(semaphore.New(c, path, 1).Acquire(ctx))
 		},
 		func(ctx context.Context, c *protocol.Client, path string) error {
 			return errOf(semaphore.New(c, path, 1).Acquire(ctx))
-		},
-		false,
-	},
-	"election": {
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(election.New(c, path).Campaign(ctx, nil))
-		},
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(election.New(c, path).Campaign(ctx, nil))
 		},
 		false,
 	},
@@ -97,35 +69,6 @@ var rollouts = map[string]rollout{
 				}
 			}
 			return nil
-		},
-		false,
-	},
-	"barrier": {
-		func(ctx context.Context, c *protocol.Client, path string) error { return barrier.New(c, path).Set(ctx) },
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return barrier.New(c, path).Wait(ctx)
-		},
-		true,
-	},
-	"doublebarrier": {
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			go doublebarrier.New(c, path, 2).Enter(ctx)
-			time.Sleep(time.Second)
-			return nil
-		},
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(doublebarrier.New(c, path, 2).Enter(ctx))
-		},
-		false,
-	},
-	"once": {
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			go once.New(c, path).Do(ctx, "key", func(ctx context.Context, _ int64) error { <-ctx.Done(); return ctx.Err() })
-			time.Sleep(time.Second)
-			return nil
-		},
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(once.New(c, path).Do(ctx, "key", func(context.Context, int64) error { return nil }))
 		},
 		false,
 	},
@@ -144,15 +87,6 @@ var rollouts = map[string]rollout{
 		},
 		func(ctx context.Context, c *protocol.Client, path string) error {
 			return errOf(queue.New(c, path).Take(ctx))
-		},
-		false,
-	},
-	"reserve": {
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(queue.New(c, path).Offer(ctx, nil))
-		},
-		func(ctx context.Context, c *protocol.Client, path string) error {
-			return errOf(queue.New(c, path).Reserve(ctx))
 		},
 		false,
 	},
@@ -200,7 +134,7 @@ func TestClientWithoutACredentialIsRefusedAndDoesNotWait(t *testing.T) {
 
 // Servers may not tell a client of a creation that it may not see. So it looks now and then.
 func TestWatcherOfAMissingPathIsRefusedOnceItMayNotBeRead(t *testing.T) {
-	watches := map[string]waiter{
+	watches := map[string]verbAt{
 		"leader": rollouts["leader"].call,
 		"group": func(ctx context.Context, c *protocol.Client, path string) error {
 			return errOf(group.New(c, path).Await(ctx, 1))

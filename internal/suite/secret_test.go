@@ -36,7 +36,10 @@ func (s *spill) Write(p []byte) (int, error) {
 	return s.text.Write(p)
 }
 
-func (s *spill) Observe(e protocol.Event) { s.show(e) }
+func (s *spill) Observe(e protocol.Event) {
+	e.Context = nil // the caller's own, which changes while it is printed
+	s.show(e)
+}
 
 // show writes v in all ways in which programs print values.
 func (s *spill) show(v any) {

@@ -206,7 +206,7 @@ func TestGarbageBesideTheNodesOfARecipe(t *testing.T) {
 			rapid.Map(rapid.Int32(), func(n int32) string { return fmt.Sprintf("%016x-%08x-%s%010d", n, n, "item-", n) }),
 			rapid.SampledFrom([]string{
 				"lock", "lock-", "lock-x", "_c_-lock-1", "qn-", "qn-x", "-lock-99999999999", "read-0000000001x", "x-1-",
-				"zkrecipes-", "item-", "of-0-permit-", "of-99999999999999999999-permit-", "key-run-", "-passed", "0000000000000000-00000000-",
+				"zkrecipes-", "item-", "permit-", "keep", "key-run-", "-passed", "0000000000000000-00000000-",
 			}))
 		for range rapid.IntRange(1, 8).Draw(rt, "nodes") {
 			for _, dir := range []string{"/lock", "/rwlock", "/semaphore", "/queue", "/group", "/election"} {

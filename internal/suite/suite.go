@@ -1,15 +1,11 @@
 // Package suite has the tests that every recipe must pass, on the embedded server, on one that lags
-// and on a real one. Recipes import it in their tests. The tests of the package itself run the
-// suite on an ensemble of three. With
-//
-//	go test ./internal/suite -ensemble
-//
-// they run all tests of all recipes on that ensemble.
+// and on real servers if ZKRECIPES_SERVERS names any. Recipes import it in their tests.
 package suite
 
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"testing"
@@ -21,7 +17,6 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
 // Limit is how long anything that must happen may take. No result depends on how soon it happens.
@@ -31,32 +26,12 @@ const Limit = 30 * time.Second
 // little enough to wait for at each request.
 const lag = 6 * time.Millisecond
 
-// Each runs a test on the embedded server, on one whose clients are spread over followers that lag,
-// and on a real one.
+// Each runs a test in virtual time, on the embedded server and on one whose clients are spread over
+// followers that lag, and on real servers if there are any. The test must not start subtests.
 func Each(t *testing.T, test func(*testing.T, *recipestest.Server)) {
-	t.Parallel()
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		test(t, recipestest.Start(t))
-	})
-
-	t.Run("lagging", func(t *testing.T) {
-		t.Parallel()
-		test(t, recipestest.Start(t, recipestest.Lagging(lag)))
-	})
-
-	t.Run("real", func(t *testing.T) {
-		t.Parallel()
-		test(t, ensemble.Real(t))
-	})
-}
-
-// Steadily runs a test as each does, and in virtual time besides, where [Steady] is always true and
-// a pause shows that nothing more happens. The test must not start subtests.
-func Steadily(t *testing.T, each func(*testing.T, func(*testing.T, *recipestest.Server)), test func(*testing.T, *recipestest.Server)) {
 	t.Helper()
-	each(t, test)
-	t.Run("virtual", func(t *testing.T) { Bubble(t, test) })
+	EmbeddedAndReal(t, test)
+	t.Run("lagging", func(t *testing.T) { Bubble(t, test, recipestest.Lagging(lag)) })
 }
 
 // Steady reports whether link has carried one connection only. A busy machine may break the first
@@ -129,21 +104,6 @@ func TryClose(c *protocol.Client) error {
 // year 2000.
 func virtual() bool { return time.Now().Year() < 2020 }
 
-// Measure calls cost until it returns nil, a few times at most. cost returns an error if there were
-// too many requests. When answers are slow, the session may be confirmed meanwhile, or a request
-// repeated. A request that is superfluous is there every time.
-func Measure(t *testing.T, cost func() error) {
-	t.Helper()
-	const attempts = 5
-	var err error
-	for range attempts {
-		if err = cost(); err == nil {
-			return
-		}
-	}
-	require.NoError(t, err, "in %d attempts", attempts)
-}
-
 // A Group waits for goroutines and joins their errors. Its zero value is ready for use.
 type Group struct {
 	wg   sync.WaitGroup
@@ -171,6 +131,7 @@ func (g *Group) Wait() error {
 // Main runs the tests of a package, and fails if they leave goroutines behind. Goroutines that are
 // about to end get time to do so: closed connections linger on a busy machine.
 func Main(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // tests break things on purpose
 	status := m.Run()
 	if status == 0 {
 		var left error

@@ -3,11 +3,6 @@ package suite_test
 import (
 	"context"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -21,6 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/group"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -28,6 +25,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/semaphore"
+	"github.com/zkrecipes/zkrecipes/value"
 )
 
 const owner = "0000000000000001-00000001-"
@@ -43,44 +41,14 @@ var subjects = []subject{
 	{func(c *protocol.Client, path string) any { return lock.New(c, path) }, owner + "lock-0000000000"},
 	{func(c *protocol.Client, path string) any { return lock.NewSimple(c, path) }, owner + "lock-0000000000"},
 	{func(c *protocol.Client, path string) any { return rwlock.New(c, path) }, owner + "write-0000000000"},
-	{func(c *protocol.Client, path string) any { return semaphore.New(c, path, 2) }, owner + "of-2-permit-0000000000"},
+	{func(c *protocol.Client, path string) any { return semaphore.New(c, path, 2) }, owner + "permit-0000000000"},
 	{func(c *protocol.Client, path string) any { return election.New(c, path) }, owner + "lock-0000000000"},
 	{func(c *protocol.Client, path string) any { return group.New(c, path) }, "name"},
 	{func(c *protocol.Client, path string) any { return once.New(c, path) }, "key"},
 	{func(c *protocol.Client, path string) any { return queue.New(c, path, queue.WithPriorities()) }, "entry-100-0000000000"},
 	{func(c *protocol.Client, path string) any { return barrier.New(c, path) }, ""},
+	{func(c *protocol.Client, path string) any { return value.New(c, path) }, ""},
 	{func(c *protocol.Client, path string) any { return doublebarrier.New(c, path, 2) }, ""},
-}
-
-// held acquires one of each value that is given back.
-func held(t *testing.T, c *protocol.Client, path string) (all []any) {
-	t.Helper()
-	ctx := t.Context()
-	keep := func(v any, err error) {
-		t.Helper()
-		require.NoError(t, err)
-		all = append(all, v)
-	}
-	lease, err := lock.New(c, path+"/lock").Lock(ctx)
-	keep(lease, err)
-	leases, err := lock.LockAll(ctx, lock.New(c, path+"/all"))
-	keep(leases, err)
-	shared, err := rwlock.New(c, path+"/rwlock").Lock(ctx)
-	keep(shared, err)
-	permit, err := semaphore.New(c, path+"/semaphore", 2).Acquire(ctx)
-	keep(permit, err)
-	term, err := election.New(c, path+"/election").Campaign(ctx, nil)
-	keep(term, err)
-	member, err := group.New(c, path+"/group").Join(ctx, "name", nil)
-	keep(member, err)
-	entry, err := doublebarrier.New(c, path+"/doublebarrier", 1).Enter(ctx)
-	keep(entry, err)
-	q := queue.New(c, path+"/queue")
-	_, err = q.Offer(ctx, nil)
-	require.NoError(t, err)
-	item, err := q.Reserve(ctx)
-	keep(item, err)
-	return all
 }
 
 var (
@@ -122,15 +90,6 @@ type function func(typ reflect.Type) func([]reflect.Value) []reflect.Value
 
 func neverCalled(reflect.Type) func([]reflect.Value) []reflect.Value {
 	return func([]reflect.Value) []reflect.Value { panic("the function was called") }
-}
-
-func returnsZero(typ reflect.Type) func([]reflect.Value) []reflect.Value {
-	return func([]reflect.Value) (results []reflect.Value) {
-		for i := range typ.NumOut() {
-			results = append(results, reflect.Zero(typ.Out(i)))
-		}
-		return results
-	}
 }
 
 // try calls the verb with arguments that are fine, but for the context and the function, which may
@@ -227,117 +186,39 @@ func TestBadArgumentsAreRefusedByEveryVerb(t *testing.T) {
 	require.Equal(t, before, link.Count(recipestest.OpAny), "nothing was sent")
 }
 
-// A nil context does not give anything back, or change it.
-func TestNilContextIsRefusedByWhatIsHeld(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	c := srv.Client(t)
-	all := held(t, c, srv.Root(t))
-	refused := func() {
-		for _, v := range all {
-			for _, v := range verbsOf(v, owner+"lock-0000000000") {
-				assert.ErrorContains(t, v.try(t, nil, neverCalled), "nil context", v.name)
-			}
-		}
-	}
-	refused()
-	for _, v := range all {
-		if g, ok := v.(interface{ Err() error }); ok {
-			require.NoError(t, g.Err(), "%T", v)
-		}
-	}
-	require.NoError(t, c.Close())
-	refused() // of what is lost, too
-}
-
 func TestBadArgumentsAreRefusedByFunctions(t *testing.T) {
 	t.Parallel()
 	srv := recipestest.Start(t)
 	c, root := srv.Client(t), srv.Root(t)
-	m, g := lock.New(c, root+"/lock"), group.New(c, root+"/group")
-	idle := func(context.Context, string) error { return nil }
-	var none context.Context
+	g := group.New(c, root+"/group")
+	idle := func(context.Context, *group.Assignment) error { return nil }
 
-	_, err := lock.LockAll(none, m)
-	require.ErrorContains(t, err, "nil context")
-	_, err = lock.LockAll(t.Context(), lock.New(c, "/zookeeper"))
+	_, err := lock.LockAll(t.Context(), lock.New(c, "/zookeeper"))
 	require.ErrorIs(t, err, zk.ErrInvalidPath)
 	me, err := g.Join(t.Context(), "me", nil)
 	require.NoError(t, err)
-	require.ErrorContains(t, group.Share(none, g, me, nil, idle), "nil context")
-	require.ErrorContains(t, group.Share(t.Context(), g, nil, nil, idle), "nil member")
-	require.ErrorContains(t, group.Share(t.Context(), g, me, nil, nil), "nil function")
+	require.ErrorContains(t, (*group.Member)(nil).Share(t.Context(), nil, idle), "nil member")
+	require.ErrorContains(t, me.Share(t.Context(), nil, nil), "nil function")
 	require.NoError(t, me.Leave(t.Context()))
-	_, err = protocol.Connect(none, srv.ConnectString())
-	require.ErrorContains(t, err, "nil context")
-	_, err = c.Session(none)
-	require.ErrorContains(t, err, "nil context")
 }
 
-// The tests above know of each exported verb of the recipes. A new one has to be added to subjects,
-// to held, or to the functions.
-func TestEveryVerbIsTriedWithBadArguments(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	c, root := srv.Client(t), srv.Root(t)
-	tried := map[string]bool{"lock.LockAll": true, "group.Share": true}
-	for _, s := range subjects {
-		for _, v := range verbsOf(s.make(c, "/x"), "") {
-			tried[v.name] = true
-		}
-	}
-	for _, h := range held(t, c, root) {
-		for _, v := range verbsOf(h, "") {
-			tried[v.name] = true
-		}
-	}
-
-	for _, dir := range []string{
-		"barrier", "doublebarrier", "election", "group", "lock", "once", "queue", "rwlock", "semaphore",
+func TestCallThatEndsWhileRefusedSaysWhy(t *testing.T) {
+	for code, want := range map[zkwire.Code]error{
+		zkwire.CodeThrottled:    protocol.ErrThrottled,
+		zkwire.CodeReadOnly:     protocol.ErrReadOnly,
+		zkwire.CodeSessionMoved: zk.ErrSessionMoved,
 	} {
-		for _, name := range verbsIn(t, dir) {
-			require.True(t, tried[name] || strings.HasSuffix(name, ".Context"), "%s is not tried", name)
-		}
+		t.Run(code.String(), func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				link, root := srv.Link(t), srv.Root(t)
+				c := link.Client(t)
+				for _, op := range []recipestest.Op{recipestest.OpCreate, recipestest.OpCreateContainer, recipestest.OpMulti} {
+					link.Fail(op, "", int32(code), 1<<20)
+				}
+				_, err := lock.New(c, root).Lock(suite.Within(t, 3*time.Second))
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, want)
+			})
+		})
 	}
-	require.NoError(t, c.Close())
-}
-
-// verbsIn returns the exported functions and methods of a package that take a context first.
-func verbsIn(t *testing.T, dir string) (names []string) {
-	t.Helper()
-	err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
-		}
-		for _, decl := range file.Decls {
-			f, ok := decl.(*ast.FuncDecl)
-			if !ok || !f.Name.IsExported() || len(f.Type.Params.List) == 0 {
-				continue
-			}
-			if s, ok := f.Type.Params.List[0].Type.(*ast.SelectorExpr); !ok || s.Sel.Name != "Context" {
-				continue
-			}
-			name := f.Name.Name
-			if f.Recv != nil {
-				of := f.Recv.List[0].Type
-				if p, ok := of.(*ast.StarExpr); ok {
-					of = p.X
-				}
-				typ := of.(*ast.Ident)
-				if !typ.IsExported() {
-					continue
-				}
-				name = typ.Name + "." + name
-			}
-			names = append(names, dir+"."+name)
-		}
-		return nil
-	})
-	require.NoError(t, err)
-	require.NotEmpty(t, names)
-	return names
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -13,28 +14,60 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
-	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// EmbeddedAndReal runs a test against the embedded server and against a real one.
+// EmbeddedAndReal runs a test in virtual time on the embedded server, and on a real one. The test
+// must not start subtests.
 func EmbeddedAndReal(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Helper()
 	t.Parallel()
+	t.Run("embedded", func(t *testing.T) { Bubble(t, test) })
+	onReal(t, test)
+}
+
+// InRealTime runs a test on an embedded server that other processes can reach, and on a real one. It
+// skips t with -short.
+func InRealTime(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
+	t.Helper()
+	t.Parallel()
+	SkipShort(t)
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
 		test(t, recipestest.Start(t))
 	})
+	onReal(t, test)
+}
+
+// SkipShort skips a test that waits in real time, or takes more than two seconds, with -short.
+func SkipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes too long for -short")
+	}
+}
+
+func onReal(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
-		test(t, ensemble.Real(t))
+		test(t, Real(t))
 	})
 }
 
 // Bubble is [recipestest.Bubble] for a parallel test.
-func Bubble(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
+func Bubble(t *testing.T, test func(t *testing.T, srv *recipestest.Server), opts ...recipestest.Option) {
 	t.Helper()
 	t.Parallel()
-	recipestest.Bubble(t, test)
+	recipestest.Bubble(t, test, opts...)
+}
+
+// Settle waits until nothing more happens at this moment of virtual time: all loggers and observers
+// have then been called. In real time it waits for a moment.
+func Settle() {
+	if virtual() {
+		synctest.Wait()
+		return
+	}
+	time.Sleep(100 * time.Millisecond)
 }
 
 // Lasting returns a context that ends only if the test hangs.
@@ -70,8 +103,17 @@ func Later[T any](f func() T) <-chan T {
 // Soon waits for a condition that no signal tells of.
 func Soon(t testing.TB, condition func() bool, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(Limit); !condition(); time.Sleep(5 * time.Millisecond) {
-		require.True(t, time.Now().Before(deadline), what)
+	Eventually(t, Limit, condition, what)
+}
+
+// Eventually is Soon for what may take longer.
+func Eventually(t testing.TB, limit time.Duration, condition func() bool, what string) {
+	t.Helper()
+	began := time.Now()
+	for !condition() {
+		since := time.Since(began)
+		require.Less(t, since, limit, what)
+		time.Sleep(max(5*time.Millisecond, since/8)) // in virtual time a look costs more than a pause
 	}
 }
 
@@ -112,4 +154,33 @@ func (c *breakingConn) Write(p []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	return c.Conn.Write(p)
+}
+
+// Must calls a verb that must succeed within [Limit].
+func Must[L any](t *testing.T, verb func(context.Context) (L, error)) L {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Limit)
+	defer cancel()
+	l, err := verb(ctx)
+	require.NoError(t, err)
+	return l
+}
+
+// Unlock releases leases that were not lost.
+func Unlock[L interface{ Unlock(context.Context) error }](t *testing.T, leases ...L) {
+	t.Helper()
+	for _, l := range leases {
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+}
+
+// Await polls until list has n entries, and returns them.
+func Await[E any](t *testing.T, n int, list func(context.Context) ([]E, error)) (all []E) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var err error
+		all, err = list(t.Context())
+		return err == nil && len(all) == n
+	}, Limit, time.Millisecond, "%d entries", n)
+	return all
 }

@@ -23,6 +23,6 @@
 // whatever lengths those bytes claim. Fields are read by a [Decoder], whose errors are checked
 // once, at the end.
 //
-// internal/differential and the tests of recipestest/embedded have encoders of their own, on
+// internal/real/differential and the tests of recipestest/embedded have encoders of their own, on
 // purpose: what they find out about a server must not rest on this package.
 package zkwire

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -20,15 +22,20 @@ type contender struct {
 	listings *listings
 	request  *Request
 	claims   bool // it does not wait in line
+	came     time.Time
 	own      *protocol.Own
 	rest     func() // ends the KeepAlive of the session
 
 	alone   bool  // it was the only one when its node was created
 	company bool  // others have been in line, too
+	said    bool  // the log has whom it waits for
 	token   int64 // the czxid of its node, or 0 as long as it is not known
 
-	watch   *protocol.Watch // on its node, once that was read
-	version int32           // of its node, which others change to make it look again
+	watch *protocol.Watch // on its node, once that was read
+
+	data  []byte          // of the line's node, which the request's Blockers obey; nil without a rule
+	rules *protocol.Watch // on the line's node, once the contender waits under a rule
+	ruled bool            // those data have changed, and that is why it looks
 }
 
 // contend creates a node in line, waits until it is granted, and withdraws the node if it does not
@@ -36,12 +43,12 @@ type contender struct {
 func (l *Line) contend(ctx context.Context, s *protocol.Session, r *Request, claims bool) (*protocol.Grant, error) {
 	c := &contender{
 		line: l, session: s, listings: l.shared(s),
-		request: r, claims: claims,
+		request: r, claims: claims, came: time.Now(),
 		rest: s.KeepAlive(),
 	}
 	defer func() { c.rest() }()
 
-	own, err := protocol.Detach(ctx, s, func(ctx context.Context) (*protocol.Own, error) {
+	own, err := protocol.Detach(ctx, s, func(ctx context.Context, s *protocol.Session) (*protocol.Own, error) {
 		own, err := s.CreateOwn(ctx, protocol.OwnNode{
 			Dir:     l.recipe.Path(),
 			Prefix:  s.NewOwner().String() + "-" + r.Kind,
@@ -72,22 +79,27 @@ func (l *Line) contend(ctx context.Context, s *protocol.Session, r *Request, cla
 func (c *contender) create(conn *zk.Conn, prefix string) (string, error) {
 	l, s := c.line, c.session
 	acl, data := s.ACL(l.pathOf(path.Base(prefix))), s.NodeData(c.request.Data)
-	version, empty, own, likely := l.parent.known()
+	k := l.parent.known()
 	// A claim has looked right now. If that is out of date already, another one was faster.
-	if fast := own && likely || c.claims && empty; fast {
-		return c.createFast(conn, prefix, data, acl, version)
+	if fast := k.own && k.likely() || c.claims && k.fit; fast {
+		return c.createFast(conn, prefix, data, acl, k)
 	}
 	return protocol.Create(conn, prefix, data, zk.FlagEphemeralSequential, acl)
 }
 
 // createFast is create where no other contender is likely to be in line. In the same transaction it
-// sets the data of the line's own node, to nothing as they were at this version. The answer then
+// sets the data of the line's own node to what they were at the known version. The answer then
 // tells how many children there are, and the number of the transaction, which is the token.
-func (c *contender) createFast(conn *zk.Conn, prefix string, data []byte, acl []zk.ACL, version int32) (string, error) {
+func (c *contender) createFast(conn *zk.Conn, prefix string, data []byte, acl []zk.ACL, k known) (string, error) {
 	l, s := c.line, c.session
-	answers, err := protocol.Multi(conn,
+	ops := []any{
 		&zk.CreateRequest{Path: prefix, Data: data, Acl: acl, Flags: zk.FlagEphemeralSequential},
-		&zk.SetDataRequest{Path: s.Path(l.recipe.Path()), Version: version})
+		&zk.SetDataRequest{Path: s.Path(l.recipe.Path()), Data: k.data, Version: k.version},
+	}
+	if k.kept {
+		ops = append(ops, &zk.CheckVersionRequest{Path: s.Path(l.pathOf(keeper)), Version: -1})
+	}
+	answers, err := protocol.Multi(conn, ops...)
 	switch {
 	case errors.Is(err, zk.ErrBadVersion):
 		l.parent.forget()
@@ -104,16 +116,16 @@ func (c *contender) createFast(conn *zk.Conn, prefix string, data []byte, acl []
 
 	// The node of the line was changed last by this transaction, which created ours.
 	stat := answers[1].Stat
-	l.parent.set(stat)
-	c.alone, c.token = stat.NumChildren == 1, stat.Mzxid
+	l.parent.set(stat, k.data, k.kept)
+	c.alone, c.token = alone(stat, k.kept), stat.Mzxid
 	return answers[0].String, nil
 }
 
-func (c *contender) createDir(ctx context.Context) error {
+func (c *contender) createDir(ctx context.Context, s *protocol.Session) error {
 	c.line.parent.forget()
-	created, err := c.session.EnsurePath(ctx, c.line.recipe.Path())
+	created, err := s.EnsurePath(ctx, c.line.recipe.Path())
 	if created {
-		c.line.parent.set(&zk.Stat{})
+		c.line.parent.set(&zk.Stat{}, c.line.first, false)
 	}
 	return err
 }
@@ -154,7 +166,7 @@ func (c *contender) advance(ctx context.Context) (*protocol.Grant, error) {
 		// still holds if our own node is there, of which the server tells before it answers.
 		if asked, err = s.Confirm(ctx); err != nil {
 			return nil, err
-		} else if asked && !(c.own.Sole() && c.watch != nil && c.watch.Unchanged()) {
+		} else if asked && (c.line.rule != nil || !c.own.Sole() || c.watch == nil || !c.watch.Unchanged()) {
 			continue
 		}
 		return c.grant(ctx)
@@ -171,6 +183,8 @@ type ahead struct {
 	first  bool // nothing is before the blocker
 	marker bool // a release marker of the blocker says that nothing is before it
 	final  bool // no other node takes the blocker's place
+
+	replaceable bool // a change of a blocker's data may announce another node
 }
 
 // look lists the line. A contender that has just joined needs no listing that is newer than its
@@ -180,7 +194,7 @@ func (c *contender) look(ctx context.Context, joined bool) (ahead, error) {
 	for {
 		// Our own node is read while the listing is on its way, if what the create's answer has
 		// said of it is not enough.
-		reads := c.request.Check != nil || c.token == 0 || !c.certain()
+		reads := c.token == 0 || !c.certain()
 		if reads {
 			c.watch = nil
 			c.watchNode()
@@ -189,7 +203,9 @@ func (c *contender) look(ctx context.Context, joined bool) (ahead, error) {
 		var list *listing
 		var err error
 		if joined && !reads {
-			list, err = l.listWith(ctx, s, c.listings, c.own)
+			list, err = l.listWith(ctx, s, c.listings, c.own, nil)
+		} else if c.ruled {
+			list, err = l.listWith(ctx, s, c.listings, c.own, c.rules.Data())
 		} else {
 			list, err = l.list(ctx, s, c.listings)
 		}
@@ -207,35 +223,17 @@ func (c *contender) look(ctx context.Context, joined bool) (ahead, error) {
 		}
 
 		if reads {
-			if valid, err := c.check(ctx, list.names); err != nil {
+			if _, err := c.read(ctx); err != nil {
 				return ahead{}, err
-			} else if !valid {
-				continue
 			}
+		}
+		c.ruled = false
+		if err := c.obey(list.data); err != nil {
+			return ahead{}, err
 		}
 		c.company = c.company || len(list.names) > 1
 		return c.ahead(list.names, self)
 	}
-}
-
-// check asks the request's Check about a listing, and reports whether the listing is valid. It may
-// be older than a change of the contender's own node.
-func (c *contender) check(ctx context.Context, names []Name) (valid bool, err error) {
-	stat, err := c.read(ctx)
-	if err != nil {
-		return false, err
-	} else if stat.Version != c.version {
-		c.version = stat.Version
-		return false, nil
-	}
-	refused := c.request.check(names)
-	if refused == nil {
-		return true, nil
-	}
-	if same, err := c.watch.Recheck(ctx); err != nil || !same {
-		return false, err
-	}
-	return false, refused
 }
 
 // watchNode begins to watch the contender's own node.
@@ -268,11 +266,13 @@ func (c *contender) ahead(names []Name, self int) (a ahead, err error) {
 	}
 	for i := range blockers {
 		a.blockers = append(a.blockers, blockers[i].Node)
+		a.replaceable = a.replaceable || blockers[i].Replaceable()
 	}
 	if len(blockers) == 1 {
 		b := &blockers[0]
 		i := find(names, b.Node, b.Sequence)
-		a.single = b.respects(c.request.Kind) && len(c.request.blockers(names[i+1:], self-i-1)) == 0
+		a.single = b.respects(c.request.Kind) && len(c.request.blockers(names[i+1:], self-i-1)) == 0 &&
+			(c.line.rule == nil || self == i+1) // or else the rule may change meanwhile
 		a.first = i == 0
 		a.final = c.line.allExclusive() && !b.Replaceable()
 		a.marker = a.single && !a.first && b.Owner != (protocol.Owner{}) && c.line.exclusive(b.Kind)
@@ -286,32 +286,47 @@ func (c *contender) await(ctx context.Context, a ahead) (free bool, err error) {
 	if a.first { // the end of the blocker is proof without a marker, and our own node may end with it
 		c.watchNode()
 	}
-	watches := make([]*protocol.Watch, 0, len(a.blockers)+1)
-	for _, node := range a.blockers {
-		watches = append(watches, c.session.Watch(c.line.pathOf(node)))
-	}
-	if c.watch != nil {
-		if _, err := c.read(ctx); err != nil {
-			return false, err
+	watches := make([]*protocol.Watch, len(a.blockers), len(a.blockers)+2)
+	for {
+		for i, node := range a.blockers {
+			if watches[i] == nil || !watches[i].Unchanged() {
+				watches[i] = c.session.Watch(c.line.pathOf(node))
+			}
 		}
-	}
-	for _, w := range watches {
-		_, err := w.Ready(ctx)
-		if errors.Is(err, zk.ErrNoNode) {
-			return a.single && a.first && a.final && c.certain(), nil
-		} else if err != nil {
-			return false, err
+		if c.watch != nil {
+			if _, err := c.read(ctx); err != nil {
+				return false, err
+			}
+			if same, err := c.sameRule(ctx); err != nil || !same {
+				return false, err
+			}
 		}
-	}
+		for _, w := range watches {
+			_, err := w.Ready(ctx)
+			if errors.Is(err, zk.ErrNoNode) {
+				return a.single && a.first && a.final && c.certain(), nil
+			} else if err != nil {
+				return false, err
+			}
+		}
 
-	blocker := watches[0]
-	if a.marker {
-		blocker.ExpectMarker()
+		blocker := watches[0]
+		if a.marker {
+			blocker.ExpectMarker()
+		}
+		if err := c.wait(ctx, a, watches); err != nil {
+			return false, err
+		}
+		if a.replaceable || slices.ContainsFunc(watches, (*protocol.Watch).Deleted) {
+			return a.single && (a.first && blocker.Deleted() || blocker.Marked()) && c.certain(), nil
+		}
+
+		// Somebody's data have changed, which moves nobody in line.
+		if c.watch != nil && !c.watch.Unchanged() {
+			c.watch = nil
+			c.watchNode()
+		}
 	}
-	if err := c.wait(ctx, watches); err != nil {
-		return false, err
-	}
-	return a.single && (a.first && blocker.Deleted() || blocker.Marked()) && c.certain(), nil
 }
 
 // certain reports whether the contender has one node, which was untouched when the last event came.
@@ -323,62 +338,105 @@ func (c *contender) certain() bool {
 // wait blocks until one of the watches, or that on the contender's own node, has told of a change.
 // A contender that waits needs no trust, so its session makes no requests meanwhile. The session is
 // confirmed before a grant.
-func (c *contender) wait(ctx context.Context, watches []*protocol.Watch) error {
+func (c *contender) wait(ctx context.Context, a ahead, watches []*protocol.Watch) error {
 	c.rest()
 	defer c.resume()
-	if c.watch == nil && len(watches) == 1 && c.waitAMoment(ctx, watches[0]) {
-		return c.session.WaitAny(ctx, watches...)
+	if c.watch == nil && len(watches) == 1 {
+		if over, err := c.waitUntil(ctx, c.came.Add(moment), watches); over {
+			return err
+		}
 	}
 	if _, err := c.read(ctx); err != nil {
 		return err
 	}
-	return c.session.WaitAny(ctx, append(watches, c.watch)...)
+	all := append(watches, c.watch)
+	if c.line.rule != nil {
+		if same, err := c.sameRule(ctx); err != nil || !same {
+			return err
+		}
+		all = append(all, c.rules)
+	}
+	if log := c.line.recipe.Logger(); !c.said && log.Enabled(ctx, slog.LevelInfo) {
+		if over, err := c.waitUntil(ctx, c.came.Add(Notice), all); over {
+			return err
+		}
+		c.said = true
+		c.say(log, a.blockers[0], watches[0])
+	}
+	return c.session.WaitAny(ctx, all...)
 }
 
 func (c *contender) resume() { c.rest = c.session.KeepAlive() }
 
-// moment is how long a contender waits before it watches its own node, which costs a request. If
+// moment is how long after it came a contender watches its own node, which costs a request. If
 // another client deletes the node earlier, the contender may be granted nevertheless. Its grant
 // finds that out as it does if its node is deleted just after it was granted.
 const moment = 100 * time.Millisecond
 
-// waitAMoment reports whether there is no need to wait any longer.
-func (c *contender) waitAMoment(ctx context.Context, w *protocol.Watch) bool {
-	soon, cancel := context.WithTimeout(ctx, moment)
+// unwatched is how long after it came a contender may be granted and not be watched at once. A
+// contended cycle of a few milliseconds then costs no request for that.
+const unwatched = 20 * time.Millisecond
+
+// Notice is after how long the log has whom a contender waits for, once.
+const Notice = 5 * time.Second
+
+// waitUntil waits until one of the watches has told of a change, or that time. It reports whether
+// there is no need to wait any longer.
+func (c *contender) waitUntil(ctx context.Context, end time.Time, watches []*protocol.Watch) (over bool, err error) {
+	if !time.Now().Before(end) {
+		return false, nil
+	}
+	soon, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	err := c.session.WaitAny(soon, w)
-	return err == nil || soon.Err() == nil || ctx.Err() != nil
+	err = c.session.WaitAny(soon, watches...)
+	return err == nil || soon.Err() == nil || ctx.Err() != nil, err
+}
+
+// say logs whom the contender waits for.
+func (c *contender) say(log *slog.Logger, node string, blocker *protocol.Watch) {
+	n, _ := c.line.name(node)
+	args := []any{"path", c.line.recipe.Path(), "for", Notice, "behind", node}
+	if n.Owner.Session == c.session.ID() {
+		log.Warn("waits for a contender of this client", append(args, "held by this client", true)...)
+		return
+	}
+	data := blocker.Data()
+	log.Info("waits", append(args, "of", string(data[:min(len(data), 200)]))...)
 }
 
 func (c *contender) grant(ctx context.Context) (*protocol.Grant, error) {
 	l, s, path := c.line, c.session, c.line.pathOf(c.own.Name())
-	remove := func(ctx context.Context) error { // which is kept, and c is not
-		if version, empty, own, likely := l.parent.known(); empty && likely && !own {
-			return s.DeleteWith(ctx, path, func(conn *zk.Conn) error { return l.adopt(conn, s, path, version) })
+	remove := func(ctx context.Context, s *protocol.Session) error { // which is kept, and c is not
+		if k := l.parent.known(); k.likely() && !k.own {
+			return s.DeleteWith(ctx, path, func(conn *zk.Conn) error { return l.adopt(conn, s, path, k) })
 		}
 		return s.Delete(ctx, path, -1)
 	}
 	if c.company && l.exclusive(c.request.Kind) {
-		remove = func(ctx context.Context) error { return Release(ctx, s, path) }
+		remove = func(ctx context.Context, s *protocol.Session) error { return Release(ctx, s, path) }
+	}
+	if c.request.Keep != nil {
+		remove = c.request.Keep(remove)
 	}
 	g, err := cmp.Or(c.request.Recipe, l.recipe).NewGrant(ctx, s, path, c.token, remove)
-	if err == nil && c.watch != nil {
-		// Our own node may have been deleted with the last blocker: that event may be on its way.
+	if err == nil && (c.watch != nil || time.Since(c.came) > unwatched) {
+		// Our own node may have been deleted with the last blocker: that event may be on its way. If
+		// there is no watch yet, it may have been deleted since it was created.
 		g.Guard()
 	}
 	return g, err
 }
 
-// adopt deletes a node and sets the data of the line's own node, which is empty at this version, so
-// that the next contender can be fast. While the released node is there, so is the line's node that
+// adopt deletes a node and sets the data of the line's own node to what they are at the known
+// version, so that the next contender can be fast. While the released node is there, so is the line's node that
 // was looked at.
-func (l *Line) adopt(conn *zk.Conn, s *protocol.Session, path string, version int32) error {
+func (l *Line) adopt(conn *zk.Conn, s *protocol.Session, path string, k known) error {
 	answers, err := protocol.Multi(conn,
 		&zk.DeleteRequest{Path: s.Path(path), Version: -1},
-		&zk.SetDataRequest{Path: s.Path(l.recipe.Path()), Version: version})
+		&zk.SetDataRequest{Path: s.Path(l.recipe.Path()), Data: k.data, Version: k.version})
 	switch {
 	case err == nil:
-		l.parent.set(answers[1].Stat)
+		l.parent.set(answers[1].Stat, k.data, k.kept)
 	case errors.Is(err, zk.ErrNoAuth):
 		l.parent.close()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,12 +20,14 @@ type Contender struct {
 	Session int64     // its owner
 	Token   int64     // its czxid: the fencing token that its owner has or will have
 	Data    []byte    // of its node
-	Since   time.Time // its creation, by the server's clock
+	Since   time.Time // its creation, by the server's clock: since when it is in line
+	Holds   bool      // it has got what it came for, by the rules of its own library
+	Lingers bool      // its node may be unused: it goes as soon as another contender is in line
 }
 
 // contenderOf returns the contender whose node has this name, data and Stat.
 func contenderOf(node string, data []byte, stat *zk.Stat) Contender {
-	return Contender{node, stat.EphemeralOwner, stat.Czxid, data, time.UnixMilli(stat.Ctime)}
+	return Contender{Node: node, Session: stat.EphemeralOwner, Token: stat.Czxid, Data: data, Since: time.UnixMilli(stat.Ctime)}
 }
 
 const (
@@ -57,17 +60,28 @@ func (l *Line) contenders(ctx context.Context) ([]Contender, error) {
 
 	known := make(map[string]Contender)
 	for listing := 1; ; listing++ {
-		line, err := l.Names(ctx, s)
-		if err != nil {
+		children, data, err := l.childrenAlone(ctx, s)
+		if l.rule != nil && data == nil && err == nil {
+			data, _, err = s.Get(ctx, l.recipe.Path())
+		}
+		if len(data) == 0 {
+			data = l.first
+		}
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil, nil
+		} else if err != nil {
 			return nil, err
 		}
+		line, request := l.parse(children), Request{}
+		l.obey(&request, data) // contenders that this line would refuse hold by the same number
 		if err := l.read(ctx, s, line, known); err != nil {
 			return nil, err
 		}
 
 		var all []Contender
-		for _, n := range line {
+		for i, n := range line {
 			if c, there := known[n.Node]; there {
+				c.Holds, c.Lingers = request.holds(line, i), n.Kind == Lingering
 				all = append(all, c)
 			}
 		}
@@ -114,22 +128,23 @@ func (l *Line) read(ctx context.Context, s *protocol.Session, line []Name, known
 // that does not exist has none. Names blocks until the server has answered one listing, and returns
 // the errors of [protocol.Do]. A server that lags may show an older line.
 func (l *Line) Names(ctx context.Context, s *protocol.Session) ([]Name, error) {
-	children, err := l.children(ctx, s)
+	children, _, err := l.childrenAlone(ctx, s)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
 	return l.parse(children), err
 }
 
-func (l *Line) children(ctx context.Context, s *protocol.Session) ([]string, error) {
+// childrenAlone lists the line's node, and returns what is known of its rule.
+func (l *Line) childrenAlone(ctx context.Context, s *protocol.Session) (children []string, data []byte, err error) {
 	children, stat, err := s.Children(ctx, l.recipe.Path())
 	switch {
 	case err == nil:
-		l.parent.look(stat)
+		data = l.parent.look(stat, l.rule == nil && stat.DataLength == 0, l.rule != nil && slices.Contains(children, keeper))
 	case errors.Is(err, zk.ErrNoNode):
 		l.parent.forget()
 	}
-	return children, err
+	return children, data, err
 }
 
 // Break deletes the node of a contender, given its name. A holder is told of its loss, and a waiter
@@ -141,14 +156,34 @@ func (l *Line) Break(ctx context.Context, node string) error {
 	return l.change(ctx, node, func(s *protocol.Session) error { return s.Delete(ctx, l.pathOf(node), -1) })
 }
 
-// SetData replaces the data of a contender's node, given its name. It blocks until the server has
-// answered or ctx ends. If an answer is lost, SetData repeats the request, which may undo what
-// another client has set meanwhile. Its errors are those of [Line.Break], and
-// [protocol.ErrTooLarge]. It is safe for concurrent use.
-func (l *Line) SetData(ctx context.Context, node string, data []byte) error {
+// UpdateData replaces the data of a contender's node, given its name, by what update makes of them,
+// or leaves them if that is nil. It blocks until the server has answered twice or ctx ends. If others
+// change the data meanwhile, update is called again. Its errors are those of update, as they are,
+// those of [Line.Break], and [protocol.ErrTooLarge]. It is safe for concurrent use.
+func (l *Line) UpdateData(ctx context.Context, node string, update func(data []byte) ([]byte, error)) error {
 	return l.change(ctx, node, func(s *protocol.Session) error {
-		_, err := s.Set(ctx, l.pathOf(node), data, -1)
-		return err
+		for synced := false; ; synced = true {
+			data, stat, err := s.Get(ctx, l.pathOf(node))
+			if errors.Is(err, zk.ErrNoNode) && !synced { // the server may lag
+				if err := s.Sync(ctx, l.recipe.Path()); err != nil {
+					return err
+				}
+				continue
+			} else if err != nil {
+				return err
+			}
+			data, err = update(data)
+			if data == nil || err != nil {
+				return err
+			}
+			_, err = s.Set(ctx, l.pathOf(node), data, stat.Version)
+			if !errors.Is(err, zk.ErrBadVersion) {
+				return err
+			}
+			if err := s.Sync(ctx, l.recipe.Path()); err != nil { // if it was an attempt of ours, update sees that
+				return err
+			}
+		}
 	})
 }
 

@@ -2,10 +2,9 @@ package line
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // A Kind is a kind of contenders. Its name is what stands before the sequence number in their
@@ -21,67 +20,24 @@ type Kind struct {
 
 // Locks are the kinds of contenders for an exclusive lock: ours, which are also those of Apache
 // Curator and of go-zookeeper, and kazoo's.
-var Locks = []Kind{{"lock-", true}, {"__lock__", true}}
+var Locks = []Kind{{"lock-", true}, {"__lock__", true}, {Lingering, true}}
 
-// These are the kinds that contenders of every line respect. Nodes of ours begin with an owner.
-// Those of shared may belong to another library.
-var (
-	ours = []string{
-		"read-", "write-", // package rwlock
-		"permit-", // package semaphore
-		"-run-",   // package once
-	}
-	shared = []string{
-		"lock-",                // packages lock and election, Curator's InterProcessMutex, zk.Lock
-		"__READ__", "__WRIT__", // Curator's InterProcessReadWriteLock
-		"__rlock__", "__lock__", // kazoo's ReadLock, WriteLock and Lock
-	}
-)
-
-// writeLock is the kind of contenders for ZooKeeper's own WriteLock. The ID of the session stands
-// between it and the number: x-<session>-<sequence>.
-const writeLock = "x-"
-
-// replaceable are the kinds of writers. The node of a reader may take the place of theirs.
-var replaceable = []string{"write-", "__WRIT__", "__lock__"}
+// Lingering is the kind of contenders for a lock that may keep their node while they do not use it,
+// until another contender comes. Other libraries take it for "lock-", with which it ends.
+const Lingering = layout.Lingering
 
 // Replaceable reports whether another node may have taken the contender's place in line once its
 // own is gone, as that of a reader takes a writer's.
-func (n Name) Replaceable() bool { return slices.Contains(replaceable, n.Kind) }
+func (n Name) Replaceable() bool { return layout.Contender{Kind: n.Kind}.Replaceable() }
 
 // name takes the name of a contender apart, which may be of another kind than those of the line.
 func (l *Line) name(node string) (Name, bool) {
 	if n, ok := ParseName(node, l.names...); ok {
 		return n, true
 	}
-	n, ok := ParseName(node, shared...)
-	if _, _, owned := protocol.ParseOwner(node); owned && !ok {
-		n, ok = ParseName(node, ours...)
-	} else if !ok {
-		n, ok = parseWriteLock(node)
-	}
+	c, ok := layout.AnyContender(node)
+	n := nameOf(c)
 	n.other = ok
-	return n, ok
-}
-
-// parseWriteLock takes the name of a node of WriteLock apart. Its session is decimal in Java, and
-// has 16 hex digits in C.
-func parseWriteLock(node string) (Name, bool) {
-	const digits = 10
-	rest, ok := strings.CutPrefix(node, writeLock)
-	i := len(rest) - digits - 1
-	if !ok || i < 1 || rest[i] != '-' {
-		return Name{}, false
-	}
-
-	session := rest[:i]
-	_, java := strconv.ParseInt(session, 10, 64)
-	_, c := strconv.ParseUint(session, 16, 64)
-	if java != nil && (c != nil || len(session) != 16) {
-		return Name{}, false
-	}
-	n, ok := ParseName(node, "-") // what is left is the number
-	n.Kind = writeLock
 	return n, ok
 }
 
@@ -105,6 +61,18 @@ func (r *Request) blockers(line []Name, self int) []Name {
 		}
 	}
 	return blockers
+}
+
+// holds reports whether the contender at i of a line has got what it came for: by the request's rule,
+// or as a reader, or by the rules of its own library if it is of another kind.
+func (r *Request) holds(line []Name, i int) bool {
+	n := line[i]
+	if !n.other && !layout.IsReader(n.Kind) {
+		return len(r.blockers(line, i)) == 0
+	}
+	return !slices.ContainsFunc(line[:i], func(m Name) bool {
+		return n.respects(m.Kind) && !(layout.IsReader(n.Kind) && layout.IsReader(m.Kind))
+	})
 }
 
 // ownKinds returns the contenders of the line's own kinds.
@@ -134,20 +102,15 @@ func (n Name) respects(kind string) bool {
 	}
 	switch n.Kind {
 	case "lock-": // Curator sorts the names of other kinds as strings; zk.Lock fails
-		return strings.HasSuffix(kind, "lock-") || isGoZooKeepers(n.Node)
+		return strings.HasSuffix(kind, "lock-") || layout.IsGoZooKeepers(n.Node)
 	case "__lock__", "__rlock__": // with kazoo's extra_lock_patterns=["-lock-"]
-		return slices.Contains([]string{"lock-", "__lock__", "__rlock__"}, kind)
+		return strings.HasSuffix(kind, "lock-") || kind == "__lock__" || kind == "__rlock__"
+	case "latch-": // Curator sorts the names of other kinds as strings
+		return kind == "latch-"
 	case "__READ__", "__WRIT__":
 		return kind == "__READ__" || kind == "__WRIT__"
-	case writeLock: // the number is what follows the last dash
+	case layout.WriteLock: // the number is what follows the last dash
 		return strings.HasSuffix(kind, "-")
 	}
 	return true
-}
-
-// isGoZooKeepers reports whether a node of kind lock- has a GUID as zk.Lock writes it. Curator's
-// has dashes.
-func isGoZooKeepers(node string) bool {
-	const guid = len("_c_0123456789abcdef0123456789abcdef-")
-	return strings.HasPrefix(node, "_c_") && strings.HasPrefix(node[min(guid, len(node)):], "lock-")
 }

@@ -1,15 +1,23 @@
 package line_test
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/rwlock"
 )
 
 // Contenders of a kind that the line does not have would not see each other.
@@ -34,29 +42,11 @@ func TestRequestOfAKindThatTheLineDoesNotHaveIsRefused(t *testing.T) {
 	})
 }
 
-// What is not a contender's name is refused without a server.
-func TestBreakRefusesANameWithoutAServer(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link := srv.Root(t)+"/line", srv.Link(t)
-		c := link.Client(t)
-		s := suite.Session(t, c)
-		link.Cut()
-		srv.ExpireSession(s.ID())
-		suite.Wait(t, s.Done())
-
-		err := lineAt(c, path).Break(suite.Lasting(t), "no-name")
-		link.Heal()
-
-		require.ErrorContains(t, err, "not a contender's name")
-	})
-}
-
 // The name of a waiter's node is no proof: another client may have used it.
 func TestNodeOfAnotherSessionIsNotGranted(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c, op := srv.Root(t)+"/line", srv.Client(t), srv.Client(t)
-		held, err := lineAt(op, path).Enter(suite.Lasting(t), request)
-		require.NoError(t, err)
+		held := take(t, lineAt(op, path))
 		next := enter(suite.Lasting(t), lineAt(c, path), request)
 		time.Sleep(time.Second) // it watches its own node by then
 		pending(t, next)
@@ -72,5 +62,190 @@ func TestNodeOfAnotherSessionIsNotGranted(t *testing.T) {
 		g := suite.Wait(t, next)
 		require.NotEqual(t, names[1].Node, g.Node())
 		release(t, g)
+	})
+}
+
+// What other libraries call their nodes, before the sequence number.
+const (
+	curatorMutex  = "_c_2c9a3b2e-0ee3-4cdb-8d5e-5e0e3d8a1c70-lock-"
+	curatorWriter = "_c_2c9a3b2e-0ee3-4cdb-8d5e-5e0e3d8a1c70-__WRIT__"
+	curatorReader = "_c_2c9a3b2e-0ee3-4cdb-8d5e-5e0e3d8a1c70-__READ__"
+	zkLock        = "_c_0123456789abcdef0123456789abcdef-lock-"
+	kazooWriter   = "0123456789abcdef0123456789abcdef__lock__"
+	kazooReader   = "0123456789abcdef0123456789abcdef__rlock__"
+	javaWriteLock = "x-72057784831377419-"
+	cWriteLock    = "x-0100a2b3c4d50000-"
+)
+
+// foreign creates a node of another library, and returns its path.
+func foreign(t testing.TB, c *protocol.Client, path, prefix string) string {
+	t.Helper()
+	s := suite.Session(t, c)
+	_, err := s.EnsurePath(suite.Lasting(t), path)
+	require.NoError(t, err)
+	node, err := s.Conn().Create(s.Path(path)+"/"+prefix, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	return node
+}
+
+func remove(t testing.TB, c *protocol.Client, node string) {
+	t.Helper()
+	require.NoError(t, suite.Session(t, c).Conn().Delete(node, -1))
+}
+
+// A verb acquires something at a path.
+type verb func(context.Context, *protocol.Client, string) (interface{ Unlock(context.Context) error }, error)
+
+func mutex(ctx context.Context, c *protocol.Client, path string) (interface{ Unlock(context.Context) error }, error) {
+	return lock.New(c, path).Lock(ctx)
+}
+
+// of is a verb of a lock for readers and writers.
+func of(s rwlock.Spelling, take func(*rwlock.RWMutex, context.Context) (*rwlock.Lease, error)) verb {
+	return func(ctx context.Context, c *protocol.Client, path string) (interface{ Unlock(context.Context) error }, error) {
+		return take(rwlock.New(c, path, rwlock.WithSpelling(s)), ctx)
+	}
+}
+
+// A contender waits for all that are ahead of it, of any library. If one behind it would not wait
+// for it, that one may hold by then, and the contender is refused.
+func TestContenderThatAnotherLibraryOverlooksIsRefused(t *testing.T) {
+	native, curator, kazoo := rwlock.Native, rwlock.Curator, rwlock.Kazoo
+	all := []string{
+		curatorMutex, curatorWriter, curatorReader, zkLock, kazooWriter, kazooReader, javaWriteLock, cWriteLock,
+	}
+	for name, us := range map[string]struct {
+		acquire   verb
+		respected []string // by these
+	}{
+		"mutex":          {mutex, []string{curatorMutex, zkLock, kazooWriter, kazooReader, javaWriteLock, cWriteLock}},
+		"writer":         {of(native, (*rwlock.RWMutex).Lock), []string{zkLock, javaWriteLock, cWriteLock}},
+		"Curator writer": {of(curator, (*rwlock.RWMutex).Lock), []string{zkLock, curatorWriter, curatorReader}},
+		"kazoo writer":   {of(kazoo, (*rwlock.RWMutex).Lock), []string{zkLock, kazooWriter, kazooReader}},
+		"reader":         {of(native, (*rwlock.RWMutex).RLock), []string{zkLock, javaWriteLock, cWriteLock, curatorReader, kazooReader}},
+		"Curator reader": {of(curator, (*rwlock.RWMutex).RLock), []string{zkLock, curatorWriter, curatorReader, kazooReader}},
+		"kazoo reader":   {of(kazoo, (*rwlock.RWMutex).RLock), []string{zkLock, kazooWriter, kazooReader, curatorReader}},
+	} {
+		for _, other := range all {
+			t.Run(fmt.Sprintf("%s and %s", name, other), func(t *testing.T) {
+				suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+					overlooked(t, srv, us.acquire, other, slices.Contains(us.respected, other))
+				})
+			})
+		}
+	}
+}
+
+// overlooked makes a contender of ours wait for two others, and one of the other library line up
+// behind it.
+func overlooked(t *testing.T, srv *recipestest.Server, acquire verb, other string, respected bool) {
+	path, c, operator := srv.Root(t)+"/mixed", srv.Client(t), srv.Client(t)
+	first, second := foreign(t, operator, path, kazooWriter), foreign(t, operator, path, javaWriteLock)
+	ctx := suite.Lasting(t)
+	var held interface{ Unlock(context.Context) error }
+	granted := suite.Later(func() (err error) {
+		held, err = acquire(ctx, c, path)
+		return err
+	})
+	time.Sleep(time.Second)
+	behind := foreign(t, operator, path, other)
+	remove(t, operator, first)
+	time.Sleep(time.Second)
+	synctest.Wait()
+	require.Empty(t, granted)
+	remove(t, operator, second) // it lists the line, as there is no marker
+
+	err := suite.Wait(t, granted)
+	if respected {
+		require.NoError(t, err)
+		require.NoError(t, held.Unlock(ctx))
+	} else {
+		require.ErrorIs(t, err, protocol.ErrMixed)
+		require.ErrorContains(t, err, behind[strings.LastIndex(behind, "/")+1:])
+		require.ErrorContains(t, err, path)
+	}
+	remove(t, operator, behind)
+	require.Empty(t, suite.Children(t, operator, path))
+}
+
+// The end of a contender that overlooks ours is no proof that nothing else holds, though it was
+// alone before ours: another one of its library may be behind.
+func TestEndOfAContenderThatOverlooksOursIsNoProof(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c, operator := srv.Root(t)+"/mixed", srv.Client(t), srv.Client(t)
+		holder := foreign(t, operator, path, curatorMutex)
+		ctx := suite.Lasting(t)
+		refused := suite.Later(func() error {
+			_, err := rwlock.New(c, path).Lock(ctx)
+			return err
+		})
+		time.Sleep(time.Second)
+		next := foreign(t, operator, path, curatorMutex)
+		synctest.Wait()
+
+		remove(t, operator, holder)
+
+		require.ErrorIs(t, suite.Wait(t, refused), protocol.ErrMixed)
+		remove(t, operator, next)
+	})
+}
+
+// A mutex whose predecessor is a writer finds that one gone when it begins to watch it. A reader
+// has taken its place.
+func TestMutexWaitsForAReaderThatHasReplacedAWriter(t *testing.T) {
+	for name, spelling := range map[string]rwlock.Spelling{
+		"native": rwlock.Native, "Curator": rwlock.Curator, "kazoo": rwlock.Kazoo,
+	} {
+		t.Run(name, func(t *testing.T) {
+			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+				path, link := srv.Root(t)+"/mixed", srv.Link(t)
+				gate := &suite.Gate{Op: recipestest.OpGetData} // by which a node is watched
+				c := link.Client(t, gate.Option(link))
+				suite.Session(t, c)
+				writing, err := rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling)).Lock(suite.Lasting(t))
+				require.NoError(t, err)
+
+				gate.Shut()
+				granted := enter(suite.Lasting(t), lineAt(c, path), request)
+				synctest.Wait()
+				require.True(t, gate.Holding())
+				reading, err := writing.Downgrade(suite.Lasting(t))
+				require.NoError(t, err)
+				gate.Open()
+				time.Sleep(time.Second)
+				pending(t, granted)
+
+				require.NoError(t, reading.Unlock(suite.Lasting(t)))
+				release(t, suite.Wait(t, granted))
+			})
+		})
+	}
+}
+
+// Contenders of several kinds at a path do not share a listing under one session: each line takes
+// the names apart by its own kinds.
+func TestListingIsNotSharedBetweenKinds(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		const latency = 10 * time.Millisecond
+		path, link, ctx := srv.Root(t)+"/mixed", srv.Link(t), suite.Lasting(t)
+		held, err := rwlock.New(srv.Client(t), path).RLock(ctx)
+		require.NoError(t, err)
+		c := link.Client(t)
+		suite.Session(t, c)
+		link.Delay(latency)
+
+		reading := suite.Later(func() *rwlock.Lease {
+			l, err := rwlock.New(c, path).RLock(ctx)
+			require.NoError(t, err)
+			return l
+		})
+		time.Sleep(latency / 2) // so the mutex asks for a listing while that of the reader is under way
+		granted := enter(ctx, lineAt(c, path), request)
+		time.Sleep(time.Second)
+		pending(t, granted)
+
+		require.NoError(t, held.Unlock(ctx))
+		require.NoError(t, suite.Wait(t, reading).Unlock(ctx))
+		release(t, suite.Wait(t, granted))
 	})
 }

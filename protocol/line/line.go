@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -62,21 +63,17 @@ type Request struct {
 	Blockers Blockers // nil: Exclusive
 	Try      bool     // return ErrBusy instead of waiting
 
+	// Patience is how long a request with Try waits in line if the only other contender is Lingering,
+	// which may give back at once what it does not use.
+	Patience time.Duration
+
+	// Keep, if not nil, is given what deletes the node of a contender that is about to be granted,
+	// and returns what [protocol.Grant.Release] calls instead.
+	Keep func(remove func(context.Context, *protocol.Session) error) func(context.Context, *protocol.Session) error
+
 	// Recipe, if not nil, is the grant's recipe instead of the line's, such as one of
 	// [protocol.Recipe.Mode]: the end of the grant is reported with its mode.
 	Recipe *protocol.Recipe
-
-	// Check, if not nil, is called with each listing, which has the line's own kinds alone. Its
-	// error ends the wait. A waiter lists the line again when its own node is changed. So a client
-	// that changes what Check relies on calls [Line.SetData] for each contender afterwards.
-	Check func(line []Name) error
-}
-
-func (r *Request) check(line []Name) error {
-	if r.Check == nil {
-		return nil
-	}
-	return r.Check(ownKinds(line))
 }
 
 // A Line is a node whose sequential children contend for something, in order of arrival. Other
@@ -91,6 +88,9 @@ type Line struct {
 	kinds  []Kind
 	names  []string // of the kinds
 	parent parent
+
+	first []byte                              // see Follow
+	rule  func(data []byte) (Blockers, error) // nil without a rule
 }
 
 // New returns the line of contenders of these kinds at the recipe's path. It does no I/O and cannot
@@ -157,13 +157,46 @@ func (l *Line) Join(ctx context.Context, s *protocol.Session, r *Request) (*prot
 		return nil, err
 	}
 	if r.Try {
-		if blocker, err := l.peek(ctx, s, r); err != nil {
+		if blocker, only, err := l.peek(ctx, s, r); err != nil {
 			return nil, err
-		} else if blocker != "" {
+		} else if only && r.Patience > 0 && blocker.Kind == Lingering {
+			return l.outlast(ctx, s, r)
+		} else if blocker.Node != "" {
 			return nil, ErrBusy
 		}
 	}
-	return l.contend(ctx, s, r, false)
+	return l.stay(ctx, s, r)
+}
+
+// outlast waits in line for as long as the request's patience lasts.
+func (l *Line) outlast(ctx context.Context, s *protocol.Session, r *Request) (*protocol.Grant, error) {
+	waits := *r
+	waits.Try = false
+	soon, cancel := context.WithTimeout(ctx, r.Patience)
+	defer cancel()
+	g, err := l.stay(soon, s, &waits)
+	if err != nil && soon.Err() != nil && ctx.Err() == nil {
+		err = ErrBusy
+	}
+	return g, err
+}
+
+// stay contends again and again, as long as the contender's node is deleted while it waits.
+func (l *Line) stay(ctx context.Context, s *protocol.Session, r *Request) (*protocol.Grant, error) {
+	// A contender whose node was deleted is not to blame the view's back-off, which may end.
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		g, err := l.contend(ctx, s, r, false)
+		if !errors.Is(err, errGone) || s.Err() != nil {
+			return g, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-s.Done():
+			return nil, err
+		case <-ctx.Done():
+			return nil, protocol.Ended(ctx)
+		}
+	}
 }
 
 // Claim makes one attempt to get something without waiting in line, under s. It returns [ErrBusy]
@@ -175,11 +208,11 @@ func (l *Line) Claim(ctx context.Context, s *protocol.Session, r *Request) (g *p
 		return nil, "", err
 	}
 	if r.Try || !l.parent.likely() {
-		blocker, err := l.peek(ctx, s, r)
+		blocker, _, err := l.peek(ctx, s, r)
 		if err != nil {
 			return nil, "", err
-		} else if blocker != "" {
-			return nil, blocker, ErrBusy
+		} else if blocker.Node != "" {
+			return nil, blocker.Node, ErrBusy
 		}
 	}
 	try := *r
@@ -188,25 +221,38 @@ func (l *Line) Claim(ctx context.Context, s *protocol.Session, r *Request) (g *p
 	return g, "", err
 }
 
-// peek returns a node that a contender which came now would have to wait for, if any. It only
-// reads.
-func (l *Line) peek(ctx context.Context, s *protocol.Session, r *Request) (blocker string, err error) {
-	names, err := l.Names(ctx, s)
-	if err == nil && r.check(names) != nil { // it may rely on something that is newer than the listing
-		names, err = l.Names(ctx, s)
+// peek returns a contender that another one which came now would have to wait for, if any, and
+// whether it is the only one in line. It only reads, but for the rule of a line that has none yet.
+func (l *Line) peek(ctx context.Context, s *protocol.Session, r *Request) (blocker Name, only bool, err error) {
+	children, data, err := l.children(ctx, s)
+	request := *r
+	if err == nil && l.obey(&request, data) != nil { // the server may lag
+		if err := s.Sync(ctx, l.recipe.Path()); err != nil {
+			return Name{}, false, err
+		}
+		if children, data, err = l.children(ctx, s); err == nil {
+			err = l.obey(&request, data)
+		}
 	}
-	if err != nil {
-		return "", err
+	if errors.Is(err, zk.ErrNoNode) {
+		return Name{}, false, nil
+	} else if err != nil {
+		return Name{}, false, err
 	}
-	if err := r.check(names); err != nil {
-		return "", err
-	}
-	names = append(names, Name{Kind: r.Kind})
-	blockers := r.blockers(names, len(names)-1)
+
+	names := append(l.parse(children), Name{Kind: r.Kind})
+	blockers := request.blockers(names, len(names)-1)
 	if len(blockers) == 0 {
-		return "", nil
+		return Name{}, false, nil
 	}
-	return blockers[len(blockers)-1].Node, nil
+	return blockers[len(blockers)-1], len(names) == 2, nil
+}
+
+// Lingers reports whether the node of that name may stay in line though it is not used, until
+// another contender is in line.
+func (l *Line) Lingers(node string) bool {
+	n, ok := l.name(node)
+	return ok && n.Kind == Lingering
 }
 
 // Gone blocks until the node that [Line.Claim] has named is gone, ctx ends or s is over. Its errors

@@ -1,6 +1,7 @@
 package line
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ type listing struct {
 	done     chan struct{}
 	children []string
 	names    []Name // the contenders among them, first come first
+	data     []byte // of the line's node, if it has a rule, as of then or later
 	err      error
 }
 
@@ -40,12 +42,15 @@ func (l *Line) shared(s *protocol.Session) *listings {
 func (l *listing) find(own *protocol.Own) int { return find(l.names, own.Name(), own.Sequence()) }
 
 // listWith returns a listing as of a moment after this node was created. Any that has the node is
-// one.
-func (l *Line) listWith(ctx context.Context, s *protocol.Session, ls *listings, own *protocol.Own) (*listing, error) {
+// one. If data are not nil, it is a listing with these data, or a new one: so contenders that have
+// waited share a listing after a change of their rule. What has gone meanwhile they find out when
+// they watch it.
+func (l *Line) listWith(ctx context.Context, s *protocol.Session, ls *listings, own *protocol.Own, data []byte) (*listing, error) {
 	ls.mu.Lock()
 	latest := ls.latest.Value()
 	ls.mu.Unlock()
-	if latest != nil && l.wait(ctx, s, latest) == nil && latest.find(own) >= 0 {
+	if latest != nil && l.wait(ctx, s, latest) == nil && latest.find(own) >= 0 &&
+		(data == nil || bytes.Equal(latest.data, data)) {
 		return latest, nil
 	}
 	return l.list(ctx, s, ls)
@@ -60,7 +65,7 @@ func (l *Line) list(ctx context.Context, s *protocol.Session, ls *listings) (*li
 		ls.next, ls.running = next, true
 	}
 	ls.mu.Unlock()
-	if begin && !s.Go(func(context.Context) { ls.run(l, s) }) {
+	if begin && !s.Go(func(context.Context, *protocol.Session) { ls.run(l, s) }) {
 		ls.run(l, s) // which fails, as the client was closed
 	}
 
@@ -73,7 +78,7 @@ func (l *Line) wait(ctx context.Context, s *protocol.Session, list *listing) err
 	case <-list.done:
 		return list.err
 	case <-ctx.Done():
-		_, err := l.children(ctx, s) // returns why
+		_, _, err := l.children(ctx, s) // returns why
 		return err
 	}
 }
@@ -92,7 +97,7 @@ func (ls *listings) run(l *Line, s *protocol.Session) {
 		if list == nil {
 			return
 		}
-		list.children, list.err = l.children(context.Background(), s)
+		list.children, list.data, list.err = l.children(context.Background(), s)
 		list.names = l.parse(list.children)
 		close(list.done)
 	}

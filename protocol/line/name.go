@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
@@ -25,28 +26,12 @@ type Name struct {
 // of their own there. Of several kinds that fit the longest counts. ParseName is safe for
 // concurrent use.
 func ParseName(node string, kinds ...string) (Name, bool) {
-	n := Name{Node: node}
-	for _, kind := range kinds {
-		for _, digits := range []int{10, 11} { // with a sign
-			i := len(node) - digits - len(kind)
-			if i < 0 || node[i:i+len(kind)] != kind || len(kind) <= len(n.Kind) {
-				continue
-			}
-			sequence, ok := protocol.ParseSequence(node[i+len(kind):])
-			if !ok {
-				continue
-			}
+	c, ok := layout.ParseContender(node, kinds...)
+	return nameOf(c), ok
+}
 
-			n.Kind, n.Sequence, n.Owner = kind, sequence, protocol.Owner{}
-			if o, rest, ok := protocol.ParseOwner(node); ok && i == len(node)-len(rest) {
-				n.Owner = o
-			}
-		}
-	}
-	if n.Kind == "" {
-		return Name{}, false
-	}
-	return n, true
+func nameOf(c layout.Contender) Name {
+	return Name{Node: c.Node, Kind: c.Kind, Sequence: c.Sequence, Owner: protocol.Owner(c.Owner)}
 }
 
 // Compare orders names by their sequence numbers alone. It is negative when n comes first.

@@ -2,14 +2,12 @@ package line_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -46,191 +44,6 @@ func pending(t *testing.T, granted <-chan *protocol.Grant) {
 	}
 }
 
-func TestPermitsLetSoManyIn(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		const n = 3
-		path := srv.Root(t) + "/permits"
-		var held []*protocol.Grant
-		var waiting []<-chan *protocol.Grant
-		for i := range 3 * n {
-			granted := enter(suite.Lasting(t), permitsAt(srv.Client(t), path), permits(n))
-			if i < n {
-				held = append(held, suite.Wait(t, granted))
-				continue
-			}
-			pending(t, granted)
-			waiting = append(waiting, granted)
-		}
-		_, err := permitsAt(srv.Client(t), path).Enter(suite.Lasting(t),
-			line.Request{Kind: "permit-", Blockers: line.Permits(n), Try: true})
-		require.ErrorIs(t, err, line.ErrBusy)
-
-		for i := range waiting {
-			for _, w := range waiting[i:] {
-				pending(t, w)
-			}
-			gone := (i * 2) % n // the first, the last, and one in between
-			release(t, held[gone])
-			g := suite.Wait(t, waiting[i])
-			require.Greater(t, g.Token(), held[gone].Token())
-			held[gone] = g
-		}
-		for _, g := range held {
-			release(t, g)
-		}
-	})
-}
-
-// Whichever of the blockers goes, and however, the waiter behind them hears of it.
-func TestWaiterForAPermitHearsOfEachBlocker(t *testing.T) {
-	const n = 3
-	for blocker := range n {
-		for name, end := range map[string]func(*testing.T, *recipestest.Server, *line.Line, *protocol.Grant){
-			"released": func(t *testing.T, _ *recipestest.Server, _ *line.Line, g *protocol.Grant) { release(t, g) },
-			"broken": func(t *testing.T, _ *recipestest.Server, l *line.Line, g *protocol.Grant) {
-				require.NoError(t, l.Break(suite.Lasting(t), g.Node()))
-			},
-			"expired": func(t *testing.T, srv *recipestest.Server, _ *line.Line, g *protocol.Grant) {
-				srv.ExpireSession(g.Session().ID())
-			},
-		} {
-			t.Run(fmt.Sprintf("%s %d", name, blocker), func(t *testing.T) {
-				suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-					path, operator := srv.Root(t)+"/permits", srv.Client(t)
-					var held []*protocol.Grant
-					for range n {
-						held = append(held, suite.Wait(t, enter(suite.Lasting(t), permitsAt(srv.Client(t), path), permits(n))))
-					}
-					next := enter(suite.Lasting(t), permitsAt(srv.Client(t), path), permits(n))
-					pending(t, next)
-
-					end(t, srv, permitsAt(operator, path), held[blocker])
-
-					g := suite.Wait(t, next)
-					for i, h := range held {
-						if i != blocker {
-							require.NoError(t, h.Err())
-							release(t, h)
-						}
-					}
-					release(t, g)
-				})
-			})
-		}
-	}
-}
-
-// A waiter whose node is broken joins the line again, and is granted behind the others.
-func TestBrokenWaiterForAPermitGoesToTheEnd(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, operator := srv.Root(t)+"/permits", srv.Client(t)
-		at := func() *line.Line { return permitsAt(srv.Client(t), path) }
-		a := suite.Wait(t, enter(suite.Lasting(t), at(), permits(2)))
-		b := suite.Wait(t, enter(suite.Lasting(t), at(), permits(2)))
-		broken := enter(suite.Lasting(t), at(), permits(2))
-		pending(t, broken)
-		other := enter(suite.Lasting(t), at(), permits(2))
-		pending(t, other)
-		l := permitsAt(operator, path)
-		all, err := l.Contenders(suite.Lasting(t))
-		require.NoError(t, err)
-		require.NoError(t, l.Break(suite.Lasting(t), all[2].Node))
-		pending(t, broken)
-
-		release(t, b)
-		c := suite.Wait(t, other)
-		time.Sleep(time.Second)
-		pending(t, broken)
-		release(t, a)
-		release(t, suite.Wait(t, broken))
-		release(t, c)
-	})
-}
-
-// The connection of a waiter for a permit breaks at each step, and a holder releases while it is
-// away, or the waiter gives up.
-func TestFaultAtEachStepOfAWaitForAPermit(t *testing.T) {
-	for _, gives := range []string{"waits", "gives up"} {
-		t.Run(gives, func(t *testing.T) {
-			t.Parallel()
-			over := false
-			for step := 1; !over; step++ {
-				synctest.Test(t, func(t *testing.T) {
-					srv := recipestest.Start(t, recipestest.WithInMemory())
-					path, link, other := srv.Root(t)+"/permits", srv.Link(t), srv.Client(t)
-					c := link.Client(t)
-					suite.Session(t, c)
-					var held []*protocol.Grant
-					for range 2 {
-						held = append(held, suite.Wait(t, enter(suite.Lasting(t), permitsAt(other, path), permits(2))))
-					}
-					ctx, cancel := context.WithCancel(suite.Lasting(t))
-					defer cancel()
-					stop := link.At(step, func() {
-						if gives == "gives up" {
-							cancel()
-						}
-						link.Cut()
-						time.AfterFunc(100*time.Millisecond, link.Heal)
-					})
-
-					next := enter(ctx, permitsAt(c, path), permits(2))
-					leave := func() *protocol.Grant {
-						synctest.Wait()
-						release(t, held[1])
-						return suite.Wait(t, next)
-					}
-					g := leave()
-					over = stop()
-					if g == nil {
-						require.Error(t, ctx.Err(), "step %d", step)
-					} else {
-						release(t, g)
-					}
-					time.Sleep(suite.Limit / 2)
-					release(t, held[0])
-					children, _, err := suite.Session(t, other).Children(suite.Lasting(t), path)
-					if !errors.Is(err, zk.ErrNoNode) {
-						require.NoError(t, err)
-					}
-					require.Empty(t, children, "step %d", step)
-				})
-			}
-		})
-	}
-}
-
-// A waiter whose session was not confirmed lately asks before it is granted, and looks again.
-func TestWaiterForAPermitOfALaggingServer(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t, recipestest.Lagging(20*time.Millisecond))
-	path := srv.Root(t) + "/permits"
-	counts := make(chan struct{}, 2)
-	var wait suite.Group
-	for range 6 {
-		l := permitsAt(srv.Client(t), path)
-		wait.Go(func() error {
-			for range 5 {
-				g, err := l.Enter(t.Context(), permits(2))
-				if err != nil {
-					return err
-				}
-				select {
-				case counts <- struct{}{}:
-				default:
-					return errors.New("three holders of two permits")
-				}
-				<-counts
-				if err := g.Release(t.Context()); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	require.NoError(t, wait.Wait())
-}
-
 // Markers are for exclusive kinds: something may be ahead of a holder of another one.
 func TestHolderOfAPermitLeavesNoMarker(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
@@ -244,5 +57,54 @@ func TestHolderOfAPermitLeavesNoMarker(t *testing.T) {
 		require.Equal(t, multis, link.Count(recipestest.OpMulti))
 		require.Equal(t, deletes+1, link.Count(recipestest.OpDelete))
 		release(t, first)
+	})
+}
+
+// Contenders come and go in any order. As long as all blockers of one are there it must not be
+// granted, and whenever it may be, one of them has gone: what it waits for is neither too little
+// nor too much.
+func TestPermitsBlockUntilOneMayGo(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		permits := rapid.IntRange(1, 6).Draw(t, "permits")
+		var names []line.Name
+		for i := range rapid.IntRange(1, 20).Draw(t, "contenders") {
+			names = append(names, line.Name{Node: string(rune('a' + i)), Sequence: int32(2 * i)})
+		}
+		self := rapid.IntRange(0, len(names)-1).Draw(t, "self")
+		me, before := names[self], slices.Clone(names)
+
+		blockers := slices.Clone(line.Permits(permits)(names, self))
+		require.Equal(t, before, names, "the line is as it was")
+		if self < permits {
+			require.Empty(t, blockers)
+			return
+		}
+		require.Len(t, blockers, permits)
+		for _, b := range blockers {
+			require.Negative(t, b.Compare(me))
+		}
+
+		// Others leave, and come, in any order.
+		for range rapid.IntRange(0, 40).Draw(t, "moves") {
+			if rapid.Bool().Draw(t, "comes") {
+				last := int32(100)
+				if len(names) > 0 {
+					last = max(last, names[len(names)-1].Sequence+1)
+				}
+				names = append(names, line.Name{Node: "new", Sequence: last})
+			} else if i := rapid.IntRange(0, len(names)-1).Draw(t, "leaves"); names[i] != me {
+				names = slices.Delete(names, i, i+1)
+			}
+
+			self := slices.Index(names, me)
+			allThere := !slices.ContainsFunc(blockers, func(b line.Name) bool { return !slices.Contains(names, b) })
+			if self < permits {
+				require.False(t, allThere, "it may go, and is not woken")
+			} else if !allThere { // woken, it looks again
+				blockers = slices.Clone(line.Permits(permits)(names, self))
+				require.Len(t, blockers, permits)
+			}
+		}
 	})
 }

@@ -7,36 +7,60 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/recipestest/conform"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
+	"github.com/zkrecipes/zkrecipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
-func TestMutexConforms(t *testing.T) {
-	conform.Run(t, func(w *sim.World, c *sim.Client) conform.Lock {
-		m := lock.New(c.Client, w.Path)
-		return conform.Lock{Acquire: func(ctx context.Context) (conform.Held, error) {
-			l, err := m.Lock(ctx)
-			if err != nil {
-				return conform.Held{}, err
-			}
-			return conform.Held{Release: l.Unlock, Err: l.Err, Token: l.Token}, nil
-		}}
-	})
+// locking makes a Lock of a verb that acquires an H, and of one that gives it back.
+func locking[H interface {
+	Err() error
+	Token() int64
+}](acquire func(context.Context) (H, error), back func(H, context.Context) error) conform.Lock {
+	return conform.Lock{Acquire: func(ctx context.Context) (conform.Held, error) {
+		h, err := acquire(ctx)
+		if err != nil {
+			return conform.Held{}, err
+		}
+		release := func(ctx context.Context) error { return back(h, ctx) }
+		return conform.Held{Release: release, Err: h.Err, Token: h.Token}, nil
+	}}
 }
 
-func TestSemaphoreOfOneConforms(t *testing.T) {
-	conform.Run(t, func(w *sim.World, c *sim.Client) conform.Lock {
-		s := semaphore.New(c.Client, w.Path, 1)
-		return conform.Lock{Acquire: func(ctx context.Context) (conform.Held, error) {
-			p, err := s.Acquire(ctx)
-			if err != nil {
-				return conform.Held{}, err
-			}
-			return conform.Held{Release: p.Release, Err: p.Err, Token: p.Token}, nil
-		}}
-	})
+func TestOurLocksConform(t *testing.T) {
+	readWrite := func(opts ...rwlock.Option) conform.New {
+		return func(w *sim.World, c *sim.Client) conform.Lock {
+			return locking(rwlock.New(c.Client, w.Path, opts...).Lock, (*rwlock.Lease).Unlock)
+		}
+	}
+	for name, newLock := range map[string]conform.New{
+		"Mutex": func(w *sim.World, c *sim.Client) conform.Lock {
+			return locking(lock.New(c.Client, w.Path).Lock, (*lock.Lease).Unlock)
+		},
+		"Mutex with a local queue": func(w *sim.World, c *sim.Client) conform.Lock {
+			return locking(lock.New(c.Client, w.Path, lock.WithLocalQueue()).Lock, (*lock.Lease).Unlock)
+		},
+		"Simple": func(w *sim.World, c *sim.Client) conform.Lock {
+			return locking(lock.NewSimple(c.Client, w.Path).Lock, (*lock.Lease).Unlock)
+		},
+		"RWMutex":                    readWrite(),
+		"RWMutex of Curator":         readWrite(rwlock.WithSpelling(rwlock.Curator)),
+		"RWMutex of kazoo":           readWrite(rwlock.WithSpelling(rwlock.Kazoo)),
+		"RWMutex with local sharing": readWrite(rwlock.WithLocalSharing()),
+		"Semaphore": func(w *sim.World, c *sim.Client) conform.Lock {
+			return locking(semaphore.New(c.Client, w.Path, 1).Acquire, (*semaphore.Permit).Release)
+		},
+		"Election": func(w *sim.World, c *sim.Client) conform.Lock {
+			e := election.New(c.Client, w.Path)
+			campaign := func(ctx context.Context) (*election.Term, error) { return e.Campaign(ctx, nil) }
+			return locking(campaign, (*election.Term).Resign)
+		},
+	} {
+		t.Run(name, func(t *testing.T) { conform.Run(t, newLock) })
+	}
 }
 
 // zkLock is the lock of go-zookeeper, which knows no ctx and tells no holder of a loss.

@@ -1,4 +1,4 @@
-// Package conform shows what a lock of yours does when things go wrong, whatever it is built on.
+// Package conform shows how a lock of yours behaves when things go wrong, whatever it is built on.
 //
 //	func TestLockConforms(t *testing.T) {
 //		conform.Run(t, func(w *sim.World, c *sim.Client) conform.Lock {
@@ -18,12 +18,12 @@
 // does. [Find] returns what [Run] would report, for a lock that is known to be wrong. All of it
 // takes a few seconds.
 //
-// # What is asked of a lock
+// # The rules for a lock
 //
 //   - One process holds it at a time, as far as the holders themselves know. Tokens, if there are
 //     any, increase from holder to holder.
-//   - A holder learns that its session has expired, or that its node was deleted. A holder that is
-//     cut off learns that before another one is granted the lock.
+//   - A holder finds out that its session has expired, or that its node was deleted. A holder that
+//     is cut off finds out before another process is granted the lock.
 //   - Acquire returns soon after its ctx has ended, also while no server answers. It leaves nothing
 //     that keeps others out.
 //   - A connection that breaks, or a reply that is lost, at any step leaves nothing that keeps
@@ -32,5 +32,5 @@
 //   - Other nodes below the path are left alone, and keep no contender out.
 //   - No ephemeral node, goroutine or panic is left.
 //
-// Not asked: the order of grants, what a call costs, and locks that several may hold.
+// There are no rules for the order of grants, the cost of a call, or locks that several may hold.
 package conform

@@ -52,6 +52,7 @@ const first, second, third = 0, 1, 2 // processes
 var scenarios = []scenario{
 	{name: "one holder at a time", play: contend},
 	{name: "ctx that has ended", play: endedContext, alone: true},
+	{name: "released with a ctx that has ended", play: endedRelease, alone: true},
 	{name: "ctx ends while a process waits", play: impatient, alone: true},
 	{name: "ctx ends while no server answers", play: outage, alone: true},
 	{name: "holder is cut off", play: cutOff, alone: true},
@@ -77,6 +78,20 @@ func endedContext(ctx context.Context, s *stage, _ int) error {
 		return err
 	}
 	return s.cycle(ctx, second)
+}
+
+// endedRelease calls Release with a ctx that has ended, and again.
+func endedRelease(ctx context.Context, s *stage, _ int) error {
+	g, err := s.acquire(ctx, first)
+	if err != nil {
+		return err
+	}
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	if g.Release(done) == nil { // then nothing is left to be done
+		return s.cycle(ctx, second)
+	}
+	return errors.Join(s.release(ctx, g), s.cycle(ctx, second))
 }
 
 // impatient makes the second process give up while the first one holds the lock.

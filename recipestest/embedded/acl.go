@@ -59,6 +59,29 @@ func allowed(list []acl, perms int32, ids []identity) bool {
 	return len(list) == 0
 }
 
+// verdicts remembers within one request what lists allow: a transaction may ask thousands of times
+// about the same long list.
+type verdicts map[verdict]bool
+
+type verdict struct {
+	list  *acl
+	perms int32
+}
+
+// allowed is like the function, for lists that are not changed.
+func (v verdicts) allowed(list []acl, perms int32, ids []identity) bool {
+	if len(list) < 16 || v == nil {
+		return allowed(list, perms, ids)
+	}
+	key := verdict{&list[0], perms}
+	yes, known := v[key]
+	if !known {
+		yes = allowed(list, perms, ids)
+		v[key] = yes
+	}
+	return yes
+}
+
 // matches reports whether the identity satisfies an entry's id of the same scheme.
 func matches(id identity, want string) bool {
 	switch id.scheme {
@@ -123,6 +146,46 @@ func resolveACL(list []acl, ids []identity) ([]acl, zkwire.Code) {
 		return nil, zkwire.CodeInvalidACL
 	}
 	return resolved, zkwire.CodeOK
+}
+
+// refuseEagerly returns the error with which the server of a connection refuses a write by itself. d
+// is a copy, so the request can still be decoded.
+func (s *Server) refuseEagerly(c *conn, op zkwire.Op, d decoder) zkwire.Code {
+	if !s.cfg.EagerACL {
+		return zkwire.CodeOK
+	}
+
+	path := d.String()
+	parent, _, ok := splitPath(path)
+	ok = ok && !systemPath(path)
+	var perms int32
+	var list []acl
+	switch op {
+	case zkwire.OpCreate, zkwire.OpCreate2:
+		d.Buffer()
+		path, perms, list = parent, permCreate, d.acls()
+	case zkwire.OpDelete:
+		path, perms = parent, permDelete
+	case zkwire.OpSetData:
+		perms, ok = permWrite, true
+	case zkwire.OpSetACL:
+		perms, list, ok = permAdmin, d.acls(), true
+	default:
+		return zkwire.CodeOK
+	}
+	if d.Bad || !ok {
+		return zkwire.CodeOK
+	}
+
+	if op != zkwire.OpDelete && op != zkwire.OpSetData {
+		if _, result := resolveACL(list, c.ids); result != zkwire.CodeOK {
+			return result
+		}
+	}
+	if n := c.tree.nodes[path]; n != nil && !allowed(n.acl, perms, c.ids) {
+		return zkwire.CodeNoAuth
+	}
+	return zkwire.CodeOK
 }
 
 // maskDigests returns a copy of the list without password hashes, for readers that may not

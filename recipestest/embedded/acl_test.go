@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"fmt"
 	"io"
 	"testing"
 
@@ -185,5 +186,76 @@ func TestFailedAuthenticationEndsTheConnectionAndNotTheSession(t *testing.T) {
 		_, err := c.receive()
 		require.ErrorIs(t, err, io.EOF)
 		require.NotZero(t, connect(t, s, hello{session: c.session, password: c.password}).session)
+	}
+}
+
+func TestMembersRefuseWritesByThemselves(t *testing.T) {
+	requests := []struct {
+		name string
+		op   int32
+		body packet
+		code int32 // of an eager refusal; 0 if the leader is asked
+	}{
+		{"create", opCreate, packet{}.create("/closed/x", nil, 0), codeNoAuth},
+		{"create2", opCreate2, packet{}.create("/closed/x", nil, 0), codeNoAuth},
+		{"delete of no node", opDelete, packet{}.string("/closed/x").int32(-1), codeNoAuth},
+		{"setData", opSetData, packet{}.string("/closed").buffer(nil).int32(-1), codeNoAuth},
+		{"setACL", opSetACL, packet{}.string("/closed").open().int32(-1), codeNoAuth},
+		{"invalid list", opCreate, packet{}.string("/x").buffer(nil).acl(all, "none", "").int32(0), codeInvalidACL},
+		{"invalid list to set", opSetACL, packet{}.string("/none").acl(all, "none", "").int32(-1), codeInvalidACL},
+
+		{"delete below no node", opDelete, packet{}.string("/closed/x/y").int32(-1), 0},
+		{"permission", opSetData, packet{}.string("/open").buffer(nil).int32(-1), 0},
+		{"system node", opDelete, packet{}.string("/zookeeper").int32(-1), 0},
+		{"bad path", opCreate, packet{}.create("x", nil, 0), 0},
+		{"broken", opCreate, packet{}.string("/closed/x"), 0},
+		{"createContainer", opCreateContainer, packet{}.create("/closed/x", nil, 4), 0},
+		{"multi", opMulti, append(packet{}.part(opDelete).string("/closed/x").int32(-1), packet{}.end()...), 0},
+	}
+	for name, change := range map[string]func(*embedded.Follower){
+		"lags":     func(f *embedded.Follower) { f.Lag(lag) },
+		"isolated": (*embedded.Follower).Isolate,
+		"deposed":  (*embedded.Follower).Depose,
+	} {
+		for _, eager := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " eager ", eager), func(t *testing.T) {
+				t.Parallel()
+				bubble(t, embedded.Config{EagerACL: eager}, func(t *testing.T, s *embedded.Server) {
+					leads, f := connect(t, s, hello{}), s.Follower()
+					require.Zero(t, leads.must(t, opAuth, packet{}.int32(0).string("digest").buffer([]byte("me:secret"))).code)
+					require.Zero(t, leads.must(t, opCreate, packet{}.string("/closed").buffer(nil).acl(all, "auth", "").int32(0)).code)
+					require.Zero(t, leads.must(t, opCreate, packet{}.create("/open", nil, 0)).code)
+					require.Zero(t, leads.must(t, opSetACL, packet{}.string("/").acl(all, "auth", "").int32(-1)).code)
+					clients := make([]*wireClient, len(requests))
+					for i := range clients {
+						clients[i] = connectTo(t, f, hello{})
+					}
+					change(f)
+
+					// The leader's list changes, and the member's does not yet.
+					require.Zero(t, leads.must(t, opSetACL, packet{}.string("/closed").open().int32(-1)).code)
+					for i, r := range requests {
+						c := clients[i]
+						require.NoError(t, c.send(opSetData, packet{}.string("/open").buffer(nil).int32(-1)))
+						require.NoError(t, c.send(r.op, r.body))
+						answered := later(func() *answer { a, _ := c.receive(); return a })
+						if !eager || r.code == 0 {
+							requireNothing(t, answered)
+							continue
+						}
+						a := receive(t, answered)
+						require.Equal(t, []any{int32(2), int64(0), r.code}, []any{a.xid, a.zxid, a.code}, r.name)
+					}
+				})
+			})
+		}
+	}
+
+	// A standalone server does so, too. Otherwise the refusal is a transaction.
+	for _, eager := range []bool{false, true} {
+		c := connect(t, start(t, embedded.Config{InMemory: true, EagerACL: eager}), hello{})
+		a := c.must(t, opSetACL, packet{}.string("/none").acl(all, "none", "").int32(-1))
+		require.EqualValues(t, codeInvalidACL, a.code)
+		require.Equal(t, eager, a.zxid == 0)
 	}
 }

@@ -45,11 +45,13 @@ type conn struct {
 	// Guarded by the server's lock.
 	session      *session
 	ids          []identity
+	verdicts     verdicts // of the transaction or multiRead that is carried out
 	gone         bool
 	round        uint64 // of the last watch event
 	since        time.Time
 	received     int
 	sent         int
+	answered     time.Time // last
 	lastOp       zkwire.Op
 	lastXID      int32
 	lastZxid     int64
@@ -169,6 +171,7 @@ func (c *conn) frameReady() bool {
 // send appends a frame to the unsent bytes. The caller holds the server's lock.
 func (c *conn) send(frame []byte) {
 	c.sent++
+	c.answered = time.Now()
 	c.srv.sent++
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -334,9 +337,13 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 	if c.gone || r.LastZxid > c.tree.zxid {
 		return false // the client has seen later transactions and must try another server
 	}
-	if c.follower != nil && c.follower.contact != whole {
-		c.stuck = true
-		return true
+	cutOff, sessions := c.follower != nil && c.follower.contact != whole, s.sessions
+	if cutOff {
+		if r.SessionID == 0 || c.follower.contact == isolated {
+			c.stuck = true // only the leader could answer
+			return true
+		}
+		sessions = c.follower.alive
 	}
 
 	timeout := min(max(r.Timeout, s.cfg.MinSessionTimeout), s.cfg.MaxSessionTimeout)
@@ -345,15 +352,15 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 	var begun int64 // the zxid of a new session's first transaction
 	if r.SessionID == 0 {
 		ss = s.newSession(timeout)
-		begun = s.tree.zxid
-	} else if ss = s.sessions[r.SessionID]; ss != nil {
-		if ss.conn != nil {
+		ss.conn, begun = c, s.tree.zxid
+	} else if ss = sessions[r.SessionID]; ss != nil {
+		if ss.conn != nil && !cutOff {
 			s.drop(ss.conn)
 		}
 		if subtle.ConstantTimeCompare(ss.password[:], r.Password) == 0 {
 			ss = nil
-		} else {
-			ss.timeout = timeout
+		} else if !cutOff {
+			ss.timeout, ss.conn = timeout, c
 			s.touch(ss)
 		}
 	}
@@ -364,9 +371,7 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 	}
 	reply := zkwire.AppendConnectResponse(make([]byte, 0, 64), granted)
 
-	if ss != nil {
-		c.session, ss.conn = ss, c
-	}
+	c.session = ss
 	if s.journal != nil {
 		s.await(s.tree.zxid) // also for a session that has ended: a crash must not bring it back
 	}

@@ -19,6 +19,7 @@ import (
 // digits behind the prefix.
 const (
 	lockName       = "lock"
+	markName       = "acknowledged"
 	logPrefix      = "log-"
 	snapshotPrefix = "snapshot-"
 	unfinished     = ".tmp" // of a file that is being written
@@ -33,6 +34,7 @@ type directory struct {
 	path string
 	lock io.Closer
 	sync func(*os.File) error
+	mark *os.File // up to which transaction clients were answered: see acknowledge
 }
 
 // openDirectory creates the directory if it does not exist, and locks it.
@@ -40,19 +42,74 @@ func openDirectory(path string, sync func(*os.File) error) (*directory, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := lockFile(filepath.Join(path, lockName))
+	lock, err := lockDirectory(path)
 	if errors.Is(err, errLocked) {
 		return nil, fmt.Errorf("%s: another server uses this directory", path)
 	}
 	if err != nil {
 		return nil, err
 	}
-	dir := &directory{path, lock, sync}
+	dir := &directory{path: path, lock: lock, sync: sync}
 	if err := dir.removeUnfinished(); err != nil {
 		lock.Close()
 		return nil, err
 	}
 	return dir, nil
+}
+
+func (dir *directory) close() {
+	if dir.mark != nil {
+		dir.mark.Close()
+	}
+	dir.lock.Close()
+}
+
+// acknowledge notes that transactions up to zxid have reached the disk, before clients are answered.
+// The note itself may be lost with the machine, which does no harm: it bounds from below what a log
+// must have. Without it, nobody would see that the end of a log is missing.
+func (dir *directory) acknowledge(zxid int64) error {
+	note := fmt.Sprintf("%016x ", uint64(zxid))
+	note += fmt.Sprintf("%08x\n", checksum([]byte(note)))
+	if dir.mark != nil {
+		_, err := dir.mark.WriteAt([]byte(note), 0)
+		return err
+	}
+
+	path := filepath.Join(dir.path, markName)
+	file, err := os.OpenFile(path+unfinished, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = file.WriteString(note); err == nil {
+		err = dir.sync(file)
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+unfinished, path); err != nil {
+		return err
+	}
+	if dir.mark, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+		return err
+	}
+	return syncDirectory(dir.path)
+}
+
+// acknowledged returns up to which transaction clients were answered, or -1 if nothing says so.
+func (dir *directory) acknowledged() (zxid int64, err error) {
+	path := filepath.Join(dir.path, markName)
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1, nil
+	} else if err != nil {
+		return 0, err
+	}
+	note, sum, _ := strings.Cut(string(content), " ")
+	parsed, err := strconv.ParseUint(note, 16, 63)
+	if err != nil || sum != fmt.Sprintf("%08x\n", checksum([]byte(note+" "))) {
+		return 0, fmt.Errorf("%s is damaged: restore the directory, or remove it to begin without data", path)
+	}
+	return int64(parsed), nil
 }
 
 // removeUnfinished removes the files that a former process was writing when it ended.
@@ -133,6 +190,17 @@ func (dir *directory) load() (st *state, torn int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	promised, err := dir.acknowledged()
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case len(snapshots)+len(logs) == 0 && promised > 0:
+		return nil, 0, fmt.Errorf("%s: all snapshots and logs are missing, and clients were answered: restore the directory, or remove it to begin without data",
+			dir.path)
+	case len(snapshots) > 0 && promised < 0:
+		return nil, 0, fmt.Errorf("%s is missing, which says what clients were answered: restore the directory, or remove it to begin without data",
+			filepath.Join(dir.path, markName))
+	}
 	if len(snapshots) == 0 {
 		if len(logs) > 0 {
 			return nil, 0, fmt.Errorf("%s: there is a log and no snapshot: restore the directory, or remove it to begin without data",
@@ -161,7 +229,14 @@ func (dir *directory) load() (st *state, torn int, err error) {
 			return nil, 0, err
 		}
 	}
-	return &l.state, torn, nil
+	switch {
+	case l.tree.zxid >= promised:
+		return &l.state, torn, nil
+	case torn > 0:
+		return nil, 0, dir.damaged(logs[len(logs)-1], fmt.Sprintf("its last record, of which %d bytes are left, is not as it was written, and clients were answered", torn))
+	}
+	return nil, 0, fmt.Errorf("%s: the logs end at zxid %#x, and clients were answered up to %#x: a log is missing, or was cut: restore the directory, or remove it to begin without data",
+		dir.path, l.tree.zxid, promised)
 }
 
 // read passes each payload of a file to load. The file's zxid must be the one given. It returns the

@@ -6,8 +6,37 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 )
+
+// lockDirectory locks a directory, and a file in it. The file may be removed, and then another server
+// would lock another one. The directory cannot be locked on some network file systems.
+func lockDirectory(path string) (io.Closer, error) {
+	file, err := lockFile(filepath.Join(path, lockName))
+	if err != nil {
+		return nil, err
+	}
+	d, err := os.Open(path)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	switch err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case err == nil:
+		return locks{flocked{d}, file}, nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		file.Close()
+		d.Close()
+		return nil, errLocked
+	}
+	d.Close()
+	return file, nil
+}
+
+type locks []io.Closer
+
+func (l locks) Close() error { return errors.Join(l[0].Close(), l[1].Close()) }
 
 var errLocked = errors.New("locked")
 

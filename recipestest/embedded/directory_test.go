@@ -29,6 +29,7 @@ func fileIn(t testing.TB, dir, prefix string) string {
 // A life is a data directory after a crash, and what the server had told before its last write and
 // after it.
 type life struct {
+	mark          []byte // before the last write
 	dir           string
 	log           string // path
 	content       []byte // of the log
@@ -45,12 +46,14 @@ func live(t *testing.T) life {
 		require.Zero(t, c.must(t, opCreate, packet{}.create(fmt.Sprintf("/n%d", i), []byte("some data"), 0)).code)
 	}
 	l := life{before: walk(t, c)}
+	mark, err := os.ReadFile(filepath.Join(dir, "acknowledged"))
+	require.NoError(t, err)
+	l.mark = mark
 	require.Zero(t, c.must(t, opSetData, packet{}.string("/n1").buffer([]byte("other data")).int32(0)).code)
 	l.after = walk(t, c)
 
 	l.dir = copied(t, dir)
 	l.log = fileIn(t, l.dir, "log-")
-	var err error
 	l.content, err = os.ReadFile(l.log)
 	require.NoError(t, err)
 	var torn int
@@ -79,7 +82,10 @@ func TestTornLastWriteIsDropped(t *testing.T) {
 		zeroed := append(cut, make([]byte, len(l.content)-size)...)
 		for kind, content := range map[string][]byte{"cut": cut, "zeroed": zeroed} {
 			var warnings bytes.Buffer
-			cfg := kept(l.with(t, l.log, content))
+			// A server that ends while it writes a record has answered nobody about it.
+			dir := l.with(t, l.log, content)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "acknowledged"), l.mark, 0o600))
+			cfg := kept(dir)
 			cfg.Logger = slog.New(slog.NewTextHandler(&warnings, nil))
 			s, err := embedded.Start(cfg)
 			require.NoError(t, err, "%s at %d", kind, size)
@@ -94,6 +100,41 @@ func TestTornLastWriteIsDropped(t *testing.T) {
 			require.Equal(t, torn, strings.Contains(warnings.String(), fmt.Sprintf("bytes=%d", len(content)-last)), "%s at %d: %s", kind, size, &warnings)
 		}
 	}
+}
+
+func TestAcknowledgedWritesAreMissed(t *testing.T) {
+	t.Parallel()
+	l := live(t)
+	refused := func(what string, dir string) {
+		t.Helper()
+		s, err := embedded.Start(kept(dir))
+		if err == nil {
+			s.Close()
+		}
+		require.ErrorContains(t, err, "clients were answered", what)
+		require.ErrorContains(t, err, "restore the directory, or remove it to begin without data", what)
+	}
+	for _, at := range l.records {
+		refused("cut at a record", l.with(t, l.log, l.content[:at]))
+	}
+	refused("cut within the last record", l.with(t, l.log, l.content[:len(l.content)-1]))
+	for at := l.records[len(l.records)-1]; at < len(l.content); at++ {
+		content := bytes.Clone(l.content)
+		content[at] ^= 0x10
+		refused("flipped", l.with(t, l.log, content))
+	}
+
+	for _, gone := range [][]string{{"log-"}, {"log-", "snapshot-"}, {"acknowledged"}} {
+		dir := copied(t, l.dir)
+		for _, prefix := range gone {
+			require.NoError(t, os.Rename(fileIn(t, dir, prefix), filepath.Join(dir, prefix+".bak")))
+		}
+		refused(fmt.Sprint(gone), dir)
+	}
+	dir := l.with(t, filepath.Join(l.dir, "acknowledged"), []byte("x"))
+	_, err := embedded.Start(kept(dir))
+	require.ErrorContains(t, err, "acknowledged is damaged")
+	require.Equal(t, l.after, walk(t, connect(t, start(t, kept(copied(t, l.dir))), hello{})))
 }
 
 func TestDamageIsReportedWithFileAndOffset(t *testing.T) {
@@ -193,7 +234,11 @@ func TestOneServerUsesADirectory(t *testing.T) {
 	require.NoError(t, s.Close())
 	start(t, kept(dir))
 
-	_, err = embedded.Start(embedded.Config{Dir: filepath.Join(fileIn(t, dir, "lock"), "below")})
+	require.NoError(t, os.Remove(fileIn(t, dir, "lock")))
+	_, err = embedded.Start(kept(dir))
+	require.ErrorContains(t, err, "another server uses this directory", "though its lock is gone")
+
+	_, err = embedded.Start(embedded.Config{Dir: filepath.Join(fileIn(t, dir, "acknowledged"), "below")})
 	require.ErrorContains(t, err, "not a directory")
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -30,6 +31,9 @@ func lockFile(path string) (io.Closer, error) {
 	}
 	return os.NewFile(uintptr(h), path), nil
 }
+
+// lockDirectory locks a directory by a file in it.
+func lockDirectory(path string) (io.Closer, error) { return lockFile(filepath.Join(path, lockName)) }
 
 // syncDirectory does nothing: Windows keeps the names of files in the journal of its file system.
 func syncDirectory(string) error { return nil }

@@ -17,11 +17,15 @@
 //   - delete containers that have become empty: [Server.ReapContainers];
 //   - bring a sequence counter near its end: [Server.SetSequence];
 //   - make a follower lag behind the server: [Server.Follower], [Follower.Lag];
-//   - stop one server of several, so that clients go on at another one: [Follower.Listen],
+//   - stop one server of several, so that clients go on at the others: [Follower.Listen],
 //     [Follower.Stop], [Follower.Resume];
 //   - isolate a follower, or depose a leader, without the server noticing: [Follower.Isolate],
 //     [Follower.Depose], [Follower.Rejoin];
-//   - have a follower report late which sessions are alive: [Follower.Report].
+//   - have a follower report late which sessions are alive: [Follower.Report];
+//   - have a member answer syncs that are no fence: [Follower.AnswerSyncsAtOnce].
+//
+// Features that real servers have on demand are in [Config]: [Config.EnforceQuota],
+// [Config.EagerACL], [Config.EnforceAuth].
 //
 // # Virtual time
 //
@@ -36,15 +40,15 @@
 // With [Config.Dir] a server keeps its nodes and sessions in a directory, and the next server goes
 // on with them. It is for development: one process is not an ensemble.
 //
-//   - What was acknowledged is on the disk: the server can be killed at any moment. Writes that
-//     come in while the disk is busy share one sync.
+//   - Acknowledged writes are on the disk: the server can be killed at any moment. Writes that come
+//     in while the disk is busy share one sync.
 //   - No client sees a write that a crash would take back. Answers that rest on a write, its
-//     events, and the news that a session began or ended wait for the disk. Reads wait for no write
-//     but those of their own connection.
+//     events, and the news that a session began or ended wait for the disk. Reads wait only for
+//     writes of their own connection.
 //   - Clients resume their sessions with the next server. The timeout of each session begins again
 //     when that server starts, so the ephemeral nodes of a client that does not come back are
 //     deleted after its timeout.
-//   - A write that was interrupted is dropped, with a warning: no client was told of it. Any other
+//   - An interrupted write is dropped, with a warning: no client has had its answer. Any other
 //     damage is an error of [Start] that names the file and the offset. The server cannot tell
 //     damage to the very last write of a log from an interrupted one.
 //   - If the directory cannot be written, the server ends: see [Server.Done] and [Server.Err].
@@ -53,18 +57,18 @@
 //
 // The directory has a snapshot and a log of the transactions since, in files named after zxids. A
 // log that has grown is replaced by a snapshot. It takes twice the memory for nodes, though not for
-// their data. Files are readable by their owner only, as they have passwords of sessions in them.
+// their data. Only their owner can read the files, because they have passwords of sessions in them.
 //
 // # Guarantees
 //
 //   - Writes are ordered. Each has a zxid of its own, and a failed write consumes one too. The
-//     zxids of a server are greater than those of any server that was started before it, by the
-//     same clock. So a client of a former server on the same address is told that its session has
-//     expired, and goes on in a new one.
+//     zxids of a server are greater than the zxids of any server that was started earlier by the
+//     same clock. So a client of a former server on the same address finds its session expired, and
+//     goes on in a new session.
 //   - The requests of a connection are carried out and answered in order.
 //   - A client gets a watch event before any answer that reflects the change.
 //   - A client of a follower sees its own writes. After a sync it sees all that was written before
-//     the sync. It never sees anything that its follower has not yet learnt of.
+//     the sync. It never sees anything that its follower has not applied yet.
 //   - A session ends at the first tick after its timeout, never earlier. Its ephemeral nodes are
 //     deleted in the same transaction.
 //   - A client that does not read blocks no other client. A client that is too far behind with its
@@ -100,12 +104,12 @@
 //   - A connection has one watch per path, and the newest mode counts.
 //   - checkWatches also reports watches of other clients.
 //
-// The tests in internal/differential send random requests to both servers. They found no
+// The tests in internal/real/differential send random requests to both servers. They found no
 // differences but these, which are intended:
 //
 //   - There are no quorum, observers or read-only mode. The server is always the leader, so syncs
 //     of its own clients have nothing to wait for but the disk. Nothing is stored without
-//     [Config.Dir], and what is stored is not in ZooKeeper's format.
+//     [Config.Dir], and the files are not in ZooKeeper's format.
 //   - A follower lags only in applying transactions. Requests reach the leader through it at once.
 //     So does the news of which sessions are alive, which real followers send twice a tick, unless
 //     [Follower.Report] says otherwise.
@@ -113,8 +117,11 @@
 //     whichever server that was on.
 //   - Four-letter words report on the leader and its followers together, as if they were one
 //     server.
-//   - Quota nodes are ordinary nodes without effect. SASL, x509, the super user, dynamic
-//     reconfiguration and the admin server do not exist.
+//   - A server ends where a real one writes a closeSession record that it cannot read again: see
+//     [Config.MaxCloseSession].
+//   - A deposed leader ends no sessions by its own clock, and does not notice by itself that it has
+//     no quorum.
+//   - SASL, x509, the super user, dynamic reconfiguration and the admin server do not exist.
 //   - The four-letter words conf, cons, envi, isro, mntr, ruok, srvr, stat and wchs are all
 //     enabled. Latencies are not measured; mntr has the main lines.
 //   - A successful check outside of a transaction is answered; 3.8 forgets to.

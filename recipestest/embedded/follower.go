@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"maps"
 	"net"
 	"slices"
 	"time"
@@ -71,6 +72,8 @@ type Follower struct {
 	stopped bool
 	closed  bool
 	contact contact
+	alive   map[int64]*session // by its id, each session that lived when f was deposed
+	hasty   bool               // see AnswerSyncsAtOnce
 
 	address  string       // where it listens, if it does
 	listener net.Listener // nil in memory, and while it is unreachable
@@ -127,7 +130,12 @@ func (f *Follower) Lag(d time.Duration) {
 func (f *Follower) Isolate() { f.cutOff(isolated) }
 
 // Depose is [Follower.Isolate] for a server that still takes itself for the leader: it also answers
-// syncs. Its writes are never committed.
+// syncs. It resumes the sessions that existed when it was deposed (even if they have ended since)
+// and tells every other session that it has expired. It opens no sessions, and its writes are never
+// committed. Meanwhile the [Server] is the new leader.
+//
+// A real leader notices within a few ticks that it has lost its quorum, and cuts its clients off.
+// Here that is [Follower.Rejoin].
 func (f *Follower) Depose() { f.cutOff(deposed) }
 
 func (f *Follower) cutOff(now contact) {
@@ -135,6 +143,42 @@ func (f *Follower) cutOff(now contact) {
 	defer f.srv.mu.Unlock()
 	f.contact = now
 	clear(f.heard)
+	if f.alive = nil; now == deposed {
+		f.alive = maps.Clone(f.srv.sessions)
+	}
+}
+
+// AnswerSyncsAtOnce makes the follower answer syncs like a leader that runs with
+// zookeeper.forward_learner_requests_to_commit_processor_disabled=true (3.7 and later): as soon as
+// it has applied every transaction that any follower has applied. So a sync is no fence. If a
+// session sends a write through another member, moves here before the answer, and syncs, the write
+// can take effect after the sync. Requests of one connection still wait for each other.
+//
+// The lag of the followers is the time that a write takes to commit, so all of them should lag by
+// the same time.
+func (f *Follower) AnswerSyncsAtOnce() {
+	f.srv.mu.Lock()
+	defer f.srv.mu.Unlock()
+	f.hasty = true
+}
+
+// syncTo returns the zxid for which a sync of c waits.
+func (s *Server) syncTo(c *conn) int64 {
+	f := c.follower
+	if f == nil || f.contact != deposed && !f.hasty {
+		return s.tree.zxid
+	}
+
+	zxid := f.tree.zxid
+	if f.contact == whole {
+		for _, other := range s.followers {
+			zxid = max(zxid, other.tree.zxid)
+		}
+	}
+	for _, before := range c.deferred {
+		zxid = max(zxid, before.after)
+	}
+	return zxid
 }
 
 // Rejoin makes the follower find its leader. It cuts the follower's connections, and the follower

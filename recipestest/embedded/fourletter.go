@@ -73,7 +73,7 @@ func (s *Server) cons(self *conn, b *strings.Builder) {
 			if c.lastXID >= 0 {
 				fmt.Fprintf(b, ",lcxid=0x%x", c.lastXID)
 			}
-			fmt.Fprintf(b, ",lzxid=0x%x,lresp=0,llat=0,minlat=0,avglat=0,maxlat=0", c.lastZxid)
+			fmt.Fprintf(b, ",lzxid=0x%x,lresp=%d,llat=0,minlat=0,avglat=0,maxlat=0", c.lastZxid, c.answered.UnixMilli())
 		}
 		b.WriteString(")\n")
 	}

@@ -1,9 +1,11 @@
 package embedded_test
 
 import (
+	"fmt"
 	"io"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -189,4 +191,33 @@ func TestAnswersToMultiReadAreBounded(t *testing.T) {
 	_, err := c.receive()
 	require.ErrorIs(t, err, io.EOF)
 	requireAlive(t, s)
+}
+
+// One packet asks 45,000 times about a list of 4,000 entries, for 255 identities.
+func TestLongListsAreLookedThroughOnceForARequest(t *testing.T) {
+	t.Parallel()
+	c := connect(t, start(t, embedded.Config{}), hello{})
+	for i := range 250 {
+		require.Zero(t, c.must(t, opAuth, packet{}.int32(0).string("digest").buffer(fmt.Appendf(nil, "u%d:x", i))).code)
+	}
+	list := packet{}.int32(3801)
+	for i := range 3800 {
+		list = list.int32(31).string("digest").string(fmt.Sprintf("n%d:aaaaaaaaaaaaaaaaaaaaaaaaaaaa", i))
+	}
+	list = list.int32(31).string("auth").string("")
+	body := append(packet{}.string("/n").buffer(nil), list...).int32(0)
+	require.Zero(t, c.must(t, opCreate, body).code)
+
+	reads := packet{}
+	for range 45_000 {
+		reads = reads.part(opGetData).string("/n").bool(false)
+	}
+	began := time.Now()
+	require.Zero(t, c.must(t, opMultiRead, reads.end()).code)
+	writes := packet{}
+	for i := range 10_000 {
+		writes = writes.part(opCreate).create(fmt.Sprintf("/n/%d", i), nil, 0)
+	}
+	require.Zero(t, c.must(t, opMulti, writes.end()).code)
+	require.Less(t, time.Since(began), 20*time.Second)
 }

@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,16 +77,118 @@ func dataOf(c *zk.Conn, path string) string {
 }
 
 func TestIsolatedFollowerOpensNoSession(t *testing.T) {
+	for name, isolate := range map[string]func(*embedded.Follower){
+		"isolated":       (*embedded.Follower).Isolate,
+		"deposed leader": (*embedded.Follower).Depose,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+				f := s.Follower()
+				isolate(f)
+				connected := later(func() *zk.Conn { return dial(t, f) })
+				time.Sleep(away)
+				requireNothing(t, connected)
+				f.Rejoin()
+				require.Equal(t, zk.StateHasSession, (<-connected).State())
+			})
+		})
+	}
+}
+
+func TestDeposedLeaderResumesTheSessionsItKnows(t *testing.T) {
 	t.Parallel()
 	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
 		f := s.Follower()
-		f.Isolate()
-		connected := later(func() *zk.Conn { return dial(t, f) })
+		leads, old := connect(t, s, hello{}), connectTo(t, f, hello{})
+		f.Depose()
 		time.Sleep(away)
-		requireNothing(t, connected)
+		require.NotZero(t, connect(t, s, hello{}).session)
+		ended := connect(t, s, hello{session: leads.session, password: leads.password})
+		require.Zero(t, ended.session, "the new leader has ended it")
+
+		// The old leader goes on serving both sessions, and knows of no others.
+		for _, w := range []*wireClient{leads, old} {
+			again := connectTo(t, f, hello{session: w.session, password: w.password})
+			require.Equal(t, w.session, again.session)
+			require.Zero(t, again.must(t, opSync, packet{}.string("/")).code)
+			require.Zero(t, again.must(t, opExists, packet{}.string("/").bool(false)).code)
+		}
+		wrong := connectTo(t, f, hello{session: old.session, password: make([]byte, 16)})
+		require.Zero(t, wrong.session)
+		young := connect(t, s, hello{})
+		require.Zero(t, connectTo(t, f, hello{session: young.session, password: young.password}).session)
+
 		f.Rejoin()
-		require.Equal(t, zk.StateHasSession, (<-connected).State())
+		require.Zero(t, connectTo(t, f, hello{session: old.session, password: old.password}).session)
 	})
+}
+
+func TestSyncAtADeposedLeaderIsNoFence(t *testing.T) {
+	t.Parallel()
+	bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+		f := s.Follower()
+		before := connect(t, s, hello{}) // with a timeout of 40 s
+		f.Depose()
+		require.Zero(t, before.must(t, opCreate, packet{}.create("/a", nil, 0)).code)
+
+		// A client that has lost this answer resumes its session there. The new leader does not know.
+		time.Sleep(30 * time.Second)
+		c := connectTo(t, f, hello{session: before.session, password: before.password})
+		require.Zero(t, c.must(t, opSync, packet{}.string("/")).code)
+		require.EqualValues(t, codeNoNode, c.must(t, opExists, packet{}.string("/a").bool(false)).code)
+		ended := later(func() error { _, err := before.receive(); return err })
+		requireNothing(t, ended)
+		time.Sleep(15 * time.Second)
+		require.ErrorIs(t, <-ended, io.EOF)
+		require.False(t, s.ExpireSession(c.session), "it has expired")
+	})
+}
+
+func TestSyncIsAFenceUnlessItIsAnsweredAtOnce(t *testing.T) {
+	const commits = time.Second
+	for name, hasty := range map[string]bool{"by default": false, "answered at once": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, embedded.Config{}, func(t *testing.T, s *embedded.Server) {
+				f, leader := s.Follower(), s.Follower()
+				c := connectTo(t, f, hello{})
+				f.Lag(commits)
+				leader.Lag(commits)
+				if hasty {
+					leader.AnswerSyncsAtOnce()
+				}
+
+				// The session moves on before its write has been committed.
+				began := time.Now()
+				require.NoError(t, c.send(opCreate, packet{}.create("/a", nil, 0)))
+				time.Sleep(commits / 10)
+				c = connectTo(t, leader, hello{session: c.session, password: c.password})
+				require.Zero(t, c.must(t, opSync, packet{}.string("/")).code)
+				there := c.must(t, opExists, packet{}.string("/a").bool(false)).code == 0
+				require.Equal(t, !hasty, there)
+				require.Equal(t, hasty, time.Since(began) < commits)
+
+				// A write is one in any case.
+				require.EqualValues(t, codeNoNode, c.must(t, opDelete, packet{}.string("/none").int32(-1)).code)
+				require.Zero(t, c.must(t, opExists, packet{}.string("/a").bool(false)).code)
+
+				// A sync comes after what was sent before it, and sees what any client has seen.
+				require.NoError(t, c.send(opCreate, packet{}.create("/c", nil, 0)))
+				require.NoError(t, c.send(opSync, packet{}.string("/")))
+				for _, path := range []string{"/c", "/"} {
+					a, err := c.receive()
+					require.NoError(t, err)
+					require.Equal(t, path, a.string())
+				}
+				require.Zero(t, c.must(t, opExists, packet{}.string("/c").bool(false)).code)
+				f.Lag(0)
+				require.Zero(t, connectTo(t, f, hello{}).must(t, opCreate, packet{}.create("/b", nil, 0)).code)
+				require.Zero(t, c.must(t, opSync, packet{}.string("/")).code)
+				require.Zero(t, c.must(t, opExists, packet{}.string("/b").bool(false)).code)
+			})
+		})
+	}
 }
 
 func TestFollowerReportsSessionsLate(t *testing.T) {

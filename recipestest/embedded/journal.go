@@ -1,8 +1,12 @@
 package embedded
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -14,6 +18,9 @@ const (
 	// maxBacklog is the number of bytes that wait for the disk at which writes wait before they are
 	// carried out.
 	maxBacklog = 16 << 20
+
+	// moreFiles is how long a snapshot waits for a descriptor.
+	moreFiles = 100 * time.Millisecond
 )
 
 // A journal writes the transactions of a server to its data directory. One goroutine does so: what
@@ -48,7 +55,7 @@ func (s *Server) openJournal() (err error) {
 	}
 	defer func() {
 		if err != nil {
-			dir.lock.Close()
+			dir.close()
 		}
 	}()
 
@@ -61,6 +68,8 @@ func (s *Server) openJournal() (err error) {
 	}
 	if st != nil {
 		s.restore(st)
+	} else if err := dir.acknowledge(0); err != nil { // before there is a snapshot
+		return err
 	}
 
 	// A snapshot begins each life. So the former log is never written to again, and the zxids,
@@ -73,7 +82,7 @@ func (s *Server) openJournal() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := dir.removeBefore(s.tree.zxid); err != nil {
+	if err := errors.Join(dir.acknowledge(s.tree.zxid), dir.removeBefore(s.tree.zxid)); err != nil {
 		log.file.Close()
 		return err
 	}
@@ -129,12 +138,16 @@ func (j *journal) run() {
 		}
 
 		s.mu.Unlock()
-		err := j.write(record, replacement)
+		replaced, err := j.write(record, upto, replacement)
 		s.mu.Lock()
 
 		if err != nil {
 			s.fail(err)
 			break
+		}
+		if replacement != nil && !replaced {
+			j.snapshotting = false
+			j.limit = j.log.size + j.logSize
 		}
 		if cap(record) <= maxBacklog {
 			j.spare = record
@@ -151,40 +164,62 @@ func (j *journal) run() {
 	s.settled.Broadcast()
 }
 
-// write writes a record and returns when it has reached the disk. If replacement is a state, it is
-// the one that the record leads to, and the log ends with the record.
-func (j *journal) write(record []byte, replacement *state) error {
+// write writes a record, of transactions up to a zxid, and returns when it has reached the disk. If
+// replacement is a state, it is the one that the record leads to, and the log ends with the record,
+// unless no file can be opened now: then the log goes on, and replaced is false.
+func (j *journal) write(record []byte, upto int64, replacement *state) (replaced bool, err error) {
 	if err := j.log.write(record); err != nil {
-		return err
+		return false, err
 	}
 	if err := j.log.flush(j.dir.sync); err != nil {
-		return err
+		return false, err
 	}
-	if replacement == nil {
-		return nil
+	if err := j.dir.acknowledge(upto); err != nil || replacement == nil {
+		return false, err
 	}
 
-	if err := j.log.file.Close(); err != nil {
-		return err
-	}
 	log, err := j.dir.begin(replacement.tree.zxid)
-	if err != nil {
-		return err
+	if isTooManyFiles(err) {
+		os.Remove(filepath.Join(j.dir.path, fileName(kindLog, replacement.tree.zxid))) //nolint:errcheck // perhaps there is none
+		j.srv.log.Warn("too many open files: the log is not replaced yet", "dir", j.dir.path, "error", err)
+		return false, nil
 	}
-	j.log = log
+	if err == nil {
+		err = j.log.file.Close()
+		j.log = log
+	}
+	if err != nil {
+		return false, err
+	}
 	j.snapshots.Go(func() { j.replace(replacement) })
-	return nil
+	return true, nil
+}
+
+// isTooManyFiles reports whether no file could be opened because connections, perhaps, have taken
+// all descriptors.
+func isTooManyFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // replace stores a snapshot and removes the files that it replaces. Meanwhile run goes on with
 // another log.
 func (j *journal) replace(st *state) {
+	s := j.srv
 	size, err := j.dir.store(st)
+	for isTooManyFiles(err) {
+		s.mu.Lock()
+		closing := j.closing
+		s.mu.Unlock()
+		if closing {
+			return // the log has all of it
+		}
+		time.Sleep(moreFiles)
+		size, err = j.dir.store(st)
+	}
 	if err == nil {
 		err = j.dir.removeBefore(st.tree.zxid)
 	}
 
-	s := j.srv
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -205,11 +240,11 @@ func (j *journal) close() {
 	j.writer.Wait()
 	j.snapshots.Wait()
 	j.log.file.Close()
-	j.dir.lock.Close()
+	j.dir.close()
 }
 
-// fail ends the server, as a file cannot be written. A sync that has failed is not tried again: the
-// system may have dropped what it could not write. The caller holds mu.
+// fail ends the server, because something cannot be written. A sync that has failed is not tried
+// again: the system may have dropped what it could not write. The caller holds mu.
 func (s *Server) fail(err error) {
 	if s.err == nil {
 		s.err = fmt.Errorf("embedded: %w", err)

@@ -171,4 +171,5 @@ const (
 	codeAuthFailed       = -115
 	codeNoWatcher        = -121
 	codeReconfigDisabled = -123
+	codeQuotaExceeded    = -125
 )

@@ -7,8 +7,9 @@ import "github.com/zkrecipes/zkrecipes/internal/zkwire"
 // zkwire.CodeRuntimeInconsistency.
 func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 	v := &view{
-		tree: s.tree, session: c.session.id, ids: c.ids,
-		pending: make(map[string]*record),
+		tree: s.tree, session: c.session.id, ids: c.ids, verdicts: make(verdicts),
+		enforceQuota: s.cfg.EnforceQuota,
+		pending:      make(map[string]*record),
 	}
 
 	type write struct {
@@ -125,6 +126,8 @@ func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) 
 		return b, zkwire.CodeOK
 	}
 
+	c.verdicts = make(verdicts)
+	defer func() { c.verdicts = nil }()
 	for _, r := range reads {
 		if len(b) > maxReply {
 			break // the caller ends the connection

@@ -27,7 +27,8 @@ func (s *Server) request(c *conn, frame []byte) bool {
 
 	c.received++
 	s.received++
-	if c.stuck || c.follower != nil && !c.follower.answers(op) {
+	refusal := s.refuseEagerly(c, op, *d)
+	if refusal == zkwire.CodeOK && (c.stuck || c.follower != nil && !c.follower.answers(op)) {
 		c.stuck = true // later requests of a session wait for the earlier ones
 		return true
 	}
@@ -62,6 +63,8 @@ func (s *Server) request(c *conn, frame []byte) bool {
 	c.lastOp = op
 
 	switch {
+	case refusal != zkwire.CodeOK:
+		s.answer(c, xid, 0, refusal, s.reply()) // even before answers that are deferred
 	case op == zkwire.OpCreateContainer && s.cfg.NoContainers || op == zkwire.OpCheck && s.cfg.is39():
 		return s.unknown(c, xid, op)
 	case op == zkwire.OpSync:
@@ -143,7 +146,8 @@ func forwarded(op zkwire.Op) bool {
 	return false
 }
 
-// sync answers once the connection's server has applied all that the leader has committed by now.
+// sync answers once the connection's server has applied what the leader has committed by now, or
+// less: see AnswerSyncsAtOnce.
 func (s *Server) sync(c *conn, xid int32, d *decoder) {
 	b, result := s.reply(), zkwire.CodeOK
 	if path, ok := d.NullableString(); ok {
@@ -155,11 +159,7 @@ func (s *Server) sync(c *conn, xid int32, d *decoder) {
 		b, result = b[:zkwire.ReplyBody], zkwire.CodeMarshallingError
 	}
 
-	zxid := s.tree.zxid
-	if c.follower != nil && c.follower.contact == deposed {
-		zxid = c.tree.zxid
-	}
-	s.answer(c, xid, zxid, result, b)
+	s.answer(c, xid, s.syncTo(c), result, b)
 }
 
 // propose carries out a request on the leader. It consumes a zxid even if it fails.
@@ -169,7 +169,7 @@ func (s *Server) propose(c *conn, xid int32, op zkwire.Op, d *decoder) {
 
 	switch {
 	case op == zkwire.OpCloseSession:
-		s.endSession(c.session)
+		s.endSession(c.session, false)
 	case s.sessions[c.session.id] != c.session:
 		result = zkwire.CodeSessionExpired // the connection's follower has not learnt of the expiry yet
 	case op == zkwire.OpMulti:
@@ -204,7 +204,7 @@ func (s *Server) propose(c *conn, xid int32, op zkwire.Op, d *decoder) {
 
 // write carries out a request that changes one node.
 func (s *Server) write(c *conn, op zkwire.Op, d *decoder, b []byte) ([]byte, zkwire.Code) {
-	v := &view{tree: s.tree, session: c.session.id, ids: c.ids}
+	v := &view{tree: s.tree, session: c.session.id, ids: c.ids, enforceQuota: s.cfg.EnforceQuota}
 	prepare := v.decodeWrite(op, d)
 	if d.Bad {
 		return b, zkwire.CodeMarshallingError
@@ -402,7 +402,7 @@ func (s *Server) readable(c *conn, path string, perms int32) (*node, zkwire.Code
 	if n == nil {
 		return nil, zkwire.CodeNoNode
 	}
-	if !allowed(n.acl, perms, c.ids) {
+	if !c.verdicts.allowed(n.acl, perms, c.ids) {
 		return nil, zkwire.CodeNoAuth
 	}
 	return n, zkwire.CodeOK

@@ -44,9 +44,30 @@ type Config struct {
 	// larger request ends its connection. Defaults to 1048575.
 	MaxPacket int
 
+	// MaxCloseSession is the size of the largest record of a session's end in bytes: 4, and for each
+	// of its ephemeral nodes 4 and the length of its path. Defaults to twice MaxPacket. If
+	// a session that is closed or expires has more, a real server writes the record and can never
+	// read its log again (ZOOKEEPER-4306). This one ends before it writes anything: see
+	// [Server.Err]. The next server on its [Config.Dir] still has the session.
+	MaxCloseSession int
+
 	// EnforceAuth refuses every request of a connection that has sent no digest credential, and
 	// ends the connection. The real server does so with enforce.auth.enabled.
 	EnforceAuth bool
+
+	// EagerACL makes each server refuse by itself, without asking its leader, a create, delete,
+	// setData or setACL that the access control lists it has applied forbid, or whose own list is
+	// invalid. The real server does so with zookeeper.enableEagerACLCheck (3.6 and later). Such an
+	// answer has zxid 0, and a follower gives it even if it lags or is isolated.
+	EagerACL bool
+
+	// EnforceQuota makes the server refuse a create or setData that exceeds a hard limit of a quota,
+	// with the error -125. The real server does so with enforceQuota (3.7 and later). A client sets
+	// a quota for /a as the real command line client does: it creates
+	// /zookeeper/quota/a/zookeeper_limits with data like
+	// "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=5", and then
+	// /zookeeper/quota/a/zookeeper_stats. The nearest quota above a node counts.
+	EnforceQuota bool
 
 	// ContainerInterval is how often the server deletes empty containers that had children, and TTL
 	// nodes that are due. Defaults to 60 s. See also [Server.ReapContainers].
@@ -82,6 +103,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	cfg.MinSessionTimeout = cmp.Or(cfg.MinSessionTimeout, 2*cfg.TickTime)
 	cfg.MaxSessionTimeout = cmp.Or(cfg.MaxSessionTimeout, max(20*cfg.TickTime, cfg.MinSessionTimeout))
 	cfg.MaxPacket = cmp.Or(cfg.MaxPacket, 0xfffff)
+	cfg.MaxCloseSession = cmp.Or(cfg.MaxCloseSession, int(min(int64(cfg.MaxPacket)+int64(max(cfg.MaxPacket, 1024)), math.MaxInt32)))
 	cfg.ContainerInterval = cmp.Or(cfg.ContainerInterval, time.Minute)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	cfg.logSize = cmp.Or(cfg.logSize, logSize)
@@ -100,6 +122,8 @@ func (cfg Config) withDefaults() (Config, error) {
 		return cfg, fmt.Errorf("session timeout %v is too long for the protocol", cfg.MaxSessionTimeout)
 	case cfg.MaxPacket < 64 || cfg.MaxPacket > math.MaxInt32:
 		return cfg, fmt.Errorf("packet limit of %d bytes is out of range", cfg.MaxPacket)
+	case cfg.MaxCloseSession < 4:
+		return cfg, fmt.Errorf("closeSession limit of %d bytes is out of range", cfg.MaxCloseSession)
 	case cfg.ContainerInterval < 0:
 		return cfg, fmt.Errorf("container interval %v is negative", cfg.ContainerInterval)
 	}
@@ -213,8 +237,8 @@ func firstZxid(now time.Time) int64 { return now.UnixMilli() << 10 }
 // in memory it returns an address that clients accept, for [Server.Dial].
 func (s *Server) ConnectString() string { return s.address }
 
-// Done returns a channel that is closed when the server has ended: by [Server.Close], or because it
-// cannot write to [Config.Dir].
+// Done returns a channel that is closed when the server has ended: by [Server.Close], because it
+// cannot write to [Config.Dir], or because of [Config.MaxCloseSession].
 func (s *Server) Done() <-chan struct{} { return s.done }
 
 // Err returns why the server has ended by itself. It returns nil while the server runs, and after

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -48,18 +49,27 @@ func (s *Server) SetClockRate(rate float64) {
 	s.clockRate = rate
 }
 
-// endSession ends a session at its client's request: it deletes the session's nodes and keeps the
-// connection open.
-func (s *Server) endSession(ss *session) {
-	delete(s.sessions, ss.id)
-	s.commit(transaction{changes: s.tree.deletions(ss.id), ended: ss})
-}
-
 // expire ends a session whose timeout has run out, and its connection.
 func (s *Server) expire(ss *session) {
 	s.log.Debug("session expired", "session", ss.id)
+	s.endSession(ss, true)
+}
+
+// endSession ends a session and deletes its nodes. It ends its connection only if cut. If the
+// record of that is too large, the server ends instead.
+func (s *Server) endSession(ss *session, cut bool) {
+	changes := s.tree.deletions(ss.id)
+	size := 4
+	for _, ch := range changes {
+		size += 4 + len(ch.path)
+	}
+	if size > s.cfg.MaxCloseSession {
+		s.fail(fmt.Errorf("the end of session %#x takes a record of %d bytes, for %d ephemeral nodes, and a server can read %d",
+			ss.id, size, len(changes), s.cfg.MaxCloseSession))
+		return
+	}
 	delete(s.sessions, ss.id)
-	s.commit(transaction{changes: s.tree.deletions(ss.id), ended: ss, cut: true})
+	s.commit(transaction{changes: changes, ended: ss, cut: cut})
 }
 
 // reap deletes the nodes that are due, each in its own transaction. A parent that becomes due by

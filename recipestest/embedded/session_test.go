@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -296,4 +297,55 @@ func TestEnforceAuthDemandsCredentials(t *testing.T) {
 	c = connect(t, s, hello{})
 	c.must(t, opAuth, packet{}.int32(0).string("digest").buffer([]byte("me:secret")))
 	require.Zero(t, c.must(t, opPing, nil).code)
+}
+
+// The end of a session is one record, with the paths of all of its ephemeral nodes.
+func TestServerEndsWithASessionThatIsTooLargeToBeLogged(t *testing.T) {
+	const limit = 4 + 2*(4+len("/12345678"))
+	for name, end := range map[string]func(*testing.T, *embedded.Server, *wireClient){
+		"closed":          func(t *testing.T, s *embedded.Server, c *wireClient) { c.call(opCloseSession, nil) },
+		"expired":         func(t *testing.T, s *embedded.Server, c *wireClient) { time.Sleep(away) },
+		"expired by hand": func(t *testing.T, s *embedded.Server, c *wireClient) { s.ExpireSession(c.session) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s, err := embedded.Start(embedded.Config{InMemory: true, MaxCloseSession: limit})
+				require.NoError(t, err)
+				for _, second := range []string{"/abcdefgh", "/abcdefghi"} {
+					require.NoError(t, s.Err())
+					c := connect(t, s, hello{})
+					for _, path := range []string{"/12345678", second} {
+						require.Zero(t, c.must(t, opCreate, packet{}.create(path, []byte("data does not count"), 1)).code)
+					}
+					end(t, s, c)
+				}
+				<-s.Done()
+				require.ErrorContains(t, s.Err(), fmt.Sprintf("a record of %d bytes, for 2 ephemeral nodes, and a server can read %d", limit+1, limit))
+				require.Error(t, s.Resume())
+				require.ErrorIs(t, s.Close(), s.Err())
+			})
+		})
+	}
+}
+
+func TestSessionThatIsTooLargeToBeLoggedSurvivesItsServer(t *testing.T) {
+	t.Parallel()
+	cfg := embedded.Config{InMemory: true, MaxCloseSession: 10, Dir: t.TempDir()}
+	s, err := embedded.Start(cfg)
+	require.NoError(t, err)
+	c := connect(t, s, hello{})
+	for range 2 {
+		require.Contains(t, []int32{0, codeNodeExists}, c.must(t, opCreate, packet{}.create("/ephemeral", nil, 1)).code)
+		_, err = c.call(opCloseSession, nil)
+		require.Error(t, err)
+		require.Error(t, s.Close())
+		if s, err = embedded.Start(cfg); err != nil {
+			break
+		}
+		c = connect(t, s, hello{session: c.session, password: c.password})
+		require.NotZero(t, c.session)
+	}
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
 }

@@ -202,6 +202,11 @@ type view struct {
 	*tree
 	session int64
 	ids     []identity
+
+	verdicts verdicts
+
+	enforceQuota bool
+
 	pending map[string]*record // a nil entry is a deleted node; a nil map records nothing
 }
 
@@ -260,7 +265,7 @@ func (v *view) prepareCreate(r createRequest) (change, zkwire.Code) {
 	if !ok {
 		return change{}, zkwire.CodeNoNode
 	}
-	if !allowed(parent.acl, permCreate, v.ids) {
+	if !v.verdicts.allowed(parent.acl, permCreate, v.ids) {
 		return change{}, zkwire.CodeNoAuth
 	}
 
@@ -279,6 +284,9 @@ func (v *view) prepareCreate(r createRequest) (change, zkwire.Code) {
 
 	if ephemeral(parent.owner) {
 		return change{}, zkwire.CodeNoChildrenForEphemerals
+	}
+	if v.exceeds(r.path, 1, len(r.data)) {
+		return change{}, zkwire.CodeQuotaExceeded
 	}
 
 	var owner int64
@@ -311,7 +319,7 @@ func (v *view) prepareDelete(path string, version int32) (change, zkwire.Code) {
 	if !ok {
 		return change{}, zkwire.CodeNoNode
 	}
-	if !allowed(parent.acl, permDelete, v.ids) {
+	if !v.verdicts.allowed(parent.acl, permDelete, v.ids) {
 		return change{}, zkwire.CodeNoAuth
 	}
 
@@ -335,6 +343,13 @@ func (v *view) prepareSetData(path string, data []byte, version int32) (change, 
 	n, c := v.writable(path, permWrite)
 	if c != zkwire.CodeOK {
 		return change{}, c
+	}
+	before := 0
+	if old := v.nodes[path]; old != nil {
+		before = len(old.data)
+	}
+	if v.exceeds(path, 0, len(data)-before) {
+		return change{}, zkwire.CodeQuotaExceeded
 	}
 	if version != -1 && version != n.version {
 		return change{}, zkwire.CodeBadVersion
@@ -386,7 +401,7 @@ func (v *view) writable(path string, perms int32) (record, zkwire.Code) {
 	if !ok {
 		return record{}, zkwire.CodeNoNode
 	}
-	if !allowed(n.acl, perms, v.ids) {
+	if !v.verdicts.allowed(n.acl, perms, v.ids) {
 		return record{}, zkwire.CodeNoAuth
 	}
 	return n, zkwire.CodeOK
@@ -402,6 +417,7 @@ func (t *tree) apply(ch change, now int64) stat {
 		t.delete(t.nodes[ch.path])
 	case zkwire.OpSetData:
 		n := t.nodes[ch.path]
+		t.count(ch.path, 0, len(ch.data)-len(n.data))
 		n.data, n.version, n.mzxid, n.mtime = ch.data, ch.version, t.zxid, now
 		s := n.stat()
 		t.fire(t.data, n, eventDataChanged)
@@ -434,6 +450,8 @@ func (t *tree) create(ch change, now int64) stat {
 		czxid: t.zxid, mzxid: t.zxid, pzxid: t.zxid, ctime: now, mtime: now,
 	}, parent)
 	s := n.stat()
+	t.count(n.path, 1, len(n.data))
+	t.countAll(n)
 	t.fire(t.data, n, eventCreated)
 	t.fire(t.child, parent, eventChildrenChanged)
 	return s
@@ -441,6 +459,7 @@ func (t *tree) create(ch change, now int64) stat {
 
 func (t *tree) delete(n *node) {
 	t.unlink(n)
+	t.count(n.path, -1, -len(n.data))
 	n.parent.pzxid = max(n.parent.pzxid, t.zxid)
 	t.fire(t.data, n, eventDeleted)
 	t.child.fire(n.path, eventDeleted, t.zxid, n.acl, t.round) // in the same round: one event a connection
@@ -487,4 +506,67 @@ func (t *tree) due(now int64) []string {
 	}
 	slices.Sort(due)
 	return due
+}
+
+// quotaOf returns the path of the nearest node, at path or above it, that has a quota, or "".
+func (t *tree) quotaOf(path string) string {
+	if root := t.nodes[quotaRoot]; root == nil || len(root.children) == 0 {
+		return "" // the usual case, at no cost
+	}
+	for path != "" && t.nodes[quotaRoot+path+quotaLimits] == nil {
+		path, _, _ = splitPath(path)
+	}
+	return path
+}
+
+// exceeds reports whether a write at path, which adds so many nodes and bytes, exceeds a quota. As
+// in a real server, what the transaction has prepared so far does not count.
+func (v *view) exceeds(path string, nodes, bytes int) bool {
+	if !v.enforceQuota {
+		return false
+	}
+	limited := quotaRoot + v.quotaOf(path)
+	stats := v.nodes[limited+quotaStats]
+	if limited == quotaRoot || stats == nil {
+		return false
+	}
+	used, limits := parseQuota(stats.data), parseQuota(v.nodes[limited+quotaLimits].data)
+	return limits.refuses("countHardLimit", used["count"], int64(nodes)) ||
+		limits.refuses("byteHardLimit", used["bytes"], int64(bytes))
+}
+
+// count counts nodes and bytes that were added at path in the quota that it is under.
+func (t *tree) count(path string, nodes, bytes int) {
+	if limited := t.quotaOf(path); limited != "" {
+		if stats := t.nodes[quotaRoot+limited+quotaStats]; stats != nil {
+			used := parseQuota(stats.data)
+			stats.setUsed(used["count"]+int64(nodes), used["bytes"]+int64(bytes))
+		}
+	}
+}
+
+// countAll counts what there is already, when n is created to count it.
+func (t *tree) countAll(n *node) {
+	path, isStats := strings.CutSuffix(n.path, quotaStats)
+	limited := t.nodes[strings.TrimPrefix(path, quotaRoot)]
+	if !isStats || !strings.HasPrefix(path, quotaRoot+"/") {
+		return
+	}
+	var nodes, bytes int64
+	var visit func(*node)
+	visit = func(n *node) {
+		nodes, bytes = nodes+1, bytes+int64(len(n.data))
+		for _, child := range n.children {
+			visit(child)
+		}
+	}
+	if limited != nil {
+		visit(limited)
+	}
+	n.setUsed(nodes, bytes)
+}
+
+// setUsed changes what a client reads, without a trace in the node's stat.
+func (n *node) setUsed(nodes, bytes int64) {
+	n.data = fmt.Appendf(nil, "count=%d,bytes=%d", nodes, bytes)
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/launch"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
 // A Cluster is a ZooKeeper of real members, for one test. The traffic between members passes

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/zkrecipes/zkrecipes/internal/launch"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
 // An Option configures the servers that [Start] starts.

@@ -27,7 +27,7 @@
 //     ZooKeeper from Debian's packages; its entry point does not matter.
 //   - A local install: zkServer.sh in ZOOKEEPER_HOME/bin or on PATH, or Debian's package zookeeper.
 //
-// If there is none, the test is skipped and says what was looked for. With ZKRECIPES_REQUIRE_REAL=1
+// If there is none, the test is skipped and says where it has looked. With ZKRECIPES_REQUIRE_REAL=1
 // it fails instead, so that no test is skipped unnoticed.
 //
 // With go test -short, or with ZKRECIPES_REAL=0 in the environment, a quick run skips all tests on

@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/zkrecipes/zkrecipes/internal/launch"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
 // leftOut returns an error that says why this run leaves real servers out, or nil if it does not.

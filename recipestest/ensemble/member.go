@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/launch"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
 // A Member is one server of a [Cluster].

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/launch"
 	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
 // Real returns a real ZooKeeper for tb. It is the one that ZKRECIPES_SERVERS names, or else one

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/zkrecipes/zkrecipes/internal/launch"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
 // startsServerAndHangs makes a child process of this test binary start a server and block.

@@ -85,7 +85,7 @@ func (e *Exclusive) checkArrivals(all []*Turn) error {
 		if t.node == "" || v.turn != nil {
 			return fmt.Errorf("%s cannot be compared with a line: %s is of node %q", e.what, t, t.node)
 		}
-		if _, ended := e.world.forced.since(t); !ended { // a node may be deleted before it is granted
+		if _, ended := e.world.forced.begun.since(t.ended()); !ended { // a node may be deleted before it is granted
 			v.turn = t
 		}
 		v.enters = [2]half{max(v.enters[0], e.before(t.called)), min(v.enters[1], e.after(t.begun))}

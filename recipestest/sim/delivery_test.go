@@ -53,6 +53,7 @@ type claim struct {
 	name    string
 	token   int64
 	attempt int
+	free    bool // it may be no attempt
 }
 
 type seenEmpty struct {
@@ -131,7 +132,7 @@ func (d *deliveries) reserved(called time.Time, name string, token int64, attemp
 	e := d.entry(name)
 	i := len(e.touched)
 	e.touched = append(e.touched, span{called, forever})
-	d.claims = append(d.claims, claim{name, token, attempt})
+	d.claims = append(d.claims, claim{name: name, token: token, attempt: attempt})
 	return func(known bool, due time.Time) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -139,6 +140,24 @@ func (d *deliveries) reserved(called time.Time, name string, token int64, attemp
 			e.touched[i].returned = latest(time.Now(), due)
 		}
 	}
+}
+
+// unfinished notes that a reservation may be no attempt, as its consumer has stopped meanwhile.
+func (d *deliveries) unfinished(name string, token int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.claims {
+		if c := &d.claims[i]; c.name == name && c.token == token {
+			c.free = true
+		}
+	}
+}
+
+// ahead notes that a call has succeeded that may have reserved entries for the next ones.
+func (d *deliveries) ahead(called time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unknown = append(d.unknown, span{called, time.Now().Add(d.world.Timeout / 16)})
 }
 
 // reservedUnknown notes that a call to reserve has failed, after which it may hold any entry until
@@ -244,7 +263,7 @@ func (d *deliveries) check() error {
 	slices.SortFunc(d.claims, func(a, b claim) int { return int(a.token - b.token) })
 	last := make(map[string]claim)
 	for _, c := range d.claims {
-		if before, ok := last[c.name]; ok && c.attempt <= before.attempt {
+		if before, ok := last[c.name]; ok && (c.attempt < before.attempt || c.attempt == before.attempt && !before.free) {
 			return fmt.Errorf("%s has attempt %d with token %d, after attempt %d with token %d",
 				c.name, c.attempt, c.token, before.attempt, before.token)
 		}
@@ -259,10 +278,14 @@ func (d *deliveries) exactAttempts() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	slices.SortFunc(d.claims, func(a, b claim) int { return int(a.token - b.token) })
-	had := make(map[string]int)
+	had, least := make(map[string]int), make(map[string]int)
 	for _, c := range d.claims {
-		if had[c.name]++; c.attempt != had[c.name] {
+		had[c.name]++
+		if c.attempt > had[c.name] || c.attempt < least[c.name]+1 {
 			return fmt.Errorf("%s has attempt %d, and was handed over %d times", c.name, c.attempt, had[c.name])
+		}
+		if !c.free {
+			least[c.name]++
 		}
 	}
 	return nil
@@ -416,6 +439,9 @@ func (d *deliveries) ask() {
 	d.asked = time.Now()
 }
 
+// few is how many later entries may be taken before an earlier one, for however long that is left.
+const few = 40
+
 // overtaken returns for how long, at most, an entry that was due was left after a later one was
 // taken, while consumers asked.
 func (d *deliveries) overtaken() (longest time.Duration, what string) {
@@ -423,13 +449,16 @@ func (d *deliveries) overtaken() (longest time.Duration, what string) {
 	defer d.mu.Unlock()
 	all := d.sorted()
 	for _, a := range all {
-		if a.offered.returned.IsZero() || len(a.taken) == 0 {
+		if a.offered.returned.IsZero() || len(a.taken) == 0 || !a.due.IsZero() { // which goes to the tail
 			continue
 		}
-		for _, b := range all {
-			if len(b.taken) == 0 || !a.first(b) {
-				continue
-			}
+		later := slices.DeleteFunc(slices.Clone(all), func(b *delivery) bool {
+			return len(b.taken) == 0 || !b.due.IsZero() || !a.first(b) || b.taken[0].returned.After(a.taken[0].called)
+		})
+		if len(later) < few {
+			continue
+		}
+		for _, b := range later {
 			until := a.taken[0].called
 			if d.asked.Before(until) {
 				until = d.asked

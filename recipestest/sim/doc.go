@@ -1,9 +1,9 @@
 // Package sim searches for schedules of faults under which code on top of ZooKeeper goes wrong.
 //
-// In a simulation some clients do what they do in production, with the real client library, against
-// an embedded server, in virtual time: a minute passes in milliseconds. A seed draws the faults,
-// and what the clients do as far as they ask it. The histories that they record are checked
-// afterwards:
+// In a simulation some clients do their work as in production, with the real client library,
+// against an embedded server, in virtual time: a minute passes in milliseconds. A seed draws the
+// faults (and choices of the clients, if they ask it). Afterwards the world checks the histories
+// that the clients have recorded:
 //
 //	func TestSimReports(t *testing.T) {
 //		sim.Run(t, func(w *sim.World) {
@@ -24,13 +24,13 @@
 //		})
 //	}
 //
-// [Run] plays seeds one after the other for some seconds, and stops at the first that fails. It
+// [Run] plays some seeds one after the other, and stops at the first that fails. It
 // prints the faults, the part of the schedule that suffices, the latest packets of its clients, the
 // command that replays that part, and the name of a file with a timeline. [Find] returns the
 // failure instead, for a test which shows that a certain bug would be found.
 //
-//	go test ./... -run Sim                         five seconds for each simulation, or one
-//	                                               with -short; the seeds are 1, 2, 3 and so on
+//	go test ./... -run Sim                         the seeds from 1 to 20 of each simulation, or
+//	                                               to 5 with -short
 //	go test ./pkg -run Sim -sim.for=1h -timeout=0  an hour for all of a package together, with
 //	                                               random seeds; without -timeout=0 they stop
 //	                                               before the ten minutes of go test are over
@@ -58,9 +58,21 @@
 //   - that [World.Finally] succeeds once the networks are whole;
 //   - that no ephemeral node, no watch and no goroutine is left then.
 //
-// [Run] fails if a hundred faults have happened, and none of them to a client that holds something,
-// although the simulation has a history of that. With -v it prints how often each kind of fault was
-// drawn and has struck, how often its client held something then, and how often that turn was lost.
+// The world knows what its clients hold from their events ([protocol.EventAcquired],
+// EventReleased and EventLost), even if the program hides its lock from the histories. It fails if
+// two clients hold the same lock, leadership or write lock at once, as their own events say. It also
+// fails if a client is late to notice that the server has ended its session, or that an operator has
+// deleted its node: without another fault in the way it has four round trips and 100 ms.
+//
+// The events have the path as it was given to the recipe. If one path is several locks below
+// different chroots, give these views an observer of their own with [protocol.WithObserver]. The
+// world then ignores their locks. Processes that get an observer as an option of [World.Processes]
+// are ignored as well.
+//
+// A schedule in which no fault meets a client that holds something is vacuous. A log line counts
+// them, and [Run] fails if at least five schedules were played and all were vacuous. With -v it also
+// prints how often each kind of fault was drawn and has struck, how often its client held something
+// then, and how often that was lost.
 //
 // # What is simulated
 //
@@ -80,8 +92,8 @@
 // sent to it are read then, and dialing takes as long. Its goroutines cannot be held and its timers
 // run on, so a simulation must not look at its leases meanwhile. [Client.Sleep], [Client.Awake] and
 // all methods of histories wait until the process runs on. Code between a look at a lease and the
-// act that follows is not interrupted otherwise. Put [Client.Awake] there, as a real process could
-// stand still at that point, too.
+// act that follows is not interrupted otherwise. Put [Client.Awake] there, because a real process
+// could stand still at that point, too.
 //
 // There is one leader, and one follower for each client. A client dials its follower three times
 // out of four, and the leader otherwise. A follower that lags shows its client an older state, and
@@ -89,9 +101,9 @@
 // meanwhile. A server that knows less than the client has seen refuses it. [embedded.Follower] says
 // what followers do not do.
 //
-// All clients have the same clock, which does not jump. That of the servers may run faster, which
-// is what a client with a slow clock would see. The goroutines of one client race as the scheduler
-// lets them. Packets are neither doubled nor reordered.
+// All clients have the same clock, which does not jump. The servers' clock can run faster, as a
+// client with a slow clock would see it. The goroutines of one client race as the scheduler lets
+// them. Packets are neither doubled nor reordered.
 //
 // In a bubble, time stands still while a goroutine waits for a sync.Mutex or a sync.Once, or for
 // something outside the bubble. A goroutine that sleeps while it holds a mutex that another
@@ -106,10 +118,13 @@
 //   - Every other seed uses one kind of fault, and each kind has its turn. It has one to four of
 //     them, half of which outlast a session. Of the other seeds, half use one to three kinds: a few
 //     kinds alone get further than all together.
-//   - Half of the faults of clients, or more, are aimed if there is a history of what clients hold.
-//     Such a fault waits for a client that calls [Turn.Keep] for about as long as the fault lasts.
+//   - Half of the faults of clients, or more, are aimed once a client holds something. Such a fault
+//     waits for a client that calls [Turn.Keep] for about as long as the fault lasts. If there is no
+//     history, it waits for any client that holds something according to its events, and strikes
+//     soon. An operator prefers nodes that clients
+//     hold something with.
 //   - A fault lasts for up to a twentieth, a half, one or three session timeouts, each as likely as
-//     the others. So some are over before any client notices, and others outlast every session.
+//     the others. So some end before any client notices, and others outlast every session.
 //   - A follower lags by up to a session timeout, with small lags more likely: then requests are
 //     answered while their client still waits.
 //   - [CutTwice] is aimed, and drawn three times as often as other kinds, earlier than they are. It
@@ -128,24 +143,24 @@
 // A seed decides all faults and their times to the nanosecond, latencies, the pauses between
 // retries, and everything that is drawn from [World.Rand] and [Client.Rand]. It does not decide the
 // order of goroutines that can run at the same instant. That is rarely an order between two
-// clients, as no two have the same latency. Nor does it decide the pauses between attempts to
+// clients, because no two have the same latency. Nor does it decide the pauses between attempts to
 // connect again, which package protocol draws itself. Seven of ten replays were the same to the
-// nanosecond. Hence -sim.seed plays a seed until it fails, or the time is over.
+// nanosecond. So -sim.seed plays a seed until it fails or the time is up.
 //
 // A failure is shrunk by up to 300 replays in 20 seconds. Each leaves out a fault, a client or some
 // turns of a client, makes a fault shorter, or moves it to a rounder time. It counts if the world
 // fails with an error of the same kind: the first ten words are the same, but for paths and words
 // with digits. That a client does less must not be why it fails: without faults it must pass.
 //
-// -sim.only plays what is left. In the example, client 1 works until its second turn is over,
-// client 3 works to the end, and the others do nothing. The faults with the numbers 0 and 4 happen,
-// the latter at 1.5s for 200ms. A client ends its work after a turn by ending its goroutine in
+// -sim.only plays the rest. In the example, client 1 works until its second turn ends, client 3
+// works to the end, and the others do nothing. The faults with the numbers 0 and 4 happen, the
+// latter at 1.5s for 200ms. A client ends its work after a turn by ending its goroutine in
 // [Turn.End], with its deferred calls.
 //
 // # Cost
 //
 // A schedule takes some milliseconds, most of which the scheduler needs. The clients of a world
-// have small buffers, as clearing those of zk.Conn would take twice as long as all the rest:
+// have small buffers, because clearing zk.Conn's buffers would take twice as long as all the rest:
 // requests and answers have at most 128 KiB. A tenth of the time still goes into 1.5 MB that
 // zk.Connect allocates before it reads its options. While simulations run, the garbage collector
 // starts only when the heap has grown elevenfold. With GOMAXPROCS=1 a schedule costs a quarter less

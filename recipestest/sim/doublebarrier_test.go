@@ -14,12 +14,16 @@ import (
 
 func TestSimDoubleBarrier(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
-		n := 2 + w.Rand.IntN(2)
+		n := 2 + w.Rand.IntN(4)
 		rounds := w.Rounds("the barrier", n)
 		processes := n + w.Rand.IntN(2)
-		w.Watches = processes // on a gate whose members have died: it stays until another member comes
+		opts := []doublebarrier.Option{doublebarrier.WithWaiting()}
+		if w.Rand.IntN(2) == 0 {
+			opts = append(opts, doublebarrier.WithKeptRounds())
+		}
+		w.Watches = 2 * processes // on a gate whose members have died: it stays until another member comes
 		w.Processes(processes, func(c *sim.Client) {
-			b := doublebarrier.New(c.Client, w.Path, n, doublebarrier.WithWaiting())
+			b := doublebarrier.New(c.Client, w.Path, n, opts...)
 			c.Go(func(ctx context.Context) error {
 				for range 1 + c.Rand.IntN(4) {
 					c.Sleep(ctx, c.Upto(w.Timeout/2))
@@ -34,8 +38,8 @@ func TestSimDoubleBarrier(t *testing.T) {
 		w.Finally("a round comes about", func(ctx context.Context) error {
 			errs := make(chan error, n)
 			for _, c := range w.Alive()[:n] {
-				b := doublebarrier.New(c.Client, w.Path, n, doublebarrier.WithWaiting())
-				go func() { errs <- b.Do(ctx, func(context.Context) error { return nil }) }()
+				b := doublebarrier.New(c.Client, w.Path, n, opts...)
+				go func() { errs <- b.Do(ctx, func(context.Context, *doublebarrier.Entry) error { return nil }) }()
 			}
 
 			var all error

@@ -95,8 +95,6 @@ func observe(ctx context.Context, e *election.Election, last *election.Leader) e
 	newest := int64(0)
 	for l, err := range e.Observe(ctx) {
 		switch {
-		case errors.Is(err, context.Canceled):
-			return nil
 		case err != nil:
 			return err
 		case !l.Vacant() && l.Token < newest:
@@ -105,5 +103,5 @@ func observe(ctx context.Context, e *election.Election, last *election.Leader) e
 		*last, newest = l, max(newest, l.Token)
 	}
 
-	return errors.New("an observation has ended")
+	return nil
 }

@@ -30,7 +30,7 @@ func TestSimOfHoldersThatHoldNothing(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		w.Exclusive("the lock")
 		idle(func(*sim.Client, time.Duration) error { return nil })(w)
-	}, sim.WithFaults(sim.Cut), sim.WithSeeds(200))
+	}, sim.WithFaults(sim.Cut), sim.WithSeeds(5))
 }
 
 func TestVariablesOfTheEnvironmentStandForFlags(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 // lock, or leadership.
 type Exclusive struct {
 	turns
+	repeats  bool // see Repeats
 	ended    []forcedEnd
 	listings []listing
 }
@@ -23,6 +24,13 @@ func (w *World) Exclusive(what string) *Exclusive {
 	w.held.expect()
 	e := &Exclusive{turns: turns{world: w, what: what}}
 	w.Check(e.check)
+	return e
+}
+
+// Repeats says that a session may be granted the same token again, right after it has given it back.
+// It returns e.
+func (e *Exclusive) Repeats() *Exclusive {
+	e.repeats = true
 	return e
 }
 
@@ -77,7 +85,7 @@ func (e *Exclusive) check() error {
 		add(t, false, later(t.called, t.held), t.over)
 	}
 
-	if porcupine.CheckOperations(oneAtATime, ops) {
+	if porcupine.CheckOperations(oneAtATime(e.repeats), ops) {
 		return e.checkArrivals(all)
 	}
 
@@ -87,7 +95,9 @@ func (e *Exclusive) check() error {
 			case a == b || !a.certain():
 			case b.begun.Before(a.held) && !b.begun.Before(a.begun):
 				return fmt.Errorf("%s has two holders: %s; %s", e.what, a, b)
-			case a.begun.Before(b.called) && a.token >= b.token:
+			case a.token == b.token && a.session != b.session:
+				return fmt.Errorf("%s has a token in two sessions: %s; %s", e.what, a, b)
+			case a.begun.Before(b.called) && a.token >= b.token && !(e.repeats && a.token == b.token):
 				return fmt.Errorf("%s has tokens that do not increase: %s; %s", e.what, a, b)
 			}
 		}
@@ -104,13 +114,16 @@ type move struct {
 
 type holding struct{ token, last int64 }
 
-var oneAtATime = porcupine.Model{
-	Init: func() any { return holding{} },
-	Step: func(state, input, _ any) (bool, any) {
-		s, m := state.(holding), input.(move)
-		if m.granted {
-			return s.token == 0 && m.token > s.last, holding{m.token, m.token}
-		}
-		return s.token == m.token, holding{0, s.last}
-	},
+// oneAtATime is the model. If tokens repeat, one may follow itself.
+func oneAtATime(repeats bool) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return holding{} },
+		Step: func(state, input, _ any) (bool, any) {
+			s, m := state.(holding), input.(move)
+			if m.granted {
+				return s.token == 0 && (m.token > s.last || repeats && m.token == s.last), holding{m.token, m.token}
+			}
+			return s.token == m.token, holding{0, s.last}
+		},
+	}
 }

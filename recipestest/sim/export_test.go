@@ -1,9 +1,17 @@
 package sim
 
-import "time"
-
 // Search reports whether a model allows a history.
 var Search = search
 
-// SetWallLimit sets after which time on the wall clock a schedule is taken to be stuck.
-func SetWallLimit(d time.Duration) { wallLimit = d }
+// StuckOnce makes a schedule count as stuck once a channel is closed, and returns that.
+func StuckOnce() (stuck chan struct{}) {
+	stuck = make(chan struct{})
+	afterWallLimit = func(f func()) (stop func()) {
+		go func() {
+			<-stuck
+			f()
+		}()
+		return func() {}
+	}
+	return stuck
+}

@@ -117,12 +117,6 @@ func (f *Failure) suffices() string {
 	return b.String()
 }
 
-// Unwrap returns Err.
-func (f *Failure) Unwrap() error { return f.Err }
-
-// Error returns what String does.
-func (f *Failure) Error() string { return f.String() }
-
 // replay returns the command that plays a seed of a test again, or only part of it.
 func replay(test string, seed uint64, only string) string {
 	pkg := "."

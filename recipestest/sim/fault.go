@@ -191,7 +191,7 @@ func (w *World) strikeAll(ctx context.Context, all []Fault) {
 		if !sleep(ctx, f.At-w.Now()) {
 			break
 		}
-		if f.aimed && w.held.isExpected() {
+		if f.aimed && w.held.hasHolders() {
 			aimed.Go(func() { w.ambush(ctx, f) })
 			continue
 		}
@@ -208,7 +208,9 @@ func (w *World) begin(ctx context.Context, f Fault) {
 	if f.Client > 0 {
 		victim = w.Alive()[f.Client-1]
 	}
-	s := strike{f.Kind, w.held.of(victim)}
+	s := strike{kind: f.Kind}
+	s.turns, s.holds = w.held.of(victim)
+	w.disturb(f)
 	f.At = w.Now()
 	f.done = w.strike(ctx, f)
 	w.record.fault(f)
@@ -284,7 +286,8 @@ func (w *World) strike(ctx context.Context, f Fault) (done string) {
 		if !w.Server.Embedded().ExpireSession(id) {
 			return "no session"
 		}
-		w.forced.session(id)
+		w.forced.begun.note(bySession(id))
+		w.forced.done.note(bySession(id))
 		return fmt.Sprintf("session %#x", id)
 	case Pause:
 		c.standStill(f.Lasts)
@@ -358,8 +361,7 @@ func (w *World) uproot(ctx context.Context) (done string) {
 		return err.Error()
 	}
 	for i, node := range nodes {
-		w.forced.node(node, stats[i].Czxid)
-		s.Conn().Delete(node, -1)
+		w.delete(s.Conn(), node, stats[i])
 	}
 	for _, node := range nodes {
 		w.deleteDirectories(s.Conn(), node)
@@ -378,7 +380,8 @@ func (w *World) deleteDirectories(c *zk.Conn, deleted string) {
 	}
 }
 
-// deleteOne deletes an ephemeral node.
+// deleteOne deletes an ephemeral node. In half of the draws it is a node that a client holds
+// something with, if there is one.
 func (w *World) deleteOne(ctx context.Context, pick int) (done string) {
 	ctx, cancel := context.WithTimeout(ctx, w.Timeout/4)
 	defer cancel()
@@ -394,12 +397,44 @@ func (w *World) deleteOne(ctx context.Context, pick int) (done string) {
 	}
 
 	i := pick % len(nodes)
-	w.forced.node(nodes[i], stats[i].Czxid)
-	if err := s.Conn().Delete(nodes[i], -1); err != nil && err != zk.ErrNoNode {
+	if _, holds := w.held.of(nil); pick>>10%2 == 0 && len(holds) > 0 {
+		token := holds[pick%len(holds)].token
+		i = max(0, slices.IndexFunc(stats, func(s *zk.Stat) bool { return s.Czxid == token }))
+	}
+	if err := w.delete(s.Conn(), nodes[i], stats[i]); err != nil && err != zk.ErrNoNode {
 		return err.Error()
 	}
 
 	return "deletes " + nodes[i]
+}
+
+// delete deletes a node, and notes that its holder is ended by force.
+func (w *World) delete(c *zk.Conn, node string, stat *zk.Stat) error {
+	keys := nodeKeys(node, stat.Czxid)
+	w.forced.begun.note(keys...)
+	w.forced.begun.note(heldThrough(c, node)...)
+	err := c.Delete(node, -1)
+	if err == nil {
+		w.forced.done.note(keys...)
+	}
+	return err
+}
+
+// heldThrough returns the keys of what other consumers of a queue may take over once the node of a
+// consumer is gone. Its holder notices that later.
+func heldThrough(c *zk.Conn, node string) (keys []any) {
+	records, owner, ok := strings.Cut(node, "/zkrecipes/consumers/")
+	if !ok {
+		return nil
+	}
+	dir := records + "/zkrecipes/held/" + owner
+	held, _, _ := c.Children(dir)
+	for _, child := range held {
+		if there, stat, err := c.Exists(dir + "/" + child); err == nil && there {
+			keys = append(keys, nodeKeys(child, stat.Czxid)...)
+		}
+	}
+	return keys
 }
 
 // sleep blocks for d, and returns false if ctx ends before. It sets no timer that is due at once,

@@ -225,7 +225,7 @@ func (f *fifo) settleItem(c *sim.Client, u *queueUser, called time.Time, it *que
 	bound, cancel := context.WithTimeout(context.Background(), 4*f.Timeout)
 	defer cancel()
 	acks, at := u.rand.IntN(3) > 0, time.Now()
-	settle, verb := it.Ack, "acknowledge"
+	settle, verb := func(ctx context.Context) error { return it.Ack(ctx) }, "acknowledge"
 	if !acks {
 		settle, verb = func(ctx context.Context) error { return it.Nack(ctx) }, "give back"
 	}
@@ -314,22 +314,24 @@ const (
 const entryLength = 3
 
 // queueModel is a queue with priorities, from which the first free entry of any priority is
-// reserved, or one of some next ones. A consumer learns of entries with a better priority a little
-// later, so those may be overtaken. If emptiness is known, nothing is free then.
+// reserved, or one of some next ones. One that was delayed goes to the tail when it is due. A
+// consumer learns of entries with a better priority a little later, so those may be overtaken. If
+// emptiness is known, nothing is free then.
 func queueModel(overtakes int, empties bool) porcupine.Model {
 	step := func(state, input any) []any {
 		entries, s := []rune(state.(string)), input.(fifoStep)
-		priority := rune(s.priority + 1)
-		if strings.HasPrefix(s.verb, "offer") {
+		atTail := func(entries []rune, flag, priority, entry rune) []any {
 			at := 0
 			for at < len(entries) && entries[at+1] <= priority {
 				at += entryLength
 			}
-			flag := free
-			if s.verb != "offer" {
-				flag = delayed
-			}
-			return []any{string(entries[:at]) + string([]rune{flag, priority, s.entry}) + string(entries[at:])}
+			return []any{string(entries[:at]) + string([]rune{flag, priority, entry}) + string(entries[at:])}
+		}
+		switch s.verb {
+		case "offer":
+			return atTail(entries, free, rune(s.priority+1), s.entry)
+		case "offer later":
+			return atTail(entries, delayed, rune(s.priority+1), s.entry)
 		}
 
 		if s.verb == "is empty" {
@@ -357,7 +359,10 @@ func queueModel(overtakes int, empties bool) porcupine.Model {
 		gone := string(entries[:at]) + string(entries[at+entryLength:])
 		switch s.verb {
 		case "is due":
-			return turn(delayed, free)
+			if entries[at] != delayed {
+				return nil
+			}
+			return atTail([]rune(gone), free, entries[at+1], s.entry)
 		case "reserve":
 			before := 0
 			for i := 0; i < at; i += entryLength {

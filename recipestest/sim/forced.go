@@ -1,57 +1,106 @@
 package sim
 
 import (
+	"fmt"
 	"path"
+	"slices"
 	"sync"
 	"time"
 )
 
-// forced records which sessions and nodes were ended by force, and when. Their holders learn of
-// that only afterwards. Its zero value is ready for use.
+// forced records which sessions and nodes were ended by force, and when. Their holders notice that
+// only afterwards. Its zero value is ready for use.
 type forced struct {
-	mu       sync.Mutex // protects what follows
-	sessions map[int64]time.Time
-	names    map[string]time.Time
-	tokens   map[int64]time.Time
+	begun moments // when they may have ended
+	done  moments // when they have ended for certain
 }
 
-func (f *forced) session(id int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	first(&f.sessions, id)
+// moments are the first moments of sessions and nodes.
+type moments struct {
+	mu    sync.Mutex // protects first
+	first map[any]time.Time
 }
 
-func (f *forced) node(node string, czxid int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	first(&f.names, path.Base(node))
-	first(&f.tokens, czxid)
-}
+// The keys of moments. A node has two.
+type (
+	bySession int64
+	byToken   int64
+	byName    string
+)
 
-func first[K comparable](m *map[K]time.Time, key K) {
-	if *m == nil {
-		*m = make(map[K]time.Time)
+func nodeKeys(node string, czxid int64) []any { return []any{byName(path.Base(node)), byToken(czxid)} }
+
+func (m *moments) note(keys ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.first == nil {
+		m.first = make(map[any]time.Time)
 	}
-	if _, ok := (*m)[key]; !ok {
-		(*m)[key] = time.Now()
-	}
-}
-
-// since returns the earliest time at which a turn may have been ended by force, if there is one.
-func (f *forced) since(t *Turn) (at time.Time, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	taken := f.tokens[t.token]
-	if t.shared {
-		taken = time.Time{} // the token belongs to the round, and not to the node of this turn
-	}
-
-	for _, candidate := range []time.Time{f.sessions[t.session], f.names[t.node], taken} {
-		if !candidate.IsZero() && (at.IsZero() || candidate.Before(at)) {
-			at = candidate
+	for _, key := range keys {
+		if _, ok := m.first[key]; !ok {
+			m.first[key] = time.Now()
 		}
 	}
+}
 
-	return at, !at.IsZero()
+// since returns the earliest moment of the keys, if there is one.
+func (m *moments) since(keys []any) (at time.Time, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, key := range keys {
+		if found, is := m.first[key]; is && (!ok || found.Before(at)) {
+			at, ok = found, true
+		}
+	}
+	return at, ok
+}
+
+// A disturbance is a time at which a fault kept a client, or all of them, from noticing things.
+type disturbance struct {
+	place    int // 0: all clients
+	from, to time.Time
+}
+
+// disturb notes what a fault that begins now may keep from its victim.
+func (w *World) disturb(f Fault) {
+	d := disturbance{place: f.Client, from: time.Now(), to: time.Now()}
+	switch f.Kind {
+	case Deletion, Uproot, Reap, Expiry:
+		return
+	case LoseReply, TornRequest, TornReply, CutTwice: // these wait for a packet
+		d.to = d.to.Add(time.Hour)
+	default:
+		if slices.Contains(lasting, f.Kind) {
+			d.to = d.to.Add(f.Lasts)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.disturbed = append(w.disturbed, d)
+}
+
+// sound reports whether no fault has disturbed a client from then to then, nor for two session
+// timeouts before.
+func (w *World) sound(c *Client, from, to time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !slices.ContainsFunc(w.disturbed, func(d disturbance) bool {
+		return (d.place == 0 || d.place == 1+c.place.index) && d.from.Before(to) && d.to.Add(2*w.Timeout).After(from)
+	})
+}
+
+// late returns an error if a client has noticed at held or later that it had lost something by
+// force, and that is too late. ended are the keys of what may have ended it. If events tell of it,
+// the client has to notice it as soon as packets allow. Otherwise, and if there are faults in the
+// way, it has two session timeouts.
+func (w *World) late(c *Client, ended []any, held time.Time, events bool) error {
+	at, ok := w.forced.done.since(ended)
+	most := 2 * w.Timeout
+	if ok && events && w.sound(c, at, held) {
+		most = 4*2*c.latency + 100*time.Millisecond
+	}
+	if late := held.Sub(at); ok && late > most {
+		return fmt.Errorf("has noticed only after %v that it had lost it, and may take %v", late, most)
+	}
+	return nil
 }

@@ -68,7 +68,7 @@ func TestSimFindsSessionsThatForgetWhatTheyHaveSeen(t *testing.T) {
 
 	t.Run("ours", func(t *testing.T) {
 		ours := func(_ *sim.World, c *sim.Client) *protocol.Client { return c.Client }
-		sim.Run(t, rereads(ours), sim.WithSeeds(200))
+		sim.Run(t, rereads(ours), sim.WithSeeds(20))
 	})
 }
 

@@ -171,10 +171,10 @@ func TestSimFindsClientsThatDoNotSync(t *testing.T) {
 			t.Log(f)
 		})
 		t.Run(name+" without lag", func(t *testing.T) {
-			require.Nil(t, sim.Find(t, test.simulate(false), sim.WithSeeds(200), sim.WithoutFaults(sim.Lag, sim.CutTwice, sim.Stale, sim.Deposed)))
+			require.Nil(t, sim.Find(t, test.simulate(false), sim.WithSeeds(20), sim.WithoutFaults(sim.Lag, sim.CutTwice, sim.Stale, sim.Deposed)))
 		})
 		t.Run(name+" after a sync", func(t *testing.T) {
-			sim.Run(t, test.simulate(true), sim.WithSeeds(200), truthfulSyncs)
+			sim.Run(t, test.simulate(true), sim.WithSeeds(20), truthfulSyncs)
 		})
 	}
 }

@@ -63,20 +63,23 @@ func TestSimLocalQueue(t *testing.T) {
 }
 
 // Clients hold several locks at once, and take some of them alone. Goroutines of a client share a
-// local queue for each lock.
+// local queue for each lock, or its node.
 func TestSimLockAll(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		names := []string{"/a", "/b", "/c"}
 		var held []*sim.Exclusive
 		for _, name := range names {
-			held = append(held, w.Exclusive("lock "+name))
+			held = append(held, w.Exclusive("lock "+name).Repeats())
 		}
 		w.Processes(2+w.Rand.IntN(2), func(c *sim.Client) {
 			var locks []*lock.Mutex
 			for _, name := range names {
 				var opts []lock.Option
-				if c.Rand.IntN(2) == 0 {
+				switch c.Rand.IntN(3) {
+				case 0:
 					opts = append(opts, lock.WithLocalQueue())
+				case 1:
+					opts = append(opts, lock.WithLinger(time.Millisecond+c.Upto(w.Timeout)))
 				}
 				locks = append(locks, lock.New(c.Client, w.Path+name, opts...))
 			}

@@ -20,6 +20,7 @@ import (
 func TestSimMixed(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		held := w.Shared("the path")
+		w.Watches = 4 // each session that has waited for a permit watches the path's number
 		spelling := rwlock.WithSpelling(rwlock.Spelling(w.Rand.IntN(3)))
 		w.Processes(2+w.Rand.IntN(3), func(c *sim.Client) {
 			sharing := []rwlock.Option{spelling}
@@ -92,8 +93,8 @@ func (m mixed) visit(ctx context.Context, v lockVisit, way int) error {
 		})
 	case 6:
 		called, errRun := time.Now(), errors.New("has run")
-		_, err := m.once.Do(wait, "key", func(held context.Context, token int64) error {
-			turn := m.held.Begin(m.client, called, onceGrant{held, token}, true)
+		_, err := m.once.Do(wait, fmt.Sprint("key", called.Unix()%4), func(_ context.Context, r *once.Run) error {
+			turn := m.held.Begin(m.client, called, r, true)
 			turn.Keep(v.spell)
 			turn.End(nil)
 			return errRun

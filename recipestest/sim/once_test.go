@@ -19,11 +19,18 @@ import (
 
 // A runner runs fn once per key.
 type runner interface {
-	Do(ctx context.Context, key string, fn func(ctx context.Context, token int64) error) (ran bool, err error)
+	Do(ctx context.Context, key string, fn func(ctx context.Context, right sim.Grant) error) (ran bool, err error)
+}
+
+// A onceRunner is a Once.
+type onceRunner struct{ *once.Once }
+
+func (o onceRunner) Do(ctx context.Context, key string, fn func(context.Context, sim.Grant) error) (ran bool, err error) {
+	return o.Once.Do(ctx, key, func(ctx context.Context, r *once.Run) error { return fn(ctx, r) })
 }
 
 func TestSimOnce(t *testing.T) {
-	sim.Run(t, runOnce(func(c *protocol.Client, path string) runner { return once.New(c, path) }))
+	sim.Run(t, runOnce(func(c *protocol.Client, path string) runner { return onceRunner{once.New(c, path)} }))
 }
 
 // A locked runner does what a lock and a record can do that is written after looking at the lease.
@@ -32,7 +39,7 @@ type locked struct {
 	path   string
 }
 
-func (l locked) Do(ctx context.Context, key string, fn func(ctx context.Context, token int64) error) (ran bool, err error) {
+func (l locked) Do(ctx context.Context, key string, fn func(context.Context, sim.Grant) error) (ran bool, err error) {
 	err = lock.New(l.client, l.path+"/"+key).Do(ctx, func(held context.Context, lease *lock.Lease) error {
 		s, err := l.client.Session(ctx)
 		if err != nil {
@@ -43,7 +50,7 @@ func (l locked) Do(ctx context.Context, key string, fn func(ctx context.Context,
 			return err
 		}
 		ran = true
-		if err := fn(held, lease.Token()); err != nil {
+		if err := fn(held, lease); err != nil {
 			return err
 		}
 		data, err := json.Marshal(map[string]int64{"token": lease.Token()})
@@ -67,21 +74,22 @@ func TestSimFindsARecordThatDoesNotCheckTheLock(t *testing.T) {
 // runOnce has clients run a few keys, each until it is done.
 func runOnce(newRunner func(*protocol.Client, string) runner) func(*sim.World) {
 	return func(w *sim.World) {
-		held := make(map[string]*sim.Exclusive)
+		held, fails := make(map[string]*sim.Exclusive), make(map[string]int)
 		var keys []string
 		for i := range 1 + w.Rand.IntN(2) {
 			key := fmt.Sprint("key-", i)
 			keys = append(keys, key)
-			held[key] = w.Exclusive(key)
+			// Each failure of a key, whoever it befalls, doubles the pause before its next run.
+			held[key], fails[key] = w.Exclusive(key), w.Rand.IntN(5)
 		}
-		book := &onceBook{recorded: make(map[string][]int64), lost: make(map[string][]int64)}
+		book := &onceBook{fails: fails, recorded: make(map[string][]int64), lost: make(map[string][]int64)}
 		w.Processes(2+w.Rand.IntN(3), func(c *sim.Client) {
 			o := newRunner(c.Client, w.Path)
 			for _, key := range keys {
-				begins, fails := c.Upto(w.Timeout), c.Rand.IntN(4)
+				begins := c.Upto(w.Timeout)
 				c.Go(func(ctx context.Context) error {
 					c.Sleep(ctx, begins)
-					return book.do(ctx, c, o, key, held[key], fails)
+					return book.do(ctx, c, o, key, held[key])
 				})
 			}
 		})
@@ -95,22 +103,23 @@ func runOnce(newRunner func(*protocol.Client, string) runner) func(*sim.World) {
 
 // A onceBook has the tokens of runs that were told whether they are recorded.
 type onceBook struct {
-	mu             sync.Mutex // protects what follows
+	mu             sync.Mutex     // protects what follows
+	fails          map[string]int // how many runs fail yet
 	recorded, lost map[string][]int64
 }
 
-// do calls Do until the key is done. The first runs fail.
-func (b *onceBook) do(ctx context.Context, c *sim.Client, o runner, key string, held *sim.Exclusive, fails int) error {
+// do calls Do until the key is done.
+func (b *onceBook) do(ctx context.Context, c *sim.Client, o runner, key string, held *sim.Exclusive) error {
 	errFailed := errors.New("failed")
 	for {
 		var token int64
 		called := time.Now()
-		ran, err := o.Do(ctx, key, func(ctx context.Context, its int64) error {
-			token = its
-			turn := held.Begin(c, called, onceGrant{ctx, its})
+		ran, err := o.Do(ctx, key, func(_ context.Context, right sim.Grant) error {
+			token = right.Token()
+			turn := held.Begin(c, called, right)
 			turn.Keep(c.Spell())
 			turn.End(nil)
-			if fails--; fails >= 0 {
+			if b.fail(key) {
 				return errFailed
 			}
 			return nil
@@ -123,6 +132,14 @@ func (b *onceBook) do(ctx context.Context, c *sim.Client, o runner, key string, 
 			return err
 		}
 	}
+}
+
+// fail reports whether a run of the key has to fail.
+func (b *onceBook) fail(key string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fails[key]--
+	return b.fails[key] >= 0
 }
 
 func (b *onceBook) note(key string, token int64, ran bool, err error) {
@@ -138,7 +155,7 @@ func (b *onceBook) note(key string, token int64, ran bool, err error) {
 
 // check compares what runs were told with what is recorded.
 func (b *onceBook) check(ctx context.Context, c *protocol.Client, o runner, path, key string) error {
-	ran, err := o.Do(ctx, key, func(context.Context, int64) error { return nil })
+	ran, err := o.Do(ctx, key, func(context.Context, sim.Grant) error { return nil })
 	if ran || err != nil {
 		return fmt.Errorf("a key that is done: %t, %w", ran, err)
 	}
@@ -166,21 +183,6 @@ func (b *onceBook) check(ctx context.Context, c *protocol.Client, o runner, path
 		if token == record.Token {
 			return fmt.Errorf("run %d was told that it is not recorded", token)
 		}
-	}
-	return nil
-}
-
-// A onceGrant is the right to run, as the context of a run tells of it.
-type onceGrant struct {
-	context.Context
-	token int64
-}
-
-func (g onceGrant) Token() int64 { return g.token }
-
-func (g onceGrant) Err() error {
-	if g.Context.Err() != nil {
-		return context.Cause(g.Context)
 	}
 	return nil
 }

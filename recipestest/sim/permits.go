@@ -13,6 +13,7 @@ type Permits struct{ turns }
 // any moment.
 func (w *World) Permits(what string, permits int) *Permits {
 	w.held.expect()
+	w.numbers++
 	p := &Permits{turns{world: w, what: what}}
 	w.Check(func() error { return p.check(permits) })
 	return p

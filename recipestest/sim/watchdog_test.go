@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
@@ -34,13 +33,18 @@ var stuck = map[string]func(w *sim.World){
 	"stuckInACheck": func(w *sim.World) { w.Check(stuckInACheck) },
 }
 
+// itIsStuck is closed by each of them when it is about to be stuck.
+var itIsStuck chan struct{}
+
 func stuckAtAMutex() {
 	var mu sync.Mutex
 	mu.Lock()
+	close(itIsStuck)
 	mu.Lock() // a bubble waits for a mutex, and its time stands still
 }
 
 func stuckInALoop() {
+	close(itIsStuck)
 	for {
 		runtime.Gosched()
 	}
@@ -53,7 +57,7 @@ func stuckInACheck() error {
 		all = append(all, porcupine.Operation{ClientId: i, Input: i, Call: 0, Return: 1})
 	}
 	porcupine.CheckOperations(porcupine.Model{
-		Init: func() any { return "" },
+		Init: func() any { close(itIsStuck); return "" },
 		Step: func(state, input, _ any) (bool, any) {
 			return input.(int) > 0, state.(string) + string(rune(input.(int)))
 		},
@@ -67,7 +71,7 @@ func TestSimOfAStuckChild(t *testing.T) {
 	if simulate == nil {
 		t.Skip("only as a child of another test")
 	}
-	sim.SetWallLimit(5 * time.Second)
+	itIsStuck = sim.StuckOnce()
 	sim.Run(t, simulate, sim.WithFaults(), sim.WithSeed(7))
 }
 
@@ -79,7 +83,7 @@ func TestStuckScheduleEndsTheProcess(t *testing.T) {
 			child.Env = append(os.Environ(), stuckEnv+"="+where)
 			out, err := child.CombinedOutput()
 			require.Error(t, err)
-			require.Contains(t, string(out), "sim: seed 7 has not ended for 5s")
+			require.Contains(t, string(out), "sim: seed 7 has not ended for 1m0s")
 			require.Contains(t, string(out), "panic: sim: seed 7 is stuck")
 			require.Contains(t, string(out), "-run '^TestSimOfAStuckChild$' -sim.seed=7")
 			require.Contains(t, string(out), "sim_test."+where+"(", "the stack of what is stuck")

@@ -42,23 +42,25 @@ type World struct {
 	Rand    *rand.Rand    // for the function that sets the world up; goroutines use Client.Rand
 	Watches int           // how many may be left on the server in the end
 
-	seed     uint64
-	plan     plan
-	began    time.Time
-	mu       sync.Mutex // protects clients and checks
-	clients  []*Client  // one for each place
-	sound    *protocol.Client
-	starting chan struct{} // has room for the program of one successor that starts
-	finally  []step
-	checks   []func() error
-	work     *work
-	over     context.Context // done when work has taken too long
-	giveUp   context.CancelFunc
-	record   record
-	forced   forced
-	held     held
-	drawn    []Kind   // the faults that were drawn
-	strikes  []strike // and those that have happened
+	seed      uint64
+	plan      plan
+	began     time.Time
+	mu        sync.Mutex // protects clients and checks
+	clients   []*Client  // one for each place
+	operator  *protocol.Client
+	starting  chan struct{} // has room for the program of one successor that starts
+	finally   []step
+	checks    []func() error
+	work      *work
+	over      context.Context // done when work has taken too long
+	giveUp    context.CancelFunc
+	record    record
+	forced    forced
+	disturbed []disturbance // mu protects it
+	held      held
+	numbers   int      // semaphores
+	drawn     []Kind   // the faults that were drawn
+	strikes   []strike // and those that have happened
 }
 
 var _ testing.TB = (*World)(nil)
@@ -70,6 +72,7 @@ type step struct {
 
 func newWorld(t testing.TB, seed uint64) *World {
 	w := &World{bench: newBench(t), seed: seed, began: time.Now(), work: newWork(), starting: make(chan struct{}, 1)}
+	w.held.open, w.held.early = make(map[holdKey][]*hold), make(map[holdKey]int)
 	w.Rand = w.random(0)
 	w.over, w.giveUp = context.WithCancel(context.Background())
 	w.Timeout = time.Second + w.Upto(4*time.Second).Truncate(time.Millisecond)
@@ -142,7 +145,7 @@ func (w *World) connect(at *place, follower *embedded.Follower) *Client {
 	c.latency = 100*time.Microsecond + upto(c.Rand, 2*time.Millisecond)
 	own := []protocol.ConnectOption{
 		protocol.WithSessionTimeout(w.Timeout), protocol.WithDialer(c.dialChecked), w.paced(c.Rand.Uint64()),
-		buffer.Limit(maxPacket).(protocol.ConnectOption),
+		buffer.Limit(maxPacket).(protocol.ConnectOption), protocol.WithObserver(observer{c}),
 	}
 	c.Client = c.Link.Client(w, append(own, at.opts...)...)
 	c.watchRoot()
@@ -154,11 +157,11 @@ func (w *World) connect(at *place, follower *embedded.Follower) *Client {
 // reach it. The first call connects it. Make that in the function that sets the world up, or in
 // [World.Finally].
 func (w *World) Operator() *protocol.Client {
-	if w.sound == nil {
-		w.sound = w.Server.Client(w, protocol.WithSessionTimeout(w.Timeout), w.paced(w.random(2).Uint64()),
+	if w.operator == nil {
+		w.operator = w.Server.Client(w, protocol.WithSessionTimeout(w.Timeout), w.paced(w.random(2).Uint64()),
 			buffer.Limit(maxPacket).(protocol.ConnectOption))
 	}
-	return w.sound
+	return w.operator
 }
 
 // paced is a back-off whose pauses the seed decides.
@@ -298,7 +301,7 @@ func (w *World) conclude() {
 		}
 	}
 
-	for _, check := range w.checks {
+	for _, check := range append(w.checks, w.checkHolds) {
 		if err := check(); err != nil {
 			w.bench.fail(err)
 		}
@@ -324,7 +327,9 @@ func (w *World) checkWatches() {
 			w.bench.fail(fmt.Errorf("watches cannot be counted: %w: %q", err, answer))
 			return
 		}
-		if left <= w.Watches+len(w.Alive()) { // those of watchRoot
+		// Those of watchRoot, and those of sessions that have waited for a permit: they go on watching
+		// the number of permits.
+		if left <= w.Watches+(1+w.numbers)*len(w.Alive()) {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -13,5 +13,3 @@ require (
 	github.com/go-zookeeper/zk v1.0.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 )
-
-replace github.com/zkrecipes/zkrecipes => ../../..

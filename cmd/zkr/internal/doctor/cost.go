@@ -8,29 +8,27 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-const cycles = 20
+const cycles = 5
 
 // cost measures what a lock costs here.
-func (e *examination) cost(ctx context.Context) {
+func (e *examination) cost(ctx context.Context) Finding {
 	f := Finding{Check: "cost", Status: OK, Looked: fmt.Sprintf("%d locks taken and given back, and %d handed to a waiter of another session", cycles, cycles)}
-	if !e.writable {
-		e.unwritable(f.Check, f.Looked)
-		return
-	}
 
-	cycle, err := e.lockCycles(ctx)
+	cycle, err := measure(func() (time.Duration, error) { return e.lockCycle(ctx) })
 	if err == nil {
-		var handOff time.Duration
-		if handOff, err = e.handOffs(ctx); err == nil {
+		var other *protocol.Client
+		if other, err = e.connect(ctx, e.Servers); err == nil {
+			defer other.Close()
+			var handOff time.Duration
+			handOff, err = measure(func() (time.Duration, error) { return e.handOff(ctx, other) })
 			f.Found = fmt.Sprintf("median: lock and unlock %v, hand-off %v", round(cycle), round(handOff))
 		}
 	}
 
 	switch {
-	case ctx.Err() != nil:
-		return // which says nothing about the ensemble
 	case err != nil:
 		f.Status, f.Found, f.Do = Fail, err.Error(), "a lock could not be taken: see what the other checks say"
 	case cycle > e.Timeout/6:
@@ -38,97 +36,57 @@ func (e *examination) cost(ctx context.Context) {
 	case cycle > e.Timeout/24:
 		f.Status, f.Do = Warn, "ask for a longer session timeout, or look at the servers' disks and network"
 	}
-
-	e.report(f)
+	return f
 }
 
-// lockCycles returns the median time to lock and unlock.
-func (e *examination) lockCycles(ctx context.Context) (time.Duration, error) {
-	m := lock.New(e.client, e.lockPath())
-	var times []time.Duration
-	for range cycles {
-		began := time.Now()
-		lease, err := m.Lock(ctx)
-		if err != nil {
+// measure returns the median time of some cycles.
+func measure(cycle func() (time.Duration, error)) (time.Duration, error) {
+	times := make([]time.Duration, cycles)
+	for i := range times {
+		var err error
+		if times[i], err = cycle(); err != nil {
 			return 0, err
 		}
-		if err := lease.Unlock(ctx); err != nil {
-			return 0, err
-		}
-		times = append(times, time.Since(began))
 	}
-	return median(times), nil
+	slices.Sort(times)
+	return times[cycles/2], nil
 }
 
-// handOffs returns the median time from a call of Unlock to a waiter's grant.
-func (e *examination) handOffs(ctx context.Context) (time.Duration, error) {
-	other, err := e.connect(ctx, e.Servers)
-	if err != nil {
-		return 0, err
-	}
-	defer other.Close()
-
-	here, there := lock.New(e.client, e.lockPath()), lock.New(other, e.lockPath())
-	var times []time.Duration
-	for range cycles {
-		took, err := handOff(ctx, here, there)
-		if err != nil {
-			return 0, err
-		}
-		times = append(times, took)
-	}
-	return median(times), nil
+// lockCycle returns the time to lock and unlock.
+func (e *examination) lockCycle(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	err := lock.New(e.client, e.lockPath()).Do(ctx, func(context.Context, *lock.Lease) error { return nil })
+	return time.Since(began), err
 }
 
-func handOff(ctx context.Context, from, to *lock.Mutex) (time.Duration, error) {
+// handOff returns the time from a call of Unlock to the grant of a waiter in another session.
+func (e *examination) handOff(ctx context.Context, other *protocol.Client) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lease, err := from.Lock(ctx)
+	lease, err := lock.New(e.client, e.lockPath()).Lock(ctx)
 	if err != nil {
 		return 0, err
 	}
 
-	type grant struct {
-		at  time.Time
-		err error
-	}
-
-	granted := make(chan grant, 1)
+	granted := make(chan error, 1)
+	var at time.Time // once granted has an error or nil
 	go func() {
-		next, err := to.Lock(ctx)
-		at := time.Now()
-		if err == nil {
-			err = next.Unlock(ctx)
-		}
-		granted <- grant{at, err}
+		granted <- lock.New(other, e.lockPath()).Do(ctx, func(context.Context, *lock.Lease) error {
+			at = time.Now()
+			return nil
+		})
 	}()
-	for waiting := false; !waiting; {
-		select {
-		case g := <-granted: // before it could be: it has failed
-			return 0, errors.Join(g.err, lease.Unlock(ctx))
-		default:
-		}
-		line, err := from.Contenders(ctx)
-		if err != nil {
-			cancel()
-			<-granted
-			return 0, err
-		}
-		waiting = len(line) > 1
+	s, err := e.client.Session(ctx)
+	if err == nil {
+		limited, stop := context.WithTimeout(ctx, e.Limit) // the other one may have failed
+		err = s.WaitChildren(limited, e.lockPath(), func(line []string) bool { return len(line) > 1 })
+		stop()
 	}
-
 	began := time.Now()
-	if err := lease.Unlock(ctx); err != nil {
+	if err := errors.Join(err, lease.Unlock(ctx)); err != nil {
 		cancel()
-		<-granted
-		return 0, err
+		return 0, errors.Join(err, <-granted)
 	}
-
-	g := <-granted
-	return g.at.Sub(began), g.err
-}
-
-func median(times []time.Duration) time.Duration {
-	slices.Sort(times)
-	return times[len(times)/2]
+	err = <-granted
+	return at.Sub(began), err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -44,7 +45,7 @@ type Config struct {
 }
 
 // Run examines the ensemble, and reports each finding when it is there. It opens some sessions, and
-// writes below a node of its own: a megabyte once, and some hundred times little. That node is gone
+// writes below a node of its own: a megabyte once, and some dozen times little. That node is gone
 // in the end. If Run is killed, the servers remove it.
 //
 // Run blocks for some seconds. It returns ctx's error, or an error about the connect string or the
@@ -54,27 +55,24 @@ func Run(ctx context.Context, cfg Config, report func(Finding)) error {
 		return err
 	}
 
-	e := &examination{Config: cfg, report: report}
-	hosts, chroot, _ := strings.Cut(cfg.Servers, "/")
-	for address := range strings.SplitSeq(hosts, ",") {
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			address = net.JoinHostPort(strings.Trim(address, "[]"), "2181")
-		}
-		e.members = append(e.members, &member{address: address})
-	}
-
-	if chroot != "" {
-		e.chroot = "/" + chroot
-	}
-
-	e.askMembers(ctx)
+	e := newExamination(cfg)
+	e.report = report
+	report(e.askMembers(ctx))
 	client, err := e.connect(ctx, cfg.Servers)
 	if err != nil {
-		e.session(err)
+		report(Finding{
+			Check: "session", Status: Fail, Looked: "a session with " + e.Servers,
+			Found: fmt.Sprintf("none within %v: %v", e.Limit, err),
+			Do:    "bring up a quorum of the servers; check addresses, credentials, firewalls and TLS",
+		})
 		return ctx.Err()
 	}
 	defer client.Close()
 	e.client = client
+
+	if !e.hasChroot(ctx) {
+		return ctx.Err()
+	}
 
 	// The clock is looked at twice, with the other checks in between.
 	if e.scratch(ctx) {
@@ -82,14 +80,58 @@ func Run(ctx context.Context, cfg Config, report func(Finding)) error {
 		e.firstTick = e.tick(ctx)
 	}
 
-	for _, check := range []func(context.Context){
-		e.versions, e.quorum, e.timeouts, e.lag, e.containers, e.acl, e.words, e.size, e.cost, e.clock,
+	for _, check := range []struct {
+		writes string // its name, if it does
+		run    func(context.Context) Finding
+	}{
+		{"", e.oneEnsemble}, {"", e.versions}, {"", e.quorum}, {"", e.timeouts}, {"", e.acl},
+		{"", e.settings}, {"", e.quotas}, {"request size", e.size}, {"cost", e.cost}, {"clocks", e.clock},
 	} {
-		if ctx.Err() == nil {
-			check(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case check.writes != "" && !e.writable:
+			report(Finding{Check: check.writes, Status: Unknown, Looked: "nothing", Found: "unknown: " + e.Path + " may not be written"})
+		default:
+			if f := check.run(ctx); ctx.Err() == nil { // otherwise it says nothing about the ensemble
+				report(f)
+			}
 		}
 	}
+	report(Finding{
+		Check: "requests", Status: OK, Looked: "what this examination has sent",
+		Found: fmt.Sprintf("%d requests, in sessions and four-letter words", e.requests.Load()),
+	})
 	return ctx.Err()
+}
+
+// hasChroot reports whether the chroot is there. If not, it is reported: a lock below it would be
+// another one than that of the clients which spell it right.
+func (e *examination) hasChroot(ctx context.Context) bool {
+	if e.chroot == "" {
+		return true
+	}
+	if yes, err := absolute(ctx, e, func(c *zk.Conn) (bool, *zk.Stat, error) { return c.Exists(e.chroot) }); err != nil || yes {
+		return true
+	}
+	e.report(Finding{Check: "chroot", Status: Fail, Looked: "the node " + e.chroot, Found: "there is no such node", Do: "correct the connect string, or create the node"})
+	return false
+}
+
+func newExamination(cfg Config) *examination {
+	e := &examination{Config: cfg}
+	e.dial = counting(cfg.Dial, &e.requests)
+	e.Options = append(cfg.Options[:len(cfg.Options):len(cfg.Options)], protocol.WithDialer(e.dial))
+	hosts, chroot, _ := strings.Cut(cfg.Servers, "/")
+	for address := range strings.SplitSeq(hosts, ",") {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			address = net.JoinHostPort(strings.Trim(address, "[]"), "2181")
+		}
+		e.members = append(e.members, &member{address: address})
+	}
+	if chroot != "" {
+		e.chroot = "/" + chroot
+	}
+	return e
 }
 
 // An examination is one run.
@@ -100,8 +142,28 @@ type examination struct {
 	chroot  string
 
 	client    *protocol.Client
+	dial      zk.Dialer
+	requests  atomic.Int64
 	writable  bool // the path may be written below
 	firstTick tick
+}
+
+// within calls do in a session of its own with some servers.
+func (e *examination) within(
+	ctx context.Context, servers string, do func(context.Context, *protocol.Session) error, more ...protocol.ConnectOption,
+) error {
+	c, err := e.connect(ctx, servers, more...)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, e.Limit)
+	defer cancel()
+	s, err := c.Session(ctx)
+	if err != nil {
+		return err
+	}
+	return do(ctx, s)
 }
 
 // connect opens a session with some servers.
@@ -109,20 +171,6 @@ func (e *examination) connect(ctx context.Context, servers string, more ...proto
 	ctx, cancel := context.WithTimeout(ctx, e.Limit)
 	defer cancel()
 	return protocol.Connect(ctx, servers, append(e.Options[:len(e.Options):len(e.Options)], more...)...)
-}
-
-// session reports that there is none.
-func (e *examination) session(err error) {
-	f := Finding{
-		Check: "session", Status: Fail, Looked: "a session with " + e.Servers,
-		Found: fmt.Sprintf("none within %v: %v", e.Limit, err),
-		Do:    "bring up a quorum of the servers; check addresses, firewalls and TLS",
-	}
-	if errors.Is(err, zk.ErrAuthFailed) {
-		f.Do = "check the credential"
-	}
-
-	e.report(f)
 }
 
 // scratch creates the node to write below, and reports whether it could.
@@ -164,9 +212,4 @@ func (e *examination) clean() {
 	for _, node := range []string{e.clockNode(), e.lockPath(), e.Path} {
 		s.Delete(ctx, node, -1) //nolint:errcheck // empty containers go by themselves
 	}
-}
-
-// unwritable reports that a check was left out.
-func (e *examination) unwritable(check, looked string) {
-	e.report(Finding{Check: check, Status: Unknown, Looked: looked, Found: "not looked at: " + e.Path + " may not be written"})
 }

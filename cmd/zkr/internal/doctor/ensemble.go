@@ -1,11 +1,12 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -14,7 +15,7 @@ import (
 )
 
 // versions compares the versions of the servers.
-func (e *examination) versions(context.Context) {
+func (e *examination) versions(context.Context) Finding {
 	f := Finding{Check: "versions", Looked: "the versions that the servers name"}
 	var all []string
 	for _, m := range e.serving() {
@@ -39,28 +40,25 @@ func (e *examination) versions(context.Context) {
 	default:
 		f.Status = OK
 	}
-
-	e.report(f)
+	return f
 }
 
 // isOld reports whether a version is before 3.5.
 func isOld(version string) bool {
-	major, rest, _ := strings.Cut(version, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	a, err1 := strconv.Atoi(major)
-	b, err2 := strconv.Atoi(minor)
-	return err1 == nil && err2 == nil && (a < 3 || a == 3 && b < 5)
+	var major, minor int
+	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return n == 2 && (major < 3 || major == 3 && minor < 5)
 }
 
 // quorum says how many servers may still fail.
-func (e *examination) quorum(ctx context.Context) {
+func (e *examination) quorum(ctx context.Context) Finding {
 	f := Finding{Check: "quorum", Status: OK, Looked: "the modes of the servers, and /zookeeper/config"}
 	counts := make(map[string]int)
 	for _, m := range e.serving() {
 		counts[m.field("Mode")]++
 	}
 
-	voters, err := e.voters(ctx)
+	voters, _, err := e.voters(ctx)
 	up := counts["leader"] + counts["follower"]
 
 	switch {
@@ -77,7 +75,7 @@ func (e *examination) quorum(ctx context.Context) {
 		f.Do = "open the word srvr, and name all servers in the connect string"
 	default:
 		spare := up - voters/2 - 1
-		f.Found = fmt.Sprintf("%d of %d voters seen up, %d leader: %s", up, voters, counts["leader"], spares(spare))
+		f.Found = fmt.Sprintf("%d of %d voters seen up, %d leader: %d more may fail", up, voters, counts["leader"], max(spare, 0))
 		switch {
 		case up < voters && spare < 1:
 			f.Status = Warn
@@ -88,93 +86,132 @@ func (e *examination) quorum(ctx context.Context) {
 			f.Status, f.Do = Warn, "run three or five servers in production"
 		}
 	}
-
-	e.report(f)
+	return f
 }
 
-func spares(n int) string {
-	switch {
-	case n < 1:
-		return "no further failure is tolerated"
-	case n == 1:
-		return "one more may fail"
-	}
-	return fmt.Sprintf("%d more may fail", n)
-}
-
-// voters returns how many servers vote, as the ensemble's own configuration says.
-func (e *examination) voters(ctx context.Context) (n int, err error) {
-	s, err := e.client.Session(ctx)
-	if err != nil {
-		return 0, err
-	}
-
-	data, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]byte, error) {
-		data, _, err := c.Get("/zookeeper/config") // which is the same below any chroot
-		return data, err
-	})
+// voters returns how many servers vote, and where clients reach all members, as the ensemble's own
+// configuration says.
+func (e *examination) voters(ctx context.Context) (n int, addresses []string, err error) {
+	data, err := absolute(ctx, e, func(c *zk.Conn) ([]byte, *zk.Stat, error) { return c.Get("/zookeeper/config") })
 	for line := range strings.Lines(string(data)) {
-		if strings.HasPrefix(line, "server.") && !strings.Contains(line, ":observer") {
-			n++
-		}
-	}
-	return n, err
-}
-
-// words says which four-letter words are open.
-func (e *examination) words(ctx context.Context) {
-	f := Finding{Check: "four-letter words", Status: OK, Looked: "the answers of the first server that serves"}
-	members := e.serving()
-	if len(members) == 0 {
-		return
-	}
-
-	var open, telling []string
-	for _, word := range []string{"srvr", "ruok", "isro", "mntr", "conf", "stat", "cons", "dump", "envi", "wchs", "wchc", "wchp"} {
-		answer, err := e.ask(ctx, members[0].address, word)
-		if err != nil || answer == "" || isClosed(answer) {
+		_, member, ok := strings.Cut(strings.TrimSpace(line), "=")
+		if !ok || !strings.HasPrefix(line, "server.") {
 			continue
 		}
-		open = append(open, word)
-		if slices.Contains([]string{"cons", "dump", "envi", "wchc", "wchp"}, word) {
-			telling = append(telling, word)
+		if !strings.Contains(line, ":observer") {
+			n++
+		}
+
+		// As in server.1=host:2888:3888:participant;0.0.0.0:2181.
+		inner, outer, _ := strings.Cut(member, ";")
+		host, _, _ := strings.Cut(inner, ":")
+		if at, port, err := net.SplitHostPort(outer); err == nil {
+			if ip := net.ParseIP(at); ip == nil || !ip.IsUnspecified() {
+				host = at
+			}
+			addresses = append(addresses, net.JoinHostPort(host, port))
+		} else if outer != "" {
+			addresses = append(addresses, net.JoinHostPort(host, outer))
+		}
+	}
+	return n, addresses, err
+}
+
+// settings says what the servers tell of what matters, and what they do not tell.
+func (e *examination) settings(ctx context.Context) Finding {
+	f := Finding{Check: "settings", Status: Unknown, Looked: "the answers of the servers to conf and mntr", Found: "maxClientCnxns is not told"}
+	if most, told := e.conf(ctx)["maxClientCnxns"]; told {
+		f.Found = fmt.Sprintf("maxClientCnxns is %d: with more connections from one address, a server hangs up, which looks like a loss of quorum (0 is no limit)", most)
+		if most > 0 && most < 60 {
+			f.Status, f.Do = Warn, "raise maxClientCnxns to its default of 60 at least"
 		}
 	}
 
-	f.Found = "open: " + strings.Join(open, ", ")
-	if len(open) == 0 {
-		f.Found = "all are closed"
+	// A session has no more than all together.
+	const many = 5000
+	switch n, told := numbers(e.askAny(ctx, "mntr"))["zk_ephemerals_count"]; {
+	case !told:
+		f.Found += "; unknown: how many ephemeral nodes there are"
+	case n < many:
+		f.Found += fmt.Sprintf("; %d ephemeral nodes, which are not too many for one session", n)
+	default:
+		f.Found += fmt.Sprintf("; %d ephemeral nodes; unknown, without dump: whether one session has so many that its end stops the ensemble, which is at 2 MB of their paths", n)
 	}
-
-	if len(telling) > 0 {
-		f.Status = Warn
-		f.Do = fmt.Sprintf("close %s, which disclose clients or cost the server much: 4lw.commands.whitelist=srvr,mntr", strings.Join(telling, ", "))
+	// Others would cost a server with many watches seconds in which it does nothing else.
+	var open []string
+	for _, word := range []string{"srvr", "ruok", "isro", "mntr", "conf", "stat", "cons", "envi", "wchs"} {
+		if e.askAny(ctx, word) != "" {
+			open = append(open, word)
+		}
 	}
+	f.Found += "; open words: " + cmp.Or(strings.Join(open, ", "), "none") +
+		"; unknown, as no server tells: zookeeper.enableEagerACLCheck and zookeeper.forward_learner_requests_to_commit_processor_disabled" +
+		"; unknown, as to ask would hurt: dump, wchc, wchp"
+	return f
+}
 
-	e.report(f)
+// quotas says which paths are near their quotas: what is created there is refused soon.
+func (e *examination) quotas(ctx context.Context) Finding {
+	const root, most = "/zookeeper/quota", 25
+	f := Finding{Check: "quotas", Status: OK, Looked: "limits and counts below " + root}
+	found := 0
+	nodes := []string{root}
+	for i := 0; i < len(nodes); i++ {
+		node := nodes[i]
+		below, err := absolute(ctx, e, func(c *zk.Conn) ([]string, *zk.Stat, error) { return c.Children(node) })
+		if i == most || err != nil && !errors.Is(err, zk.ErrNoNode) {
+			f.Status, f.Found = Unknown, f.Found+fmt.Sprintf("unknown: what is below %s (%v); ", node, err)
+			break
+		}
+		if !slices.Contains(below, "zookeeper_limits") {
+			for _, child := range below {
+				nodes = append(nodes, node+"/"+child)
+			}
+			continue
+		}
+		found++
+		var limits, used map[string]int
+		for part, to := range map[string]*map[string]int{"limits": &limits, "stats": &used} {
+			data, err := absolute(ctx, e, func(c *zk.Conn) ([]byte, *zk.Stat, error) { return c.Get(node + "/zookeeper_" + part) })
+			if *to = numbers(string(data)); err != nil {
+				f.Status = Unknown
+			}
+		}
+		for limit, of := range map[string]string{"count": "count", "countHardLimit": "count", "bytes": "bytes", "byteHardLimit": "bytes"} {
+			if most := limits[limit]; most > 0 && used[of] >= most-most/10 {
+				f.Status, f.Do = Warn, "raise the quota, or remove what is not used: soon new nodes are refused"
+				f.Found += fmt.Sprintf("%s has %d of %d (%s); ", strings.TrimPrefix(node, root), used[of], most, limit)
+			}
+		}
+	}
+	f.Found += fmt.Sprintf("%d quotas", found)
+	return f
+}
+
+// absolute asks for what does not depend on the chroot.
+func absolute[T any](ctx context.Context, e *examination, ask func(*zk.Conn) (T, *zk.Stat, error)) (answer T, err error) {
+	s, err := e.client.Session(ctx)
+	if err != nil {
+		return answer, err
+	}
+	return protocol.Do(ctx, s, func(c *zk.Conn) (T, error) {
+		answer, _, err := ask(c)
+		return answer, err
+	})
 }
 
 // acl says who may do what at the root of all paths.
-func (e *examination) acl(ctx context.Context) {
+func (e *examination) acl(ctx context.Context) Finding {
 	root := e.chroot
 	if root == "" {
 		root = "/"
 	}
 
 	f := Finding{Check: "ACL", Status: OK, Looked: "the ACL of " + root + ", below which all paths are"}
-	s, err := e.client.Session(ctx)
-	if err != nil {
-		return
-	}
-
-	acl, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]zk.ACL, error) {
-		acl, _, err := c.GetACL(root)
-		return acl, err
-	})
+	acl, err := absolute(ctx, e, func(c *zk.Conn) ([]zk.ACL, *zk.Stat, error) { return c.GetACL(root) })
 	if err != nil {
 		f.Status, f.Found = Unknown, fmt.Sprintf("cannot read it: %v", err)
-		e.report(f)
-		return
+		return f
 	}
 
 	var entries []string
@@ -187,67 +224,15 @@ func (e *examination) acl(ctx context.Context) {
 	}
 
 	f.Found = strings.Join(entries, ", ")
-	e.report(f)
+	return f
 }
 
 // permissions writes permissions as zkCli.sh does.
-func permissions(perms int32) string {
-	text := ""
-	for _, p := range []struct {
-		bit  int32
-		name string
-	}{{zk.PermCreate, "c"}, {zk.PermDelete, "d"}, {zk.PermRead, "r"}, {zk.PermWrite, "w"}, {zk.PermAdmin, "a"}} {
-		if perms&p.bit != 0 {
-			text += p.name
+func permissions(perms int32) (text string) {
+	for _, p := range "cdrwa" {
+		if perms>>strings.IndexRune("rwcda", p)&1 != 0 {
+			text += string(p)
 		}
 	}
 	return text
-}
-
-// errNoContainers says that a server has ended the connection instead of creating a container.
-var errNoContainers = errors.New("the server ended the connection")
-
-// containers says whether paths go by themselves. It uses a session of its own: a server without
-// containers ends the connection.
-func (e *examination) containers(ctx context.Context) {
-	f := Finding{Check: "containers", Status: OK, Looked: "the creation of a container"}
-	if !e.writable {
-		e.unwritable(f.Check, f.Looked)
-		return
-	}
-
-	switch err := e.createContainer(ctx); {
-	case err == nil:
-		f.Found = "the servers have them: paths that are not in use go by themselves"
-	case errors.Is(err, errNoContainers), errors.Is(err, zk.ErrUnknown), strings.Contains(err.Error(), "unknown error"):
-		f.Status, f.Found = Warn, fmt.Sprintf("the servers have none (%v): paths stay when they are not in use", err)
-		f.Do = "use ZooKeeper 3.5 or later"
-	default:
-		f.Status, f.Found = Unknown, err.Error()
-	}
-
-	e.report(f)
-}
-
-func (e *examination) createContainer(ctx context.Context) error {
-	c, err := e.connect(ctx, e.Servers)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, e.Limit)
-	defer cancel()
-	s, err := c.Session(ctx)
-	if err != nil {
-		return err
-	}
-
-	node := e.Path + "/container"
-	_, err = protocol.DoOnce(ctx, s, func(c *zk.Conn) (string, error) {
-		return protocol.Create(c, s.Path(node), nil, zk.FlagContainer, s.ACL(node))
-	}, func(context.Context) (string, bool, error) { return "", false, errNoContainers })
-	if err != nil {
-		return err
-	}
-	return s.Delete(ctx, node, -1)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,7 +51,7 @@ func (m *member) describe() string {
 
 const (
 	askLimit  = 10 * time.Second // for the answer to a four-letter word, if the limit is not less
-	maxAnswer = 1 << 20
+	maxAnswer = 16 << 20
 )
 
 // ask sends a four-letter word to a server and returns its answer.
@@ -58,13 +59,11 @@ func (e *examination) ask(ctx context.Context, address, word string) (string, er
 	limit := min(askLimit, e.Limit)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	e.requests.Add(1)
 	dial := e.Dial
 	if dial == nil {
-		dial = func(network, address string, limit time.Duration) (net.Conn, error) {
-			return (&net.Dialer{Timeout: limit}).DialContext(ctx, network, address)
-		}
+		dial = net.DialTimeout
 	}
-
 	conn, err := dial("tcp", address, limit)
 	if err != nil {
 		return "", err
@@ -91,7 +90,7 @@ func (e *examination) ask(ctx context.Context, address, word string) (string, er
 func isClosed(answer string) bool { return strings.Contains(answer, "not in the whitelist") }
 
 // askMembers asks all servers how they are, at the same time, and reports it.
-func (e *examination) askMembers(ctx context.Context) {
+func (e *examination) askMembers(ctx context.Context) Finding {
 	var wg sync.WaitGroup
 	for _, m := range e.members {
 		wg.Go(func() { m.err = e.askMember(ctx, m) })
@@ -116,8 +115,7 @@ func (e *examination) askMembers(ctx context.Context) {
 	case down > 0:
 		f.Status, f.Do = Warn, "bring the server up, or take it out of the connect string: clients lose time there when they reconnect"
 	}
-
-	e.report(f)
+	return f
 }
 
 func (e *examination) askMember(ctx context.Context, m *member) error {
@@ -148,21 +146,26 @@ func (e *examination) serving() (all []*member) {
 	return all
 }
 
-// conf returns the numbers of a server's configuration, as far as it tells them.
-func (e *examination) conf(ctx context.Context) map[string]int {
-	numbers := make(map[string]int)
+// askAny returns the answer of the first server that gives one, or nothing.
+func (e *examination) askAny(ctx context.Context, word string) string {
 	for _, m := range e.serving() {
-		answer, err := e.ask(ctx, m.address, "conf")
-		if err != nil || isClosed(answer) {
-			continue
+		if answer, err := e.ask(ctx, m.address, word); err == nil && !isClosed(answer) && answer != "" {
+			return answer
 		}
-		for line := range strings.Lines(answer) {
-			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			if n, err := strconv.Atoi(value); err == nil {
-				numbers[key] = n
-			}
-		}
-		break
 	}
-	return numbers
+	return ""
+}
+
+// conf returns the numbers of a server's configuration, as far as it tells them.
+func (e *examination) conf(ctx context.Context) map[string]int { return numbers(e.askAny(ctx, "conf")) }
+
+var number = regexp.MustCompile(`(\w+)[=\t](-?\d+)`)
+
+// numbers returns those of an answer, or of a quota, by their names.
+func numbers(text string) map[string]int {
+	all := make(map[string]int)
+	for _, m := range number.FindAllStringSubmatch(text, -1) {
+		all[m[1]], _ = strconv.Atoi(m[2]) // digits all of them
+	}
+	return all
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -13,15 +12,14 @@ import (
 )
 
 // timeouts compares the session timeout with the server's limits and tick.
-func (e *examination) timeouts(ctx context.Context) {
+func (e *examination) timeouts(ctx context.Context) Finding {
 	f := Finding{Check: "session timeout", Status: OK, Looked: "the timeouts granted to sessions that ask for 1ms, for a day, and for " + e.Timeout.String()}
 	granted, err := e.granted(ctx, e.Timeout)
 	least, err1 := e.granted(ctx, time.Millisecond)
 	most, err2 := e.granted(ctx, 24*time.Hour)
 	if err := errors.Join(err, err1, err2); err != nil {
 		f.Status, f.Found = Unknown, err.Error()
-		e.report(f)
-		return
+		return f
 	}
 
 	conf := e.conf(ctx)
@@ -48,90 +46,35 @@ func (e *examination) timeouts(ctx context.Context) {
 		f.Status = Warn
 		f.Do = "ask for a timeout within the limits, or change minSessionTimeout and maxSessionTimeout"
 	}
-
-	e.report(f)
+	return f
 }
 
 // granted returns the timeout that a session gets that asks for d.
-func (e *examination) granted(ctx context.Context, d time.Duration) (time.Duration, error) {
-	c, err := e.connect(ctx, e.Servers, protocol.WithSessionTimeout(d))
-	if err != nil {
-		return 0, err
-	}
-	defer c.Close()
-	s, err := c.Session(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return s.Timeout(), nil
+func (e *examination) granted(ctx context.Context, d time.Duration) (granted time.Duration, err error) {
+	err = e.within(ctx, e.Servers, func(_ context.Context, s *protocol.Session) error {
+		granted = s.Timeout()
+		return nil
+	}, protocol.WithSessionTimeout(d))
+	return granted, err
 }
 
-const lagRounds = 10
+const lagRounds = 3
 
-// lag measures for how long a server does not show a write that another one has answered.
-func (e *examination) lag(ctx context.Context) {
-	f := Finding{Check: "lag", Status: OK, Looked: fmt.Sprintf("%d writes, and when each server shows them", lagRounds)}
-	if !e.writable {
-		e.unwritable(f.Check, f.Looked)
-		return
-	}
-
-	var lines []string
-	var worst time.Duration
-	for _, m := range e.serving() {
-		lag, err := e.lagOf(ctx, m)
-		if err != nil {
-			f.Status = Warn
-			lines = append(lines, fmt.Sprintf("%s: %v", m.address, err))
-			f.Do = "find out why this server gives no session"
-			continue
-		}
-		lines = append(lines, fmt.Sprintf("%s at most %v", m.address, round(lag)))
-		worst = max(worst, lag)
-	}
-
-	f.Found = strings.Join(lines, "; ")
-	if worst > e.Timeout/12 {
-		f.Status = Warn
-		f.Do = "look at that server's disk, garbage collection and network: hand-offs wait for it"
-	}
-
-	e.report(f)
-}
-
-// lagOf returns the longest lag of one server, with a round trip to it.
-func (e *examination) lagOf(ctx context.Context, m *member) (worst time.Duration, err error) {
-	reader, err := e.connect(ctx, m.address+e.chroot)
-	if err != nil {
-		return 0, err
-	}
-	defer reader.Close()
-	ctx, cancel := context.WithTimeout(ctx, e.Limit)
-	defer cancel()
-	theirs, err := reader.Session(ctx)
-	if err != nil {
-		return 0, err
-	}
-
+// lagOf returns the longest time for which a server did not show a write that another one has
+// answered, with a round trip to it.
+func (e *examination) lagOf(ctx context.Context, theirs *protocol.Session) (worst time.Duration, err error) {
 	ours, err := e.client.Session(ctx)
 	if err != nil {
 		return 0, err
 	}
-
 	for range lagRounds {
 		written, err := ours.Set(ctx, e.clockNode(), nil, -1)
 		if err != nil {
 			return 0, err
 		}
 		began := time.Now()
-		for {
-			seen, err := theirs.Exists(ctx, e.clockNode())
-			if err != nil {
-				return 0, err
-			}
-			if seen != nil && seen.Mzxid >= written.Mzxid {
-				break
-			}
+		if _, err := theirs.WaitNode(ctx, e.clockNode(), func(seen *zk.Stat) bool { return seen.Mzxid >= written.Mzxid }); err != nil {
+			return 0, err
 		}
 		worst = max(worst, time.Since(began))
 	}
@@ -152,7 +95,7 @@ func (e *examination) tick(ctx context.Context) (best tick) {
 		return tick{}
 	}
 
-	for range 5 {
+	for range 3 {
 		before := time.Now()
 		stat, err := s.Set(ctx, e.clockNode(), nil, -1)
 		if err != nil {
@@ -170,22 +113,19 @@ func (e *examination) tick(ctx context.Context) (best tick) {
 const clockSpan = 2 * time.Second
 
 // clock compares the rate of the leader's clock with ours.
-func (e *examination) clock(ctx context.Context) {
+func (e *examination) clock(ctx context.Context) Finding {
 	f := Finding{Check: "clocks", Status: OK, Looked: "the leader's clock and this one, twice"}
-	if !e.writable || e.firstTick.ours.IsZero() {
-		e.unwritable(f.Check, f.Looked)
-		return
-	}
 
 	select {
 	case <-time.After(clockSpan - time.Since(e.firstTick.ours)):
 	case <-ctx.Done():
-		return
+		return f
 	}
 
 	last := e.tick(ctx)
 	if last.ours.IsZero() {
-		return
+		f.Status, f.Found = Unknown, "unknown: the node could not be written"
+		return f
 	}
 
 	span := last.ours.Sub(e.firstTick.ours)
@@ -204,21 +144,19 @@ func (e *examination) clock(ctx context.Context) {
 	case offset.Abs() > time.Second+last.err:
 		f.Status, f.Do = Warn, "synchronise the clocks: locks do not need it, but times that are shown, and delays of queues, do"
 	}
-
-	e.report(f)
+	return f
 }
 
 // size finds out how large a request may be.
-func (e *examination) size(ctx context.Context) {
+func (e *examination) size(ctx context.Context) Finding {
 	const overhead = 1000 // for paths and ACLs
 	f := Finding{Check: "request size", Status: OK, Looked: "a node of a megabyte, and smaller ones where that was refused"}
-	if !e.writable {
-		e.unwritable(f.Check, f.Looked)
-		return
-	}
 
 	for size := protocol.MaxData - overhead; size > 10_000; size /= 2 {
 		err := e.write(ctx, size)
+		if errors.Is(err, zk.ErrConnectionClosed) { // once may be chance
+			err = e.write(ctx, size)
+		}
 		if err == nil {
 			f.Found = fmt.Sprintf("%d bytes are accepted", size)
 			if size < protocol.MaxData-overhead {
@@ -226,38 +164,35 @@ func (e *examination) size(ctx context.Context) {
 				f.Found += ", and twice as many are not"
 				f.Do = "raise jute.maxbuffer to its default of 1048575 on all servers, or keep data small"
 			}
-			e.report(f)
-			return
+			return f
 		}
-		if !errors.Is(err, protocol.ErrTooLarge) {
+		if !errors.Is(err, protocol.ErrTooLarge) && !errors.Is(err, zk.ErrConnectionClosed) {
 			f.Status, f.Found = Unknown, err.Error()
-			e.report(f)
-			return
+			return f
 		}
 	}
 
 	f.Status, f.Found, f.Do = Fail, "not even 20 kB are accepted", "raise jute.maxbuffer to its default of 1048575 on all servers"
-	e.report(f)
+	return f
 }
 
-// write creates a node of that size. It uses a session of its own: a server that refuses it ends
-// the connection.
+// write makes one attempt to create a node of that size. It uses a session of its own: a server that
+// refuses it ends the connection.
 func (e *examination) write(ctx context.Context, size int) error {
-	c, err := e.connect(ctx, e.Servers)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, e.Limit)
-	defer cancel()
-	s, err := c.Session(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.Create(ctx, e.sizeNode(), make([]byte, size), zk.FlagEphemeral); err != nil {
-		return err
-	}
-	return s.Delete(ctx, e.sizeNode(), -1)
+	return e.within(ctx, e.Servers, func(ctx context.Context, s *protocol.Session) error {
+		created := make(chan error, 1)
+		go func() {
+			path := e.sizeNode()
+			_, err := s.Conn().Create(s.Path(path), make([]byte, size), zk.FlagEphemeral, s.ACL(path))
+			created <- err
+		}()
+		select {
+		case err := <-created:
+			return err // the node goes with the session
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 }
 
 // round makes a duration readable.

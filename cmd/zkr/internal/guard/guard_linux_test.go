@@ -2,7 +2,10 @@ package guard
 
 import (
 	"bufio"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,10 +38,10 @@ func startShell(t *testing.T, script string, grace, trust time.Duration) (*Proce
 }
 
 // kinds waits for the end, and returns all events but Started.
-func kinds(p *Process) (all []EventKind, status syscall.WaitStatus) {
+func kinds(p *Process) (all []Kind, status syscall.WaitStatus) {
 	for e := range p.Events() {
 		if e.Kind == Exited {
-			status = e.Status
+			status = syscall.WaitStatus(e.Value)
 		}
 		if e.Kind != Started {
 			all = append(all, e.Kind)
@@ -62,7 +65,7 @@ func TestCommandGetsSIGTERMAGraceBeforeTrustEnds(t *testing.T) {
 	began := time.Now()
 	p.Trust(began.Add(time.Minute + 2*time.Second))
 	events, status := kinds(p)
-	assert.Equal(t, []EventKind{Doubted, Exited, Gone}, events)
+	assert.Equal(t, []Kind{Doubted, Exited, Gone}, events)
 	assert.Equal(t, 9, status.ExitStatus())
 	assert.GreaterOrEqual(t, time.Since(began), time.Second)
 }
@@ -71,7 +74,7 @@ func TestCommandThatIgnoresSIGTERMIsKilledWhenTrustEnds(t *testing.T) {
 	p := startReady(t, `trap '' TERM; echo ready; while :; do sleep 0.05; done`, time.Second)
 	p.Trust(time.Now().Add(2 * time.Second))
 	events, status := kinds(p)
-	assert.Equal(t, []EventKind{Doubted, Exited, Gone}, events)
+	assert.Equal(t, []Kind{Doubted, Exited, Gone}, events)
 	assert.Equal(t, syscall.SIGKILL, status.Signal())
 }
 
@@ -80,14 +83,14 @@ func TestTrustThatIsRenewedLetsTheCommandRun(t *testing.T) {
 	p.Trust(time.Now().Add(6 * time.Second))
 	p.Trust(time.Now().Add(time.Hour))
 	events, status := kinds(p)
-	assert.Equal(t, []EventKind{Exited, Gone}, events)
+	assert.Equal(t, []Kind{Exited, Gone}, events)
 	assert.Zero(t, status.ExitStatus())
 }
 
 func TestCommandIsNotBegunWithoutTrust(t *testing.T) {
 	p, out := startShell(t, `echo begun`, time.Second, time.Second)
 	events, _ := kinds(p)
-	assert.Equal(t, []EventKind{Failed, Gone}, events)
+	assert.Equal(t, []Kind{Failed, Gone}, events)
 	text, _ := out.ReadString('\n')
 	assert.Empty(t, text)
 }
@@ -98,7 +101,7 @@ func TestEndIsOneSIGTERMForEachProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "ready\n", line)
 
-	p.End()
+	p.request(end, 0)
 	line, err = out.ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "term\n", line)
@@ -108,6 +111,66 @@ func TestEndIsOneSIGTERMForEachProcess(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, rest.String())
 	events, status := kinds(p)
-	assert.Equal(t, []EventKind{Exited, Gone}, events)
+	assert.Equal(t, []Kind{Exited, Gone}, events)
 	assert.Equal(t, syscall.SIGKILL, status.Signal())
+}
+
+// chain is a script whose processes start the next one and end, over and over. It writes a byte for
+// each.
+const chain = `#!/bin/sh
+printf x >>"$DIR/log"
+%s "$0" &
+`
+
+func TestProcessThatForksAndEndsOverAndOverIsMet(t *testing.T) {
+	for name, how := range map[string]string{"in the group": "", "in a session of its own": "setsid", "under another name": "exec setsid"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("DIR", dir)
+			script := filepath.Join(dir, "chain")
+			require.NoError(t, os.WriteFile(script, fmt.Appendf(nil, chain, how), 0o700))
+			p := startReady(t, script+`; until [ $(wc -c <"$DIR/log") -gt 20 ]; do sleep 0.01; done; echo ready; sleep 1000`, time.Second)
+			p.Kill()
+			events, _ := kinds(p)
+			assert.Equal(t, []Kind{Exited, Gone}, events)
+			before, err := os.Stat(dir + "/log")
+			require.NoError(t, err)
+			time.Sleep(50 * time.Millisecond)
+			after, err := os.Stat(dir + "/log")
+			require.NoError(t, err)
+			assert.Equal(t, before.Size(), after.Size(), "it goes on")
+		})
+	}
+}
+
+func TestGuardThatWasPausedActsOnTheNewestTrust(t *testing.T) {
+	p := startReady(t, `trap 'exit 9' TERM; echo ready; sleep 1`, 10*time.Millisecond)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	p.Trust(time.Now()) // which has run out when it is read
+	for range 20 {      // zkr goes on renewing trust
+		p.Trust(time.Now().Add(time.Hour))
+	}
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+	events, status := kinds(p)
+	assert.Equal(t, []Kind{Exited, Gone}, events)
+	assert.Zero(t, status.ExitStatus())
+}
+
+func TestForeignProcIsRefused(t *testing.T) {
+	require.NoError(t, Usable())
+	cmd := exec.Command("unshare", "-pf", os.Args[0], "-test.run=^TestProcIsForeign$")
+	cmd.Env = append(os.Environ(), "GUARD_TEST_FOREIGN=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "TestProcIsForeign") {
+		t.Skipf("no namespaces here: %s", out)
+	}
+	require.NoError(t, err, string(out))
+}
+
+// TestProcIsForeign runs under the /proc of other processes.
+func TestProcIsForeign(t *testing.T) {
+	if os.Getenv("GUARD_TEST_FOREIGN") == "" {
+		t.Skip("for TestForeignProcIsRefused")
+	}
+	require.ErrorContains(t, Usable(), "of other processes")
 }

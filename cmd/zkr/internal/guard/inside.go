@@ -3,14 +3,18 @@
 package guard
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"os"
 	ossignal "os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -20,8 +24,10 @@ const (
 	// tick bounds how late a guard acts after the machine has slept, as timers stop meanwhile.
 	tick = 200 * time.Millisecond
 
-	// retry is how often processes are killed that are still there.
+	// retry is how often processes are killed that are still there. For so many times there is no
+	// pause: a process that forks and ends over and over has to be met while it is there.
 	retry = 5 * time.Millisecond
+	hasty = 200
 
 	// stuckAfter is how long that may take before zkr is told.
 	stuckAfter = time.Second
@@ -30,24 +36,20 @@ const (
 // Main runs the guard if this process was started as one, and does not return then. Call it first
 // in main.
 func Main() {
-	if len(os.Args) < 3 || os.Args[0] != name {
+	if len(os.Args) < 4 || os.Args[0] != name {
 		return
 	}
 	grace, err := strconv.ParseInt(os.Args[1], 10, 64)
-	if err != nil {
+	first, err2 := strconv.Atoi(os.Args[2])
+	if err != nil || err2 != nil {
 		os.Exit(2)
 	}
-	g := &inside{
-		grace:  grace,
-		status: os.NewFile(4, "status"),
-		killAt: math.MaxInt64,
-		termAt: math.MaxInt64,
-	}
+	g := &inside{grace: grace, status: os.NewFile(uintptr(first+1), "status"), killAt: math.MaxInt64, termAt: math.MaxInt64}
 	rename()
 	// The command must inherit neither.
-	syscall.CloseOnExec(3)
-	syscall.CloseOnExec(4)
-	g.run(os.NewFile(3, "requests"), os.Args[2:])
+	syscall.CloseOnExec(first)
+	syscall.CloseOnExec(first + 1)
+	g.run(os.NewFile(uintptr(first), "requests"), os.Args[3:])
 	os.Exit(0)
 }
 
@@ -62,7 +64,8 @@ type inside struct {
 	ending  bool    // and not because trust runs out
 	termed  bool
 	killing instant // since when
-	told    bool    // zkr, of a process that is stuck
+	kills   int
+	told    bool // zkr, of a process that is stuck
 }
 
 // A change is that a child of ours has ended, or was stopped.
@@ -77,37 +80,63 @@ func (g *inside) run(pipe *os.File, argv []string) {
 	runtime.LockOSThread()
 	ignoreSignals()
 	if err := adopt(); err != nil {
-		g.tell(failed, int64(syscall.ENOSYS))
+		g.tell(Failed, int64(syscall.ENOSYS))
 		return
 	}
-
-	requests := make(chan record)
-	go func() {
-		defer close(requests)
-		for {
-			r, err := readRecord(pipe)
-			if err != nil {
-				return
-			}
-			requests <- r
-		}
-	}()
 
 	// The first record says how long there is trust. Without one, zkr has died.
-	first, ok := <-requests
-	if !ok || first.kind != trusted || first.value-g.grace <= clock() {
-		g.tell(failed, int64(syscall.ECANCELED))
+	first, err := readRecord(pipe)
+	if err != nil || first.Kind != trusted || first.Value-g.grace <= clock() {
+		g.tell(Failed, int64(syscall.ECANCELED))
 		return
 	}
-	g.trust(first.value)
+	g.trust(first.Value)
 	if err := g.start(argv); err != nil {
 		errno := syscall.ENOEXEC
 		errors.As(err, &errno)
-		g.tell(failed, int64(errno))
+		g.tell(Failed, int64(errno))
 		return
 	}
-	g.tell(started, int64(g.pid))
-	g.watch(requests, reap())
+	g.tell(Started, int64(g.pid))
+	g.watch(pipe, reap())
+}
+
+// readable sends a channel whenever there is something to read, and goes on once that is closed.
+func readable(fd int) <-chan chan struct{} {
+	news := make(chan chan struct{})
+	go func() {
+		for {
+			poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			if _, err := unix.Poll(poll, -1); err == unix.EINTR {
+				continue
+			}
+			read := make(chan struct{})
+			news <- read
+			<-read
+		}
+	}()
+	return news
+}
+
+// drain acts on all requests that there are, so that the newest decides. It returns false once zkr
+// has died.
+func (g *inside) drain(fd int) bool {
+	for {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		if n, err := unix.Poll(poll, 0); n == 0 && err == nil {
+			return true
+		}
+		var b [size]byte
+		switch n, err := syscall.Read(fd, b[:]); {
+		case err == syscall.EINTR, err == syscall.EAGAIN:
+		case n < size:
+			g.request(record{Kind: end})
+			return false
+		default:
+			r, _ := readRecord(bytes.NewReader(b[:])) // it has all of it
+			g.request(r)
+		}
+	}
 }
 
 // start runs the command.
@@ -170,15 +199,15 @@ func wait(options int) (c change, ok bool) {
 }
 
 // watch ends the command when it has to end, and returns when nothing is left of it.
-func (g *inside) watch(requests <-chan record, changes <-chan change) {
+func (g *inside) watch(pipe *os.File, changes <-chan change) {
+	defer runtime.KeepAlive(pipe)
+	fd := int(pipe.Fd())
+	news, alive := readable(fd), true
 	timer := time.NewTimer(0)
 	for {
+		var read chan struct{}
 		select {
-		case r, ok := <-requests:
-			if !ok {
-				requests, r.kind = nil, end // zkr has died
-			}
-			g.request(r)
+		case read = <-news:
 		case c := <-changes:
 			if c.last {
 				changes = nil
@@ -187,8 +216,17 @@ func (g *inside) watch(requests <-chan record, changes <-chan change) {
 		case <-timer.C:
 		}
 
+		// This process may have been paused, and newer requests may wait.
+		if alive {
+			if alive = g.drain(fd); !alive {
+				news = nil
+			} else if read != nil {
+				close(read)
+			}
+		}
+
 		if changes == nil && !groupLeft(g.pid) {
-			g.tell(gone, 0)
+			g.tell(Gone, 0)
 			return
 		}
 		timer.Reset(min(g.act(), tick))
@@ -196,11 +234,11 @@ func (g *inside) watch(requests <-chan record, changes <-chan change) {
 }
 
 func (g *inside) request(r record) {
-	switch r.kind {
+	switch r.Kind {
 	case trusted:
-		g.trust(r.value)
+		g.trust(r.Value)
 	case signal:
-		_ = syscall.Kill(-g.pid, syscall.Signal(r.value)) // it may have ended
+		_ = syscall.Kill(-g.pid, syscall.Signal(r.Value)) // it may have ended
 	case end:
 		g.end(g.grace)
 	case kill:
@@ -210,7 +248,8 @@ func (g *inside) request(r record) {
 
 // trust notes until when the command may run.
 func (g *inside) trust(until instant) {
-	if g.termed {
+	// Nothing puts off an end that was decided, though newer trust is read before it is acted on.
+	if g.termed || g.ending {
 		g.killAt = min(g.killAt, until)
 		return
 	}
@@ -230,9 +269,9 @@ func (g *inside) changed(c change) {
 	switch {
 	case c.pid != g.pid:
 	case c.status.Stopped():
-		g.tell(stopped, int64(c.status.StopSignal()))
+		g.tell(Stopped, int64(c.status.StopSignal()))
 	default:
-		g.tell(exited, int64(c.status))
+		g.tell(Exited, int64(c.status))
 		g.end(g.grace)
 	}
 }
@@ -244,6 +283,9 @@ func (g *inside) act() time.Duration {
 	case now >= g.killAt:
 		g.doubt()
 		g.killAll(now)
+		if g.kills++; g.kills < hasty {
+			return 0
+		}
 		return retry
 	case now >= g.termAt && !g.termed:
 		g.doubt()
@@ -262,7 +304,7 @@ func (g *inside) act() time.Duration {
 func (g *inside) doubt() {
 	if !g.ending {
 		g.ending = true
-		g.tell(doubted, 0)
+		g.tell(Doubted, 0)
 	}
 }
 
@@ -273,19 +315,30 @@ func (g *inside) killAll(now instant) {
 	}
 	if !g.told && now-g.killing > int64(stuckAfter) && len(left) > 0 {
 		g.told = true
-		g.tell(stuck, int64(left[0]))
+		g.tell(Stuck, int64(left[0]))
 	}
 }
 
-// signalAll sends a signal to all descendants of root, but for those below skip, and returns them.
-// Where descendants are not known it sends the signal to the process group.
-func signalAll(group, root int, skip func(int) bool, s syscall.Signal) []int {
+// signalAll sends a signal to all descendants of root, but for those below skip, and returns which
+// of them are alive. SIGKILL goes to their process groups as well, at one moment for all of a group:
+// none escapes by forking. Where descendants are not known it sends the signal to the process group.
+func signalAll(group, root int, skip func(int) bool, s syscall.Signal) (alive []int) {
 	all, known := descendants(root, skip)
-	for _, pid := range all {
-		_ = syscall.Kill(pid, s) // it may have ended, and what stays is looked for again
+	groups := make(map[int]bool)
+	for _, p := range all {
+		if s == syscall.SIGKILL && isOurs(p, group, all) {
+			groups[p.group] = true
+		}
+		if !p.dead {
+			alive = append(alive, p.pid)
+			_ = syscall.Kill(p.pid, s) // it may have ended, and what stays is looked for again
+		}
+	}
+	for g := range groups {
+		_ = syscall.Kill(-g, s) // as above
 	}
 	if known || group == 0 {
-		return all
+		return alive
 	}
 
 	_ = syscall.Kill(-group, s) // as above
@@ -295,5 +348,17 @@ func signalAll(group, root int, skip func(int) bool, s syscall.Signal) []int {
 	return nil
 }
 
+// isOurs reports whether all of the process group of a descendant are descendants: it is the
+// command's, or of a session that one of them has begun, or led by one of them.
+func isOurs(p process, command int, all []process) bool {
+	if p.group <= 1 || p.group == command { // a process that has just ended has none
+		return p.group > 1
+	}
+	if own, err := unix.Getsid(0); err == nil && p.session != own {
+		return true
+	}
+	return slices.ContainsFunc(all, func(other process) bool { return other.pid == p.group })
+}
+
 // tell tells zkr, if it is still there.
-func (g *inside) tell(k kind, value int64) { _ = record{k, value}.writeTo(g.status) }
+func (g *inside) tell(k Kind, value int64) { _ = record{k, value}.writeTo(g.status) }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Command is what is to be run.
@@ -36,26 +38,9 @@ type Process struct {
 
 // An Event is something that has happened to a Process. Gone comes last.
 type Event struct {
-	Kind   EventKind
-	Status syscall.WaitStatus // of Exited
-	Signal syscall.Signal     // of Stopped
-	Err    error              // of Failed
-	PID    int                // of Started and Stuck
+	Kind  Kind
+	Value int64 // see the kinds
 }
-
-// An EventKind is the kind of an Event.
-type EventKind int
-
-// The kinds of events.
-const (
-	Started EventKind = iota + 1 // the command runs
-	Failed                       // the command could not be started
-	Stopped                      // the command was stopped, by SIGTSTP for example
-	Doubted                      // trust runs out, so the command is being ended
-	Exited                       // the command has ended. What it has left behind ends now
-	Stuck                        // a process does not end, though it was killed
-	Gone                         // nothing is left of the command
-)
 
 // guards are the process IDs of the guards of this process.
 var guards = struct {
@@ -89,19 +74,21 @@ func Start(c Command, until time.Time) (*Process, error) {
 	}
 	defer statusOut.Close()
 
+	files := inherited()
 	p := &Process{requests: requests, events: make(chan Event, 8)}
 	p.cmd = &exec.Cmd{
-		Path:        self,
-		Args:        append([]string{name, strconv.FormatInt(int64(c.Grace), 10), c.Path}, c.Args...),
-		Env:         c.Env,
-		Stdin:       c.Stdin,
-		Stdout:      c.Stdout,
-		Stderr:      c.Stderr,
-		ExtraFiles:  []*os.File{requestsIn, statusOut},
+		Path: self, Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr,
+		Args:        append([]string{name, strconv.FormatInt(int64(c.Grace), 10), strconv.Itoa(3 + len(files)), c.Path}, c.Args...),
+		ExtraFiles:  append(files[:len(files):len(files)], requestsIn, statusOut),
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true}, // out of reach of the terminal
 		WaitDelay:   time.Second,
 	}
-	if err := p.startGuard(); err != nil {
+	guards.Lock()
+	if err = p.cmd.Start(); err == nil {
+		guards.live[p.cmd.Process.Pid] = true
+	}
+	guards.Unlock()
+	if err != nil {
 		requests.Close()
 		status.Close()
 		return nil, fmt.Errorf("start %s: %w", filepath.Base(self), err)
@@ -111,16 +98,23 @@ func Start(c Command, until time.Time) (*Process, error) {
 	return p, nil
 }
 
-func (p *Process) startGuard() error {
-	guards.Lock()
-	defer guards.Unlock()
-
-	if err := p.cmd.Start(); err != nil {
-		return err
+// inherited returns the descriptors from 3 on that this process was started with, for the command to
+// have them, too: a jobserver of make, or sockets of systemd. Those that are none are nil.
+var inherited = sync.OnceValue(func() (files []*os.File) {
+	entries, _ := os.ReadDir("/dev/fd") // without it, there are none to be found
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd < 3 {
+			continue
+		}
+		// All that were opened since are closed on exec.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			files = append(files, make([]*os.File, max(fd-2-len(files), 0))...)
+			files[fd-3] = os.NewFile(uintptr(fd), e.Name())
+		}
 	}
-	guards.live[p.cmd.Process.Pid] = true
-	return nil
-}
+	return files
+})
 
 // Events returns a channel of what happens. It is closed after Gone.
 func (p *Process) Events() <-chan Event { return p.events }
@@ -132,9 +126,6 @@ func (p *Process) Trust(until time.Time) { p.request(trusted, at(until)) }
 // Signal sends a signal to the command's process group.
 func (p *Process) Signal(s syscall.Signal) { p.request(signal, int64(s)) }
 
-// End sends SIGTERM to the command and all its descendants, and SIGKILL after the grace.
-func (p *Process) End() { p.request(end, 0) }
-
 // Kill kills the command and all its descendants.
 func (p *Process) Kill() { p.request(kill, 0) }
 
@@ -143,7 +134,7 @@ func (p *Process) Kill() { p.request(kill, 0) }
 func (p *Process) Abandon() { _ = p.cmd.Process.Kill() }
 
 // request sends a record. A guard that does not read for minutes is one that Abandon is for.
-func (p *Process) request(k kind, value int64) {
+func (p *Process) request(k Kind, value int64) {
 	_ = p.requests.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 	_ = record{k, value}.writeTo(p.requests)
 }
@@ -161,25 +152,18 @@ func (p *Process) follow(status *os.File) {
 		if err != nil {
 			break
 		}
-		switch r.kind {
-		case started:
-			p.pid = int(r.value)
-			p.events <- Event{Kind: Started, PID: p.pid}
-		case failed:
-			over, clean = true, true
-			p.events <- Event{Kind: Failed, Err: syscall.Errno(r.value)}
-		case stopped:
-			p.events <- Event{Kind: Stopped, Signal: syscall.Signal(r.value)}
-		case doubted:
-			p.events <- Event{Kind: Doubted}
-		case exited:
-			over = true
-			p.events <- Event{Kind: Exited, Status: syscall.WaitStatus(r.value)}
-		case gone:
+		switch r.Kind {
+		case Gone:
 			clean = true
-		case stuck:
-			p.events <- Event{Kind: Stuck, PID: int(r.value)}
+			continue
+		case Started:
+			p.pid = int(r.Value)
+		case Failed:
+			over, clean = true, true
+		case Exited:
+			over = true
 		}
+		p.events <- Event(r)
 	}
 
 	// The guard's error says nothing: it is about copying the standard streams, if it is not nil.
@@ -192,7 +176,7 @@ func (p *Process) follow(status *os.File) {
 	guards.Unlock()
 
 	if !over {
-		p.events <- Event{Kind: Exited, Status: syscall.WaitStatus(syscall.SIGKILL)}
+		p.events <- Event{Exited, int64(syscall.SIGKILL)}
 	}
 	p.events <- Event{Kind: Gone}
 }
@@ -205,13 +189,14 @@ func (p *Process) sweep() {
 
 	began, told := clock(), false
 	for {
-		left := signalAll(p.pid, os.Getpid(), func(pid int) bool { return guards.live[pid] }, syscall.SIGKILL)
+		isGuard := func(pid int) bool { return guards.live[pid] }
+		left := append(signalAll(p.pid, os.Getpid(), isGuard, syscall.SIGKILL), unreaped(isGuard)...)
 		if len(left) == 0 {
 			return
 		}
 		if !told && clock()-began > int64(stuckAfter) {
 			told = true
-			p.events <- Event{Kind: Stuck, PID: left[0]}
+			p.events <- Event{Stuck, int64(left[0])}
 		}
 		time.Sleep(retry)
 	}

@@ -7,29 +7,28 @@ import (
 	"io"
 )
 
-// A record is what zkr and its guard tell each other.
-type record struct {
-	kind  kind
-	value int64
-}
+// A record is what zkr and its guard tell each other. What the guard tells is an [Event].
+type record Event
 
-type kind int64
+// A Kind is the kind of an Event.
+type Kind int64
 
 const (
 	// From zkr to the guard.
-	trusted kind = iota + 1 // until value, by the clock: after that the command must be gone
+	trusted Kind = iota + 1 // until then, by the clock: after that the command must be gone
 	signal                  // send this signal to the command
 	end                     // end the command, with grace
 	kill                    // end it without
 
 	// From the guard to zkr.
-	started // this process
-	failed  // to start, for this errno
-	stopped // by this signal
-	doubted // trust runs out, so the command is being ended
-	exited  // with this wait status
-	stuck   // this process does not end
-	gone    // all of them
+
+	Started // the command runs, as this process
+	Failed  // the command could not be started, for this errno
+	Stopped // the command was stopped by this signal, such as SIGTSTP
+	Doubted // trust runs out, so the command is being ended
+	Exited  // the command has ended, with this wait status. What it has left behind ends now
+	Stuck   // this process does not end, though it was killed
+	Gone    // nothing is left of the command
 )
 
 // size of a record in bytes. A pipe takes so few at once or not at all.
@@ -37,8 +36,8 @@ const size = 16
 
 func (r record) writeTo(w io.Writer) error {
 	var b [size]byte
-	binary.NativeEndian.PutUint64(b[:], uint64(r.kind))
-	binary.NativeEndian.PutUint64(b[8:], uint64(r.value))
+	binary.NativeEndian.PutUint64(b[:], uint64(r.Kind))
+	binary.NativeEndian.PutUint64(b[8:], uint64(r.Value))
 	_, err := w.Write(b[:])
 	return err
 }
@@ -49,7 +48,7 @@ func readRecord(r io.Reader) (record, error) {
 		return record{}, err
 	}
 	return record{
-		kind:  kind(binary.NativeEndian.Uint64(b[:])),
-		value: int64(binary.NativeEndian.Uint64(b[8:])),
+		Kind:  Kind(binary.NativeEndian.Uint64(b[:])),
+		Value: int64(binary.NativeEndian.Uint64(b[8:])),
 	}, nil
 }

@@ -35,3 +35,11 @@ func Line(line string) string {
 	}
 	return b.String()
 }
+
+// Cut returns the first n bytes of a text, with an ellipsis if there are more.
+func Cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
+}

@@ -2,74 +2,53 @@ package survey
 
 import (
 	"context"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-)
 
-// agreed is what the members of our double barrier write to the node above them.
-var agreed = regexp.MustCompile(`zkrecipes/doublebarrier n=(\d+) `)
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
 
 // doubleBarrier recognises our double barrier: members below the node process, and the gate ready
 // beside it.
 func (sv *survey) doubleBarrier(ctx context.Context, l *listing, p *Place) error {
-	if !l.has("process") {
+	if !l.has(layout.DoubleProcess) {
 		return nil
 	}
-
-	children, _, err := sv.children(ctx, join(l.path, "process"))
+	nodes, err := sv.named(ctx, p, layout.DoubleProcess, parseMember)
+	if err != nil {
+		return err
+	}
+	data, _, err := sv.get(ctx, join(l.path, layout.DoubleProcess))
 	if err != nil {
 		return err
 	}
 
-	record, _, err := sv.get(ctx, join(l.path, "process"))
-	if err != nil {
-		return err
-	}
-
-	var names []name
-	for _, child := range children {
-		if n, ok := parseMember(child); ok {
-			n.node = "process/" + n.node
-			names = append(names, n)
-		}
-	}
-
-	said := agreed.FindSubmatch(record)
-	if len(names) == 0 && said == nil {
+	record := layout.ParseDoubleRecord(data)
+	if len(nodes) == 0 && record.Size == 0 {
 		return nil
 	}
 
 	p.Recipe = DoubleBarrier
-	if said != nil {
-		p.Permits, _ = strconv.Atoi(string(said[1]))
-	} else {
-		p.Permits = names[0].permits
+	if p.Permits = record.Size; p.Permits == 0 {
+		p.Permits = nodes[0].permits
 	}
 
-	gate := string(record)
-	if l.has("ready") {
-		ready, _, err := sv.get(ctx, join(l.path, "ready"))
+	// The gate has the names of those that it has counted, one a line.
+	counted := record.Members
+	if l.has(layout.DoubleReady) {
+		ready, _, err := sv.get(ctx, join(l.path, layout.DoubleReady))
 		if err != nil {
 			return err
 		}
-		gate += "\n" + string(ready)
+		counted = append(counted, strings.Split(string(ready), "\n")...)
 	}
-
-	l.claim(func(child string) bool { return child == "process" || child == "ready" || gateID.MatchString(child) })
-
-	// The gate has the names of those that it has counted, one a line.
-	counted := strings.Split(gate, "\n")
-	slices.SortFunc(names, name.compare)
-	nodes, err := sv.nodes(ctx, p.Path, names)
-	if err != nil {
-		return err
-	}
+	l.claim(func(child string) bool {
+		return child == layout.DoubleProcess || child == layout.DoubleReady || gateID.MatchString(child)
+	})
 
 	for _, n := range nodes {
 		state := Waits
-		if slices.Contains(counted, strings.TrimPrefix(n.name.node, "process/")) {
+		if slices.Contains(counted, strings.TrimPrefix(n.name.node, layout.DoubleProcess+"/")) {
 			state = Inside
 		}
 		p.Contenders = append(p.Contenders, n.contender(state))

@@ -3,7 +3,6 @@ package survey
 import (
 	"context"
 	"slices"
-	"strconv"
 )
 
 // leases recognises Curator's InterProcessSemaphoreV2: a lock for those that ask, and leases.
@@ -19,20 +18,7 @@ func (sv *survey) leases(ctx context.Context, l *listing, p *Place) error {
 		kinds []string
 		state State
 	}{{"leases", leaseKinds, Holds}, {"locks", lockKinds, Waits}} {
-		children, _, err := sv.children(ctx, join(p.Path, part.dir))
-		if err != nil {
-			return err
-		}
-
-		var names []name
-		for _, child := range children {
-			if n, ok := parseName(child, part.kinds...); ok {
-				n.node = part.dir + "/" + n.node
-				names = append(names, n)
-			}
-		}
-		slices.SortStableFunc(names, name.compare)
-		nodes, err := sv.nodes(ctx, p.Path, names)
+		nodes, err := sv.named(ctx, p, part.dir, func(child string) (name, bool) { return parseName(child, part.kinds...) })
 		if err != nil {
 			return err
 		}
@@ -59,8 +45,7 @@ func (sv *survey) foreignMembers(ctx context.Context, l *listing, p *Place) erro
 		if err != nil {
 			return err
 		}
-		if p.Permits, err = strconv.Atoi(string(data)); err != nil || p.Permits < 1 {
-			p.Permits = 0
+		if p.Permits = permitsOf(data); p.Permits == 0 {
 			return nil // any group may have such members
 		}
 		p.Recipe = Semaphore

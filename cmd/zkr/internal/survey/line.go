@@ -1,10 +1,15 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
@@ -26,15 +31,21 @@ var lineRecipes = []lineRecipe{
 // line recognises contenders in line by the names of their nodes.
 func (sv *survey) line(ctx context.Context, l *listing, p *Place) error {
 	for _, recipe := range lineRecipes {
-		if len(l.names(recipe.kinds...)) == 0 {
+		keeper := func(child string) bool { return recipe.recipe == Semaphore && child == layout.Keeper }
+		inLine := len(l.names(recipe.kinds...)) > 0
+		if !inLine && !slices.ContainsFunc(l.children, keeper) {
 			continue
+		}
+		if recipe.recipe == Semaphore {
+			data, _, err := sv.get(ctx, l.path)
+			if p.Permits = permitsOf(data); err != nil || p.Permits == 0 && !inLine {
+				return err
+			}
 		}
 
 		p.Recipe = recipe.recipe
+		l.claim(keeper)
 		names := l.claimNames(slices.Concat(recipe.kinds, recipe.others)...)
-		if p.Recipe == Semaphore {
-			names, p.Permits = limits(names)
-		}
 		return sv.contend(ctx, p, names, holders(p, names))
 	}
 	return nil
@@ -61,13 +72,7 @@ func (l *listing) names(kinds ...string) (names []name) {
 
 // compare orders names by their sequence numbers alone. Those after the counter's end come last.
 func (n name) compare(other name) int {
-	switch a, b := uint32(n.sequence), uint32(other.sequence); {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
+	return cmp.Compare(uint32(n.sequence), uint32(other.sequence))
 }
 
 // holders returns which of the contenders hold: one for each element of names.
@@ -90,22 +95,10 @@ func holders(p *Place, names []name) []bool {
 
 func (n name) isReader() bool { return n.kind == "read" || n.kind == "READ" || n.kind == "rlock" }
 
-// limits returns the contenders of a semaphore without the nodes that say how many permits there
-// are, and that number: the latest such node counts, or else the first contender.
-func limits(names []name) (contenders []name, permits int) {
-	limited := false
-	for _, n := range names {
-		if n.kind == "limit" {
-			permits, limited = n.permits, true
-		} else {
-			contenders = append(contenders, n)
-		}
-	}
-
-	if !limited && len(contenders) > 0 {
-		permits = contenders[0].permits
-	}
-	return contenders, permits
+// permitsOf returns the number of a semaphore's permits, which its path's node has, or 0.
+func permitsOf(data []byte) int {
+	permits, _ := strconv.Atoi(strings.TrimSpace(string(data)))
+	return max(permits, 0)
 }
 
 // contend reads the contenders with these names, of which some hold.
@@ -148,9 +141,6 @@ func (sv *survey) contend(ctx context.Context, p *Place, names []name, hold []bo
 		if n.sequence < 0 || n.sequence > protocol.MaxSequence {
 			p.note("sequence numbers run out: delete the path while it is not in use")
 		}
-		if p.Recipe == Semaphore && n.permits != p.Permits {
-			p.note("%s counts on %d permits", n.node, n.permits)
-		}
 		p.Contenders = append(p.Contenders, c)
 	}
 
@@ -191,7 +181,16 @@ func (n name) mode(r Recipe) string {
 func (n node) contender(state State) Contender {
 	c := Contender{
 		Node: n.name.node, State: state, Library: n.library,
-		Token: n.stat.Czxid, Since: created(n.stat), Owner: ownerOf(n.data), Data: n.data,
+		Token: n.stat.Czxid, Since: created(n.stat), Owner: OwnerOf(n.data),
+		Data: n.data[:min(len(n.data), maxData)], Cut: len(n.data) > maxData,
+	}
+
+	// The holder has written to its node when it was granted what it waited for.
+	if o := c.Owner; state == Holds && !o.HeldSince.IsZero() {
+		c.Held = o.HeldSince
+		if o.AskedBack.IsZero() && n.stat.Mtime > 0 {
+			c.Held = time.UnixMilli(n.stat.Mtime).UTC()
+		}
 	}
 
 	switch {

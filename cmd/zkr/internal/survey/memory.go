@@ -36,8 +36,8 @@ const (
 // A memory is what was read under one session. Its watches say what has changed since.
 type memory struct {
 	session   int64
-	requests  atomic.Int64
-	confirmed atomic.Int64 // when the last Sync that was answered was sent, as time.Time.UnixNano
+	requests  *atomic.Int64 // of this and all former memories
+	confirmed atomic.Int64  // when the last Sync that was answered was sent, as time.Time.UnixNano
 
 	mu      sync.Mutex
 	look    int              // the number of the present one
@@ -68,9 +68,9 @@ type elements struct {
 	look       int
 }
 
-func newMemory(session int64) *memory {
+func newMemory(session int64, requests *atomic.Int64) *memory {
 	return &memory{
-		session: session, data: make(map[string]*seen), lists: make(map[string]*seen), queues: make(map[string]*elements),
+		session: session, requests: requests, data: make(map[string]*seen), lists: make(map[string]*seen), queues: make(map[string]*elements),
 	}
 }
 
@@ -115,7 +115,7 @@ func (m *memory) finish() map[string]End {
 			ended[node] = Lost
 		}
 
-		if l := m.lists[path.Dir(node)]; l != nil && l.err == nil && l.stat != nil && isEphemeral(s.stat) {
+		if l := m.lists[path.Dir(node)]; l != nil && l.look == m.look && l.err == nil && l.stat != nil && isEphemeral(s.stat) {
 			d := death{s.stat.EphemeralOwner, l.stat.Pzxid}
 			deaths[d] = append(deaths[d], node)
 		}
@@ -130,16 +130,8 @@ func (m *memory) finish() map[string]End {
 		}
 	}
 
-	for path, s := range m.lists {
-		if s.look != m.look {
-			delete(m.lists, path)
-		}
-	}
-	for path, e := range m.queues {
-		if e.look != m.look {
-			delete(m.queues, path)
-		}
-	}
+	maps.DeleteFunc(m.lists, func(_ string, s *seen) bool { return s.look != m.look })
+	maps.DeleteFunc(m.queues, func(_ string, e *elements) bool { return e.look != m.look })
 	return ended
 }
 

@@ -2,9 +2,9 @@ package survey
 
 import (
 	"regexp"
-	"strconv"
 	"strings"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
 )
@@ -29,7 +29,7 @@ type name struct {
 	library  Library
 	owner    string // tells the contender from all others; empty if the name does not
 	session  int64  // that the name claims to belong to, or 0
-	permits  int    // of a semaphore, in the names of its contenders; 0 without
+	permits  int    // of a double barrier, in the names of its members; 0 without
 	key      string // of package once
 }
 
@@ -38,22 +38,21 @@ var (
 	lockKinds   = []string{"lock-", "__lock__"}
 	readKinds   = []string{"read-", "__READ__", "__rlock__"}
 	writeKinds  = []string{"write-", "__WRIT__"}
-	permitKinds = []string{"permit-", "limit-"}
+	permitKinds = []string{"permit-"}
 	onceKinds   = []string{"-run-"}
 	latchKinds  = []string{"latch-"}
 	leaseKinds  = []string{"lease-"}
 )
 
 var (
-	protected = regexp.MustCompile(`^_c_([0-9a-f]{32})-$`)                                   // zk.Conn's protected nodes
-	curators  = regexp.MustCompile(`^_c_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-$`)    // Curator's
-	kazoos    = regexp.MustCompile(`^[0-9a-f]{32}$`)                                         // kazoo's, before the kind
-	uuids     = regexp.MustCompile(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)          // whole names of Curator's members
-	parties   = regexp.MustCompile(`^[0-9a-f]{32}(?:__party__|-.*)$`)                        // of kazoo's members
-	entries   = regexp.MustCompile(`^(?:qn|item-.*|entry-\d{3}|queue)--?\d{10}$`)            // of all queues
-	gateID    = regexp.MustCompile(`^ready-[0-9a-f]{16}-[0-9a-f]{8}$`)                       // beside the gate of a double barrier
-	barrierID = regexp.MustCompile(`^(.+)-[0-9a-f]{16}-[0-9a-f]{8}-barrier$`)                // beside an ephemeral barrier
-	member    = regexp.MustCompile(`^([0-9a-f]{16}-[0-9a-f]{8})-\d+-of-(\d+)-member--?\d+$`) // of our double barrier
+	protected = regexp.MustCompile(`^_c_([0-9a-f]{32})-$`)                                // zk.Conn's protected nodes
+	curators  = regexp.MustCompile(`^_c_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-$`) // Curator's
+	kazoos    = regexp.MustCompile(`^[0-9a-f]{32}$`)                                      // kazoo's, before the kind
+	uuids     = regexp.MustCompile(`^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)       // whole names of Curator's members
+	parties   = regexp.MustCompile(`^[0-9a-f]{32}(?:__party__|-.*)$`)                     // of kazoo's members
+	entries   = regexp.MustCompile(`^(?:qn|item-.*|entry-\d{3}|queue)--?\d{10}$`)         // of all queues
+	gateID    = regexp.MustCompile(`^ready-[0-9a-f]{16}-[0-9a-f]{8}$`)                    // beside the gate of a double barrier
+	barrierID = regexp.MustCompile(`^(.+)-[0-9a-f]{16}-[0-9a-f]{8}-barrier$`)             // beside an ephemeral barrier
 )
 
 // parseName takes a node's name apart if it ends in one of the kinds and a sequence number, and
@@ -75,7 +74,7 @@ func parseName(node string, kinds ...string) (name, bool) {
 			owner, between = parsed.Owner, ""
 		}
 		n.library, n.owner, n.session = Ours, owner.String(), owner.Session
-		n.permits, n.key = permitsOf(between), between
+		n.key = between
 	case protected.MatchString(head):
 		n.library, n.owner = ZKLock, protected.FindStringSubmatch(head)[1]
 	case curators.MatchString(head):
@@ -86,28 +85,15 @@ func parseName(node string, kinds ...string) (name, bool) {
 	return n, true
 }
 
-// permitsOf reads "of-<n>-", or returns 0.
-func permitsOf(text string) int {
-	digits, isNumber := strings.CutPrefix(strings.TrimSuffix(text, "-"), "of-")
-	permits, err := strconv.Atoi(digits)
-	if !isNumber || err != nil {
-		return 0
-	}
-	return max(permits, 0)
-}
-
 // parseMember takes the name of a member of our double barrier apart.
-func parseMember(node string) (n name, ok bool) {
-	parts := member.FindStringSubmatch(node)
-	if parts == nil {
+func parseMember(node string) (name, bool) {
+	m, ok := layout.ParseDouble(node)
+	if !ok {
 		return name{}, false
 	}
-
 	owner, _, _ := protocol.ParseOwner(node)
-	permits, err := strconv.Atoi(parts[2])
-	sequence, ok := protocol.ParseSequence(node[strings.LastIndex(node, "-member-")+len("-member-"):])
 	return name{
-		node: node, kind: "member", sequence: sequence, library: Ours,
-		owner: parts[1], session: owner.Session, permits: permits,
-	}, ok && err == nil
+		node: node, kind: "member", sequence: m.Sequence, library: Ours,
+		owner: m.Owner, session: owner.Session, permits: m.Size,
+	}, true
 }

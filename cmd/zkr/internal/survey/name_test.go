@@ -13,8 +13,8 @@ func TestNamesSayWhoseTheyAre(t *testing.T) {
 		"00000000000000ab-0000000c-lock-0000000001": {
 			kind: "lock", sequence: 1, library: Ours, owner: "00000000000000ab-0000000c", session: 0xab,
 		},
-		"00000000000000ab-0000000c-of-3-permit-0000000001": {
-			kind: "permit", sequence: 1, library: Ours, owner: "00000000000000ab-0000000c", session: 0xab, permits: 3, key: "of-3-",
+		"00000000000000ab-0000000c-permit-0000000001": {
+			kind: "permit", sequence: 1, library: Ours, owner: "00000000000000ab-0000000c", session: 0xab,
 		},
 		"00000000000000ab-0000000c-a-run--run-0000000001": {
 			kind: "run", sequence: 1, library: Ours, owner: "00000000000000ab-0000000c", session: 0xab, key: "a-run-",
@@ -44,7 +44,7 @@ func TestNamesSayWhoseTheyAre(t *testing.T) {
 func FuzzNames(f *testing.F) {
 	for _, seed := range []string{
 		"00000000000000ab-0000000c-lock-0000000001", "00000000000000ab-0000000c-run-0000000001",
-		"00000000000000ab-0000000c-of-3-permit-0000000001", "00000000000000ab-0000000c-1-of-3-member-0000000001",
+		"00000000000000ab-0000000c-permit-0000000001", "00000000000000ab-0000000c-1-of-3-member-0000000001",
 		"_c_0123456789abcdef0123456789abcdef-lock-0000000002", "lock--0000000001", "__lock__0000000001",
 	} {
 		f.Add(seed)
@@ -60,6 +60,6 @@ func FuzzNames(f *testing.F) {
 		if n, ok := parseMember(node); ok {
 			require.GreaterOrEqual(t, n.permits, 0)
 		}
-		ownerOf([]byte(node))
+		OwnerOf([]byte(node))
 	})
 }

@@ -1,8 +1,11 @@
 package survey
 
-import "context"
+import (
+	"bytes"
+	"context"
+)
 
-// once recognises package once: calls in line to run, or the nodes of keys that are done.
+// once recognises package once: calls in line to run, or records of keys.
 func (sv *survey) once(ctx context.Context, l *listing, p *Place) error {
 	var names []name
 	for _, n := range l.names(onceKinds...) {
@@ -10,8 +13,31 @@ func (sv *survey) once(ctx context.Context, l *listing, p *Place) error {
 			names = append(names, n)
 		}
 	}
+	if len(names) == 0 && !l.has("done") {
+		return nil
+	}
 
-	if len(names) == 0 && (!l.has("done") || !l.has("order")) {
+	keys, _, err := sv.children(ctx, join(l.path, "done"))
+	if err != nil {
+		return err
+	}
+	var all []name
+	for _, key := range keys {
+		all = append(all, name{node: key})
+	}
+	records, err := sv.nodes(ctx, join(l.path, "done"), all)
+	if err != nil {
+		return err
+	}
+	ours := len(names) > 0
+	for _, r := range records {
+		ours = ours || bytes.Contains(r.data, []byte(`"token":`))
+		if r.stat.NumChildren == 0 {
+			p.Done++
+		}
+	}
+	if !ours {
+		p.Done = 0
 		return nil
 	}
 
@@ -20,13 +46,6 @@ func (sv *survey) once(ctx context.Context, l *listing, p *Place) error {
 	for _, n := range names {
 		running[n.node] = true
 	}
-
-	l.claim(func(child string) bool { return running[child] || child == "order" || child == "done" })
-	done, _, err := sv.children(ctx, join(l.path, "done"))
-	if err != nil {
-		return err
-	}
-
-	p.Done = len(done)
+	l.claim(func(child string) bool { return running[child] || child == "done" })
 	return sv.contend(ctx, p, names, holders(p, names))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
@@ -25,14 +26,16 @@ func (sv *survey) queue(ctx context.Context, l *listing, p *Place) error {
 	p.Recipe = Queue
 	hasRecords := l.has(records)
 	elements := l.claim(func(child string) bool { return child == records || isElement(child) })
-	if hasRecords {
-		elements = slices.DeleteFunc(elements, func(child string) bool { return child == records })
-	}
+	elements = slices.DeleteFunc(elements, func(child string) bool { return child == records })
 
-	// The server's counter has 2 for each child that was created, less the children that are there.
-	// After half the numbers it is negative.
-	created := int32(uint32(l.stat.Cversion+l.stat.NumChildren) >> 1)
-	p.Entries = &Entries{Length: len(elements), Created: created}
+	p.Entries = &Entries{Length: len(elements), Created: layout.NextSequence(l.stat)}
+	var owners map[string]string
+	if hasRecords {
+		var err error
+		if owners, err = sv.beside(ctx, p); err != nil {
+			return err
+		}
+	}
 	if sv.memory == nil || !sv.memory.elements(p) {
 		if err := sv.readElements(ctx, p, elements); err != nil {
 			return err
@@ -41,15 +44,43 @@ func (sv *survey) queue(ctx context.Context, l *listing, p *Place) error {
 	if !hasRecords {
 		return nil
 	}
-	return sv.consumers(ctx, p)
+	return sv.parties(ctx, p, owners)
+}
+
+// beside counts the elements that are reserved or delayed. It returns the directory of each.
+func (sv *survey) beside(ctx context.Context, p *Place) (dirs map[string]string, err error) {
+	dirs = make(map[string]string)
+	for _, above := range []string{"held", "delayed"} {
+		above = join(p.Path, records+"/"+above)
+		children, _, err := sv.children(ctx, above)
+		for _, dir := range children {
+			var elements []string
+			if elements, _, err = sv.children(ctx, join(above, dir)); err != nil {
+				break
+			}
+			for _, element := range elements {
+				if _, id, ok := strings.Cut(element, ","); ok {
+					dirs[id] = dir
+					p.Entries.Length++
+				}
+			}
+		}
+		if err != nil && !errors.Is(err, zk.ErrNoAuth) {
+			return nil, err
+		}
+	}
+	return dirs, nil
 }
 
 // readElements looks at the elements themselves.
 func (sv *survey) readElements(ctx context.Context, p *Place, elements []string) error {
 	curators := func(child string) bool { return strings.HasPrefix(child, "queue-") }
 	var err error
-	if slices.ContainsFunc(elements, curators) {
-		err = sv.oldest(ctx, p, slices.Min(elements))
+	if slices.ContainsFunc(elements, curators) { // of DistributedQueue
+		var stat *zk.Stat
+		if stat, err = sv.session.Exists(ctx, join(p.Path, slices.Min(elements))); err == nil && stat != nil {
+			p.Entries.Oldest, p.Entries.Looked = created(stat), 1
+		}
 	} else {
 		err = sv.elements(ctx, p, slices.ContainsFunc(elements, func(child string) bool {
 			return strings.HasPrefix(child, "entry-")
@@ -57,15 +88,6 @@ func (sv *survey) readElements(ctx context.Context, p *Place, elements []string)
 	}
 	if err == nil && sv.memory != nil {
 		sv.memory.keepElements(p)
-	}
-	return err
-}
-
-// oldest notes when an element of Curator's DistributedQueue was offered.
-func (sv *survey) oldest(ctx context.Context, p *Place, first string) error {
-	stat, err := sv.session.Exists(ctx, join(p.Path, first))
-	if err == nil && stat != nil {
-		p.Entries.Oldest, p.Entries.Looked = created(stat), 1
 	}
 	return err
 }
@@ -87,14 +109,13 @@ func (sv *survey) elements(ctx context.Context, p *Place, priorities bool) error
 
 		known := !i.Since.IsZero()
 		if known && (p.Entries.Oldest.IsZero() || i.Since.Before(p.Entries.Oldest)) {
-			p.Entries.Oldest = i.Since
+			p.Entries.Oldest = i.Since.UTC()
 		}
 		p.Entries.Looked++
 		if !i.HeldSince.IsZero() {
 			p.Entries.Reserved++
-			p.Contenders = append(p.Contenders, Contender{
-				Node: i.ID, State: Holds, Library: Ours, Session: i.Holder, Since: i.HeldSince,
-			})
+			c := Contender{Node: i.ID, State: Holds, Library: Ours, Session: i.Holder, Since: i.HeldSince.UTC(), Held: i.HeldSince.UTC()}
+			p.Contenders = append(p.Contenders, c)
 		}
 		if p.Entries.Looked >= sv.contenders {
 			break
@@ -103,31 +124,43 @@ func (sv *survey) elements(ctx context.Context, p *Place, priorities bool) error
 	return nil
 }
 
-// consumers adds those that wait for an element.
-func (sv *survey) consumers(ctx context.Context, p *Place) error {
-	const waiting = records + "/waiting"
-	children, _, err := sv.children(ctx, join(p.Path, waiting))
-	if errors.Is(err, zk.ErrNoAuth) {
-		return nil
-	} else if err != nil {
-		return err
+// parties adds those that wait for an element or for room, and says behind what nobody stands: the
+// nodes of consumers that stay, and what consumers have that are not there. Owners are those of the
+// reserved elements.
+func (sv *survey) parties(ctx context.Context, p *Place, owners map[string]string) error {
+	gone := make(map[string]string) // why nobody stands behind what an owner has
+	for _, owner := range owners {
+		gone[owner] = "its consumer has gone: the next one that comes puts it back"
 	}
 
-	var names []name
-	for _, child := range children {
-		if owner, _, ok := protocol.ParseOwner(child); ok {
-			names = append(names, name{node: waiting + "/" + child, library: Ours, owner: owner.String(), session: owner.Session})
+	for _, dir := range []string{"consumers", "waiting", "offering"} {
+		nodes, err := sv.named(ctx, p, records+"/"+dir, func(child string) (name, bool) {
+			owner, _, ok := protocol.ParseOwner(child + "-")
+			return name{library: Ours, owner: child, session: owner.Session}, ok
+		})
+		if errors.Is(err, zk.ErrNoAuth) {
+			if dir == "consumers" {
+				clear(gone) // it is not known
+			}
+			continue
+		} else if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			c := n.contender(Waits)
+			if dir == "consumers" {
+				c.State, gone[n.owner] = Member, c.Orphan
+			}
+			if c.State == Waits || c.Orphan != "" {
+				p.Contenders = append(p.Contenders, c)
+			}
 		}
 	}
 
-	nodes, err := sv.nodes(ctx, p.Path, names)
-	if err != nil {
-		return err
-	}
-
-	slices.SortFunc(nodes, func(a, b node) int { return int(a.stat.Czxid - b.stat.Czxid) })
-	for _, n := range nodes {
-		p.Contenders = append(p.Contenders, n.contender(Waits))
+	for i := range p.Contenders {
+		if c := &p.Contenders[i]; c.State == Holds {
+			c.Orphan = gone[owners[c.Node]]
+		}
 	}
 	return nil
 }

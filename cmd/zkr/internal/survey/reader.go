@@ -30,10 +30,6 @@ type reader struct {
 	slots   chan struct{}
 }
 
-func newReader(s *protocol.Session, m *memory) *reader {
-	return &reader{s, m, make(chan struct{}, readers)}
-}
-
 // get reads a node. One that may not be read has a Stat and no data, and one that is gone neither.
 // See statOf for the Stat.
 func (r *reader) get(ctx context.Context, path string) (data []byte, stat *zk.Stat, err error) {
@@ -88,6 +84,27 @@ func (r *reader) nodes(ctx context.Context, path string, names []name) ([]node, 
 	return found, cmp.Or(errs...)
 }
 
+// named reads those children of a directory below a place whose names parse knows, in order of their
+// creation.
+func (r *reader) named(ctx context.Context, p *Place, dir string, parse func(child string) (name, bool)) ([]node, error) {
+	children, _, err := r.children(ctx, join(p.Path, dir))
+	if err != nil {
+		return nil, err
+	}
+	var names []name
+	for _, child := range children {
+		if n, ok := parse(child); ok {
+			n.node = dir + "/" + child
+			names = append(names, n)
+		}
+	}
+	nodes, err := r.nodes(ctx, p.Path, names)
+	slices.SortStableFunc(nodes, func(a, b node) int {
+		return cmp.Or(cmp.Compare(a.stat.Czxid, b.stat.Czxid), a.compare(b.name))
+	})
+	return nodes, err
+}
+
 // parallel calls do for 0 to n-1 in a few goroutines, and waits.
 func parallel(n int, do func(i int)) {
 	indexes := make(chan int)
@@ -121,7 +138,7 @@ func created(stat *zk.Stat) time.Time {
 	if isHidden(stat) {
 		return time.Time{}
 	}
-	return time.UnixMilli(stat.Ctime)
+	return time.UnixMilli(stat.Ctime).UTC()
 }
 
 // statOf returns the Stat of a node that may not be read, or nil if there is no node. ZooKeeper

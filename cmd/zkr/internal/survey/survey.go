@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -28,18 +27,29 @@ type Limits struct {
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func Look(ctx context.Context, c *protocol.Client, path string, limits Limits) (*Place, error) {
+	return across(ctx, c, path, func(s *protocol.Session) (*Place, error) {
+		if err := s.Sync(ctx, path); err != nil {
+			return nil, err
+		}
+		return look(ctx, c, s, path, limits, nil)
+	})
+}
+
+// across looks in one session after the other, until one has not been lost.
+func across(
+	ctx context.Context, c *protocol.Client, path string, look func(*protocol.Session) (*Place, error),
+) (*Place, error) {
 	if err := protocol.ValidatePath(path); err != nil {
 		return nil, err
 	}
-
 	for {
 		s, err := c.Session(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		p, err := look(ctx, c, s, path, limits, nil)
-		if errors.Is(err, protocol.ErrLost) && !errors.Is(err, protocol.ErrClosed) {
-			continue // Session waits for the next one
+		var p *Place
+		if err == nil {
+			p, err = look(s)
+			if errors.Is(err, protocol.ErrLost) && !errors.Is(err, protocol.ErrClosed) {
+				continue // Session waits for the next one
+			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
@@ -50,33 +60,22 @@ func Look(ctx context.Context, c *protocol.Client, path string, limits Limits) (
 
 // look is Look under one session, with what is remembered of that, or with nil.
 func look(ctx context.Context, c *protocol.Client, s *protocol.Session, path string, limits Limits, m *memory) (*Place, error) {
-	if m == nil {
-		if err := s.Sync(ctx, path); err != nil {
-			return nil, err
-		}
-	}
-
 	sv := &survey{
-		reader:     newReader(s, m),
+		reader:     &reader{s, m, make(chan struct{}, readers)},
 		client:     c,
+		places:     cmp.Or(limits.Places, 10_000),
 		contenders: cmp.Or(limits.Contenders, 1_000),
 	}
 
-	sv.places.Store(int64(cmp.Or(limits.Places, 10_000)))
-
-	l, err := sv.list(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	return sv.recognise(ctx, l)
+	return sv.tree(ctx, path)
 }
 
 // A survey is one look at a path and what is below.
 type survey struct {
 	*reader
 	client     *protocol.Client
-	places     atomic.Int64 // that may still be listed
-	contenders int          // that are read of each place
+	places     int // that may still be listed
+	contenders int // that are read of each place
 }
 
 // A listing is a node whose children are known.
@@ -117,8 +116,8 @@ func (l *listing) claim(keep func(child string) bool) (claimed []string) {
 
 func (l *listing) has(child string) bool { return slices.Contains(l.children, child) }
 
-// recognise says what a node is used for, and looks at what is below it.
-func (sv *survey) recognise(ctx context.Context, l listing) (*Place, error) {
+// recognise says what a node is used for, and claims the children that belong to that.
+func (sv *survey) recognise(ctx context.Context, l *listing) (*Place, error) {
 	p := &Place{Path: l.path}
 	switch {
 	case l.stat == nil:
@@ -131,6 +130,8 @@ func (sv *survey) recognise(ctx context.Context, l listing) (*Place, error) {
 		p.note("falls with session %#x", l.stat.EphemeralOwner)
 	case len(l.children) == 0 && l.stat.Cversion != 0:
 		p.Recipe = Empty
+	case len(l.children) == 0 && l.stat.DataLength > 0:
+		p.Recipe = Value
 	case len(l.children) == 0:
 		p.Recipe = Leaf
 	}
@@ -144,68 +145,11 @@ func (sv *survey) recognise(ctx context.Context, l listing) (*Place, error) {
 	for _, read := range []func(context.Context, *listing, *Place) error{
 		sv.queue, sv.doubleBarrier, sv.once, sv.line, sv.leases, sv.foreignMembers,
 	} {
-		if err := read(ctx, &l, p); err != nil {
-			return nil, err
+		if err := read(ctx, l, p); err != nil || p.Recipe != "" {
+			return p, err
 		}
-		if p.Recipe != "" {
-			break
-		}
-	}
-	if err := sv.rest(ctx, l, p); err != nil {
-		return nil, err
 	}
 	return p, nil
-}
-
-// rest looks at the children that no recipe has claimed. Where there is no recipe, ephemeral ones
-// are the members of a group. Where there is one, they are not of it.
-func (sv *survey) rest(ctx context.Context, l listing, p *Place) error {
-	barriers := l.ephemeralBarriers()
-	below := make([]listing, len(l.children))
-	errs := make([]error, len(l.children))
-	parallel(len(l.children), func(i int) {
-		if sv.places.Add(-1) >= 0 {
-			below[i], errs[i] = sv.list(ctx, join(l.path, l.children[i]))
-		}
-	})
-	if err := cmp.Or(errs...); err != nil {
-		return err
-	}
-
-	var members []name
-	var deeper []listing
-	for i, child := range below {
-		switch {
-		case child.path == "":
-			p.Truncated = true
-		case child.stat == nil:
-		case isEphemeral(child.stat) && !barriers[l.children[i]]:
-			members = append(members, name{node: l.children[i], library: memberLibrary(l.children[i])})
-		default:
-			deeper = append(deeper, child)
-		}
-	}
-
-	if err := sv.members(ctx, p, members); err != nil {
-		return err
-	}
-
-	if p.Recipe == "" {
-		p.Recipe = Directory
-	}
-
-	for _, child := range deeper {
-		if p.Recipe != Directory && len(child.children) == 0 && !isEphemeral(child.stat) && !child.hidden {
-			p.Unknown = append(p.Unknown, UnknownNode{child.path[len(join(p.Path, "")):], false, created(child.stat)})
-			continue
-		}
-		found, err := sv.recognise(ctx, child)
-		if err != nil {
-			return err
-		}
-		p.Below = append(p.Below, found)
-	}
-	return nil
 }
 
 // note adds what is worth knowing.

@@ -2,9 +2,7 @@ package survey
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -17,6 +15,7 @@ type End string
 const (
 	Released End = "released" // its holder has given it back
 	Lost     End = "lost"     // it was not given back: its session has ended, or it was broken
+	Unseen   End = "unseen"   // it ended while there was no connection
 )
 
 // A Viewer looks at a path again and again. It remembers what it has read and watches that, so that
@@ -28,12 +27,11 @@ type Viewer struct {
 	client *protocol.Client
 	path   string
 	limits Limits
-	memory *memory
 	ended  map[string]End
+	blind  bool // the last Look was the first one under its session, and not the first of all
 
-	mu       sync.Mutex
-	requests int64 // of sessions that are over
-	current  *memory
+	memory   atomic.Pointer[memory] // nil before the first Look
+	requests atomic.Int64
 }
 
 // NewViewer returns a Viewer of what stands at path and below it. It does no I/O.
@@ -48,55 +46,39 @@ func NewViewer(c *protocol.Client, path string, limits Limits) *Viewer {
 // A listing of many names is read again only after a while, so that no path costs more than 10,000
 // names a second.
 func (v *Viewer) Look(ctx context.Context, queues bool) (*Place, error) {
-	if err := protocol.ValidatePath(v.path); err != nil {
-		return nil, err
-	}
-
-	for {
-		s, err := v.client.Session(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", v.path, err)
+	return across(ctx, v.client, v.path, func(s *protocol.Session) (*Place, error) {
+		m := v.memory.Load()
+		if m == nil || m.session != s.ID() { // nothing of what was read under another one is true now
+			m = newMemory(s.ID(), &v.requests)
+			v.memory.Store(m)
 		}
-		m := v.remember(s)
-
 		m.begin(queues)
 		p, err := look(ctx, v.client, s, v.path, v.limits, m)
-		if errors.Is(err, protocol.ErrLost) && !errors.Is(err, protocol.ErrClosed) {
-			continue // Session waits for the next one
+		if err == nil {
+			v.blind = v.ended != nil && m.look == 1
+			v.ended = m.finish()
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", v.path, err)
-		}
-		v.ended = m.finish()
-		return p, nil
-	}
-}
-
-// remember returns what was read under a session, of which nothing is true under the next one.
-func (v *Viewer) remember(s *protocol.Session) *memory {
-	if v.memory != nil && v.memory.session == s.ID() {
-		return v.memory
-	}
-
-	v.memory = newMemory(s.ID())
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.current != nil {
-		v.requests += v.current.requests.Load()
-	}
-	v.current = v.memory
-	return v.memory
+		return p, err
+	})
 }
 
 // Changed reports whether a Look would find a change, as far as the server has told. It does no
 // I/O. After a reconnect the server may have missed to tell.
-func (v *Viewer) Changed() bool { return v.memory == nil || v.memory.changed() }
+func (v *Viewer) Changed() bool {
+	m := v.memory.Load()
+	return m == nil || m.changed()
+}
 
 // Ended returns how the contender with this path has ended between the last two Looks, as far as
 // that is certain. A lock or writer of this module that has had to wait announces its release.
 // Nodes of one session that go in one transaction at several paths were not released. All else
 // leaves no trace.
-func (v *Viewer) Ended(path string) End { return v.ended[path] }
+func (v *Viewer) Ended(path string) End {
+	if v.blind {
+		return Unseen
+	}
+	return v.ended[path]
+}
 
 // Confirm blocks until the leader has answered: what the next Look finds is no older. It returns
 // ctx's error, or [protocol.ErrClosed], or the server's error.
@@ -106,27 +88,14 @@ func (v *Viewer) Confirm(ctx context.Context) error {
 		return err
 	}
 
-	v.mu.Lock()
-	m := v.current
-	v.mu.Unlock()
-
 	began := time.Now()
-	if m != nil {
-		m.requests.Add(1)
-	}
+	v.requests.Add(1)
 	err = s.Sync(ctx, v.path)
-	if err == nil && m != nil && m.session == s.ID() {
+	if m := v.memory.Load(); err == nil && m != nil && m.session == s.ID() {
 		m.confirmed.Store(began.UnixNano())
 	}
 	return err
 }
 
 // Requests returns how many requests the Viewer has sent.
-func (v *Viewer) Requests() int64 {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.current == nil {
-		return v.requests
-	}
-	return v.requests + v.current.requests.Load()
-}
+func (v *Viewer) Requests() int64 { return v.requests.Load() }

@@ -134,7 +134,7 @@ func (a Access) logIn(w http.ResponseWriter, r *http.Request) {
 	given := ""
 	switch {
 	case r.URL.Path == "/style.css" || r.URL.Path == "/icon.svg": // which the form needs
-		serveFile(w, r, strings.TrimPrefix(r.URL.Path, "/"))
+		serveFile(w, r, strings.TrimPrefix(r.URL.Path, "/"), http.StatusOK)
 		return
 	case r.URL.Path == "/login" && r.Method == http.MethodPost:
 		r.Body = http.MaxBytesReader(w, r.Body, 4096)
@@ -145,15 +145,16 @@ func (a Access) logIn(w http.ResponseWriter, r *http.Request) {
 
 	if given != "" && a.isToken(given) {
 		http.SetCookie(w, &http.Cookie{
-			Name: a.cookieName(), Value: a.cookie(), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+			Name: a.cookieName(), Value: a.cookie(), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.Header.Get("X-Forwarded-Proto") == "https", // of a proxy
 		})
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	}
 	w.Header().Set("WWW-Authenticate", "Bearer")
+	w.Header().Set("Connection", "close")
 	if r.URL.Path != "/" && r.URL.Path != "/login" {
 		http.Error(w, "a token is needed: Authorization: Bearer, or the cookie of a visit", http.StatusUnauthorized)
 		return
 	}
-	serveFileWith(w, r, "login.html", http.StatusUnauthorized)
+	serveFile(w, r, "login.html", http.StatusUnauthorized)
 }

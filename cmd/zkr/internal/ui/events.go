@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxBrowsers = 64
+	maxBrowsers = 256
 	heartbeat   = 5 * time.Second
 	writeLimit  = 10 * time.Second // a browser that takes nothing for so long has gone
 )
@@ -129,7 +129,9 @@ func (h *Hub) serveEvents(w http.ResponseWriter, r *http.Request) {
 			case <-changed:
 				waiting = false
 			case <-beats.C:
-				if err := send("", "beat", h.pulse()); err != nil {
+				// The connection lives, and this is what the page costs the servers.
+				pulse := map[string]int64{"now": time.Now().UnixMilli(), "requests": h.view.Requests()}
+				if err := send("", "beat", pulse); err != nil {
 					return
 				}
 			case <-r.Context().Done():
@@ -148,12 +150,4 @@ func (h *Hub) versionOf(id string) int64 {
 		return -1
 	}
 	return version
-}
-
-// pulse tells a browser that the connection lives, and what the page costs the servers.
-func (h *Hub) pulse() any {
-	return struct {
-		Now      int64 `json:"now"`
-		Requests int64 `json:"requests"`
-	}{time.Now().UnixMilli(), h.view.Requests()}
 }

@@ -155,3 +155,78 @@ func TestLookThatFailsIsRepeatedWithoutABrowser(t *testing.T) {
 		require.Equal(t, []string{"/"}, setIn(t, m))
 	})
 }
+
+// What a look has not read keeps its row, and nothing is said to have happened there.
+func TestUnreadPathsMakeNoEvents(t *testing.T) {
+	held := func(path string, token int64) *survey.Place {
+		return &survey.Place{Path: path, Recipe: survey.Lock, Contenders: []survey.Contender{{Node: "n", State: survey.Holds, Token: token}}}
+	}
+	tree := func(unread []string, below ...*survey.Place) *survey.Place {
+		return &survey.Place{Path: "/", Recipe: survey.Directory, Below: []*survey.Place{
+			{Path: "/locks", Recipe: survey.Directory, Below: below, Unread: unread},
+		}}
+	}
+	all := func() *survey.Place { return tree(nil, held("/locks/a", 1), held("/locks/b", 2)) }
+	hidden := &survey.Place{Path: "/locks/b", Recipe: survey.Hidden}
+	for name, c := range map[string]struct {
+		looks  []*survey.Place
+		events []string // after the first look
+		rows   []string
+	}{
+		"cut off and back":     {[]*survey.Place{all(), tree([]string{"b"}, held("/locks/a", 1)), all()}, nil, []string{"/locks/a", "/locks/b"}},
+		"cut off":              {[]*survey.Place{all(), tree([]string{"b"}, held("/locks/a", 1))}, nil, []string{"/locks/a", "/locks/b"}},
+		"cut off twice":        {[]*survey.Place{all(), tree([]string{"a", "b"}), tree([]string{"a", "b"})}, nil, []string{"/locks/a", "/locks/b"}},
+		"read at last":         {[]*survey.Place{tree([]string{"b"}, held("/locks/a", 1)), all()}, nil, []string{"/locks/a", "/locks/b"}},
+		"passed on meanwhile":  {[]*survey.Place{all(), tree([]string{"a", "b"}), tree(nil, held("/locks/a", 1), held("/locks/b", 3))}, []string{handedOver}, []string{"/locks/a", "/locks/b"}},
+		"gone":                 {[]*survey.Place{all(), tree(nil, held("/locks/a", 1))}, []string{ended}, []string{"/locks/a"}},
+		"gone while cut off":   {[]*survey.Place{all(), tree([]string{"b"}, held("/locks/a", 1)), tree(nil, held("/locks/a", 1))}, []string{ended}, []string{"/locks/a"}},
+		"hidden by an ACL":     {[]*survey.Place{all(), tree(nil, held("/locks/a", 1), hidden), all()}, nil, []string{"/locks/a", "/locks/b"}},
+		"its parent is hidden": {[]*survey.Place{all(), {Path: "/", Recipe: survey.Hidden}, all()}, nil, []string{"/locks/a", "/locks/b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := NewHub(Config{Path: "/"})
+			for _, look := range c.looks {
+				h.publish(look, time.Now())
+			}
+			m, _, _ := h.since(-1)
+			var kinds []string
+			for _, e := range m.Events {
+				require.Empty(t, e.End)
+				kinds = append(kinds, e.Kind)
+			}
+			require.Equal(t, c.events, kinds)
+			require.ElementsMatch(t, c.rows, setIn(t, m))
+		})
+	}
+}
+
+func TestMetricsTellTheAgeOfWhatGoesOn(t *testing.T) {
+	h := NewHub(Config{Path: "/"})
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	line := func(state survey.State) *survey.Place {
+		return &survey.Place{Path: "/a", Recipe: survey.Lock, Contenders: []survey.Contender{
+			{Node: "a", Token: 1, State: survey.Holds, Since: ago(time.Hour)},
+			{Node: "b", Token: 2, State: state, Since: ago(30 * time.Minute)},
+		}}
+	}
+	get := func() string {
+		w := httptest.NewRecorder()
+		h.serveMetrics(w, nil)
+		return w.Body.String()
+	}
+	require.Contains(t, get(), "zkr_up 0\n")
+	h.publish(line(survey.Waits), time.Now())
+	m := get()
+	require.Contains(t, m, "zkr_up 1\n")
+	require.Contains(t, m, "# TYPE zkr_waiters gauge\nzkr_waiters{path=\"/a\",recipe=\"lock\"} 1\n")
+	require.Regexp(t, `zkr_oldest_holder_line_seconds\{path="/a",recipe="lock"\} 36\d\d`, m)
+	require.Regexp(t, `zkr_oldest_wait_seconds\{path="/a",recipe="lock"\} 18\d\d`, m)
+	require.NotContains(t, m, "zkr_oldest_hold_seconds", "that is not known")
+
+	// The page sees a hand-over, and so since when the next one holds.
+	next := line(survey.Holds)
+	next.Contenders = next.Contenders[1:]
+	h.publish(next, ago(time.Minute))
+	require.Regexp(t, `zkr_oldest_hold_seconds\{path="/a",recipe="lock"\} 6\d`, get())
+	require.Regexp(t, `zkr_oldest_holder_line_seconds\{path="/a",recipe="lock"\} 18\d\d`, get())
+}

@@ -1,13 +1,13 @@
 package ui
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
@@ -20,17 +20,22 @@ var ErrGone = errors.New("it has gone already")
 //
 //	GET  /        the page, and its style, scripts and icon
 //	GET  /events  server-sent events: see message
+//	GET  /metrics gauges for Prometheus; nothing else for an exporter
 //	POST /deed    break or revoke, if the hub may
 func (h *Hub) Handler(a Access) http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", h.serveMetrics)
+	if h.config.Exporter {
+		return a.guard(mux)
+	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery != "" { // a token that is known already has no place in the address
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return
 		}
-		serveFile(w, r, "index.html")
+		serveFile(w, r, "index.html", http.StatusOK)
 	})
-	mux.HandleFunc("GET /{file}", func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, r.PathValue("file")) })
+	mux.HandleFunc("GET /{file}", func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, r.PathValue("file"), http.StatusOK) })
 	mux.HandleFunc("GET /events", h.serveEvents)
 	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusSeeOther) })
 	if h.config.Break != nil {
@@ -39,23 +44,15 @@ func (h *Hub) Handler(a Access) http.Handler {
 	return a.guard(mux)
 }
 
-func serveFile(w http.ResponseWriter, r *http.Request, name string) {
-	serveFileWith(w, r, name, http.StatusOK)
-}
-
-func serveFileWith(w http.ResponseWriter, r *http.Request, name string, status int) {
+func serveFile(w http.ResponseWriter, r *http.Request, name string, status int) {
 	content, err := fs.ReadFile(page, path.Join("page", name))
 	if err != nil {
 		http.NotFound(w, r)
 		return
 	}
 	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
-	if status != http.StatusOK {
-		w.WriteHeader(status)
-		w.Write(content) //nolint:errcheck // the browser has gone
-		return
-	}
-	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
+	w.WriteHeader(status)
+	w.Write(content) //nolint:errcheck // the browser has gone
 }
 
 // serveDeed breaks or revokes. The request has the key that only this page is told, in a header
@@ -70,6 +67,7 @@ func (h *Hub) serveDeed(w http.ResponseWriter, r *http.Request) {
 		Verb      string `json:"verb"`
 		Row       string `json:"row"`
 		Contender string `json:"contender"`
+		Reason    string `json:"reason"`
 	}
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&asked)
 	if err != nil || asked.Verb != "break" && asked.Verb != "revoke" {
@@ -82,13 +80,17 @@ func (h *Hub) serveDeed(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, ErrGone.Error(), http.StatusConflict)
 		return
 	}
-	d.Verb = asked.Verb
+	d.Verb, d.By, d.Reason = asked.Verb, r.RemoteAddr, plain.Line(plain.Cut(asked.Reason, maxText))
 	switch err := h.config.Break(r.Context(), d); {
 	case errors.Is(err, ErrGone):
 		http.Error(w, ErrGone.Error(), http.StatusConflict)
 	case err != nil:
 		http.Error(w, plain.Line(err.Error()), http.StatusBadGateway)
 	default:
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.timeline.add(time.Now(), h.version+1, event{Kind: d.Verb, Row: asked.Row, Path: plain.Line(d.Path), From: d.Who, Reason: d.Reason})
+		h.advance()
 		w.WriteHeader(http.StatusNoContent)
 	}
 }
@@ -101,9 +103,10 @@ func (h *Hub) deed(rowID, contenderID string) (d Deed, ok bool) {
 	if r == nil {
 		return Deed{}, false
 	}
-	c := r.find(contenderID)
-	if c == nil {
+	i := slices.IndexFunc(r.Contenders, func(c contender) bool { return c.ID == contenderID })
+	if i < 0 {
 		return Deed{}, false
 	}
-	return Deed{Path: r.path, Node: c.node, Since: c.since}, true
+	c := r.Contenders[i]
+	return Deed{Path: r.path, Node: c.node, Since: c.since, Who: c.Name}, true
 }

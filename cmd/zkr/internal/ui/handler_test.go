@@ -25,6 +25,13 @@ import (
 
 func TestMain(m *testing.M) { suite.Main(m) }
 
+// each runs a test on the embedded server and on a real one. There is no bubble around it: browsers
+// come over TCP.
+func each(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
+	t.Run("embedded", func(t *testing.T) { test(t, recipestest.Start(t)) })
+	t.Run("real", func(t *testing.T) { test(t, suite.Real(t)) })
+}
+
 const token = "0123456789abcdef"
 
 // start serves a hub until the test ends. edit may change its configuration.
@@ -181,7 +188,7 @@ func TestDeedsOfOtherSitesAreRefused(t *testing.T) {
 	require.True(t, m.Reset.CanBreak)
 	row := m.Set[0]
 	body := func(verb, row, contender string) string {
-		return fmt.Sprintf(`{"verb":%q,"row":%q,"contender":%q}`, verb, row, contender)
+		return fmt.Sprintf(`{"verb":%q,"row":%q,"contender":%q,"reason":"node of me"}`, verb, row, contender)
 	}
 	good := body("break", row.ID, row.Contenders[0].ID)
 	with := func(more ...string) map[string]string {
@@ -218,6 +225,10 @@ func TestDeedsOfOtherSitesAreRefused(t *testing.T) {
 	require.Equal(t, "break", d.Verb)
 	require.Equal(t, path, d.Path)
 	require.Equal(t, lease.Node(), d.Node)
+	require.Equal(t, "node of me", d.Reason)
+	told := listen(t, server, nil).all()
+	require.Equal(t, "break", told.Events[0].Kind)
+	require.Equal(t, d.Who, told.Events[0].From)
 	answer = ui.ErrGone
 	require.Equal(t, 409, request(t, http.MethodPost, server.URL+"/deed", with(), good).StatusCode)
 	answer = errors.New("no \x1b[2J")

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -49,6 +50,7 @@ type Hub struct {
 	looked time.Time
 	failed bool // the last look found nothing out, so no watch may tell of what it missed
 	places map[string]*survey.Place
+	unread map[string]bool // those of places that the last look has not read
 	flows  map[string]*flow
 	rounds map[string][]string // of a double barrier, by path: who was in the last one
 }
@@ -82,7 +84,7 @@ type status struct {
 func NewHub(c Config) *Hub {
 	return &Hub{
 		config: c, boot: rand.Text(), key: rand.Text(), woken: make(chan struct{}, 1), changed: make(chan struct{}),
-		view: survey.NewViewer(c.Client, c.Path, survey.Limits{Contenders: c.Limit}),
+		view: survey.NewViewer(c.Client, c.Path, survey.Limits{Contenders: c.Limit, Places: c.Nodes}),
 		rows: make(map[string]*kept), places: make(map[string]*survey.Place),
 		flows: make(map[string]*flow), rounds: make(map[string][]string),
 		status: status{Live: true, seen: time.Now()},
@@ -157,31 +159,44 @@ func (h *Hub) look(ctx context.Context, watched bool) {
 
 // publish takes over what a look has found.
 func (h *Hub) publish(root *survey.Place, now time.Time) {
-	places := make(map[string]*survey.Place)
+	places, unread := make(map[string]*survey.Place), make(map[string]bool)
 	var rows []*kept
 	var events []event
 	for p := range root.All() {
 		places[p.Path] = p
 		before := h.places[p.Path]
+		h.sawGrants(before, p, now)
 		if before != nil {
 			events = append(events, happened(before, p, h.end(p.Path))...)
-		} else if len(h.places) > 0 {
+		} else if len(h.places) > 0 && !isUnknown(p.Path, h.places, h.unread) {
 			events = append(events, happened(&survey.Place{Path: p.Path, Recipe: p.Recipe}, p, h.end(p.Path))...)
 		}
-		if p.Recipe != survey.Directory || p == root && len(p.Notes) > 0 {
+		if p.Recipe != survey.Directory && p.Recipe != survey.Value || p == root && len(p.Notes) > 0 {
 			rows = append(rows, &kept{row: h.describe(p, now), path: p.Path})
 		}
 	}
 
 	for path, before := range h.places {
-		if places[path] == nil {
+		switch {
+		case places[path] != nil:
+		case isUnknown(path, places, nil): // it keeps what was known, and nothing has happened
+			unread[path] = true
+			if old := h.rows[id(path)]; old != nil {
+				row := *old.row
+				row.Unread = true
+				rows = append(rows, &kept{row: &row, path: path})
+			}
+		default:
 			nothing := &survey.Place{Path: path, Recipe: before.Recipe}
 			events = append(events, happened(before, nothing, h.end(path))...)
 			delete(h.flows, path)
 			delete(h.rounds, path)
 		}
 	}
-	h.places = places
+	for path := range unread {
+		places[path] = h.places[path]
+	}
+	h.places, h.unread = places, unread
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -215,6 +230,38 @@ func (h *Hub) publish(root *survey.Place, now time.Time) {
 	h.ready = true
 	h.timeline.add(now, version, events...)
 	h.advance()
+}
+
+// isUnknown reports whether a look that has found places, but for those that were not read, leaves it
+// open what is at another path.
+func isUnknown(at string, places map[string]*survey.Place, unread map[string]bool) bool {
+	for at != "/" {
+		parent := path.Dir(at)
+		if unread[parent] {
+			return true
+		} else if p := places[parent]; p != nil {
+			return p.Misses(path.Base(at))
+		}
+		at = parent
+	}
+	return false
+}
+
+// sawGrants notes since when those hold whose grant was seen: they waited at the look before.
+func (h *Hub) sawGrants(before, p *survey.Place, now time.Time) {
+	if before == nil {
+		return
+	}
+	for i := range p.Contenders {
+		c, old := &p.Contenders[i], before.Find(p.Contenders[i].Node)
+		switch {
+		case c.State != survey.Holds || !c.Held.IsZero() || old == nil || old.Token != c.Token:
+		case old.State == survey.Waits:
+			c.Held = now
+		default:
+			c.Held = old.Held
+		}
+	}
 }
 
 // end returns what tells how a contender of a path has ended.

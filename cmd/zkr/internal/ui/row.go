@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
@@ -35,6 +34,7 @@ type row struct {
 	Unknown    []string      `json:"unknown,omitempty"`
 	Notes      []string      `json:"notes,omitempty"`
 	Trouble    bool          `json:"trouble,omitempty"` // there is an orphan, or a note
+	Unread     bool          `json:"unread,omitempty"`  // it was not read lately: there are too many nodes
 }
 
 type contender struct {
@@ -47,6 +47,9 @@ type contender struct {
 	Session string         `json:"session,omitempty"`
 	Token   string         `json:"token,omitempty"` // too large for a number of JavaScript
 	Since   int64          `json:"since"`
+	Held    int64          `json:"held,omitempty"` // since when it holds; 0 if that is not known
+	Asked   int64          `json:"asked,omitempty"`
+	Label   string         `json:"label,omitempty"`
 	Host    string         `json:"host,omitempty"`
 	PID     int            `json:"pid,omitempty"`
 	Program string         `json:"program,omitempty"`
@@ -76,15 +79,10 @@ type missing struct {
 func newRow(p *survey.Place) *row {
 	r := &row{
 		ID: id(p.Path), Path: plain.Line(p.Path), Recipe: p.Recipe, Since: millis(p.Since), Permits: p.Permits,
-		More: p.More, Done: p.Done,
+		Holding: p.Holders(), Waiting: p.Waiters(), More: p.More, Done: p.Done,
 	}
 
 	for _, c := range p.Contenders {
-		if c.State == survey.Waits {
-			r.Waiting++
-		} else {
-			r.Holding++
-		}
 		r.Trouble = r.Trouble || c.Orphan != ""
 		if len(r.Contenders) < maxShown {
 			r.Contenders = append(r.Contenders, newContender(c))
@@ -92,8 +90,6 @@ func newRow(p *survey.Place) *row {
 			r.More++
 		}
 	}
-	r.Waiting += p.More
-
 	if e := p.Entries; e != nil {
 		r.Queue = &queueRow{Length: e.Length, Reserved: e.Reserved, Looked: e.Looked, Oldest: millis(e.Oldest)}
 	}
@@ -104,17 +100,21 @@ func newRow(p *survey.Place) *row {
 	if more := len(p.Unknown) - len(r.Unknown); more > 0 {
 		r.Unknown = append(r.Unknown, fmt.Sprintf("… %d more", more))
 	}
+	if n := len(p.Unread); n > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d nodes below were not read, so what they hold is unknown: see --nodes", n))
+	}
 	for _, note := range p.Notes {
 		r.Notes = append(r.Notes, plain.Line(note))
 	}
-	r.Trouble = r.Trouble || len(p.Notes)+len(p.Unknown) > 0 && p.More == 0
+	r.Trouble = r.Trouble || len(r.Notes)+len(p.Unknown) > 0 && p.More == 0
 	return r
 }
 
 func newContender(c survey.Contender) contender {
 	shown := contender{
-		ID: id(fmt.Sprint(c.Node, "\x00", c.Token, c.Since.UnixMilli())), Node: plain.Line(c.Node), State: c.State, Mode: plain.Line(c.Mode),
-		Library: c.Library, Since: millis(c.Since), Host: plain.Line(c.Owner.Host), PID: c.Owner.PID,
+		ID: id(fmt.Sprint(c.Node, "\x00", c.Token, c.Since.UnixMilli())), State: c.State,
+		Node: plain.Line(plain.Cut(c.Node, maxText)), Mode: plain.Line(plain.Cut(c.Mode, maxText)),
+		Library: c.Library, Since: millis(c.Since), Held: millis(c.Held), Asked: millis(c.Owner.AskedBack), Label: plain.Line(c.Owner.Label), Host: plain.Line(c.Owner.Host), PID: c.Owner.PID,
 		Program: plain.Line(c.Owner.Program), Orphan: plain.Line(c.Orphan), node: c.Node, since: c.Since,
 	}
 
@@ -159,19 +159,10 @@ func saysNoMore(c survey.Contender) bool {
 	if json.Unmarshal(c.Data, &said) != nil {
 		return string(c.Data) == c.Owner.Host
 	}
-	for _, known := range []string{"host", "pid", "program"} {
+	for _, known := range []string{"zkrecipes", "host", "pid", "program", "label", "held_since", "asked_back"} {
 		delete(said, known)
 	}
 	return len(said) == 0
-}
-
-// find returns the contender of a row, or nil.
-func (r *row) find(id string) *contender {
-	i := slices.IndexFunc(r.Contenders, func(c contender) bool { return c.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return &r.Contenders[i]
 }
 
 // id names what has this text in the page, which never gets the text itself.

@@ -41,7 +41,7 @@ func about(path string, is func(messageRow) bool) func(message) bool {
 }
 
 func TestBrowserIsToldWhatHasChanged(t *testing.T) {
-	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
 		root, c := srv.Root(t), newClient(t, srv)
 		var leases []*lock.Lease
 		for i := range 5 {
@@ -220,7 +220,7 @@ func TestQueueShowsItsRates(t *testing.T) {
 }
 
 func TestBarrierShowsWhoIsMissing(t *testing.T) {
-	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
+	each(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/barrier"
 		member := func(name string) *doublebarrier.Barrier {
 			return doublebarrier.New(newClient(t, srv), path, 2, doublebarrier.WithData([]byte(name)))

@@ -23,6 +23,9 @@ type event struct {
 	From string     `json:"from,omitempty"` // who held before
 	To   string     `json:"to,omitempty"`   // who holds now
 	End  survey.End `json:"end,omitempty"`  // how From has ended, if that is known
+	Wait int        `json:"wait,omitempty"` // how many wait now
+
+	Reason string `json:"reason,omitempty"` // that this page was given
 
 	version int64
 }
@@ -38,17 +41,20 @@ const (
 	over        = "over"  // likewise
 	unreachable = "unreachable"
 	reachable   = "reachable"
+	// and the verbs of a Deed, for what this page was asked to do
 )
 
 // happened returns what has happened at a path between two looks.
 func happened(before, now *survey.Place, end func(node string) survey.End) (all []event) {
-	if before == nil || now == nil || before.Recipe == survey.Queue || now.Recipe == survey.Queue {
-		return nil
+	for _, r := range []survey.Recipe{before.Recipe, now.Recipe} {
+		if r == survey.Queue || r == survey.Hidden { // of what may not be read, nothing is known
+			return nil
+		}
 	}
 
 	gone, came := missingIn(now, before), missingIn(before, now)
 	add := func(kind string, from, to *survey.Contender) {
-		e := event{Kind: kind, Row: id(now.Path), Path: plain.Line(now.Path)}
+		e := event{Kind: kind, Row: id(now.Path), Path: plain.Line(now.Path), Wait: len(now.Contenders) - now.Holders()}
 		if from != nil {
 			e.From, e.End = newContender(*from).Name, end(from.Node)
 		}
@@ -97,21 +103,23 @@ func happened(before, now *survey.Place, end func(node string) survey.End) (all 
 	return all
 }
 
-// missingIn returns the contenders of p that hold, are inside or are members, and are not among
-// those of other.
+// missingIn returns the contenders of p that hold, are inside or are members, and are known not to
+// have done so in other. A contender of which other says nothing because of a limit may have.
 func missingIn(other, p *survey.Place) (all []survey.Contender) {
 	type key struct {
 		node  string
 		token int64
 	}
-	there := make(map[key]bool)
+	there := make(map[key]survey.State)
+	first := int64(0) // transaction of what was not read, if there is such a thing
 	for _, c := range other.Contenders {
-		if c.State != survey.Waits {
-			there[key{c.Node, c.Token}] = true
-		}
+		there[key{c.Node, c.Token}] = c.State
+		first = max(first, c.Token)
 	}
 	for _, c := range p.Contenders {
-		if c.State != survey.Waits && !there[key{c.Node, c.Token}] {
+		state := there[key{c.Node, c.Token}]
+		unread := state == "" && (other.Misses(c.Node) || other.More > 0 && c.Token > first)
+		if c.State != survey.Waits && !unread && (state == "" || state == survey.Waits) {
 			all = append(all, c)
 		}
 	}
@@ -133,14 +141,8 @@ func (t *timeline) add(now time.Time, version int64, events ...event) {
 	}
 
 	first := now.Add(-lasting).UnixMilli()
-	keep := slices.IndexFunc(t.events, func(e event) bool { return e.At >= first })
-	if keep < 0 {
-		keep = len(t.events)
-	}
-	keep = max(keep, len(t.events)-maxEvents)
-	if keep > 0 {
-		t.events = slices.Clone(t.events[keep:])
-	}
+	t.events = slices.DeleteFunc(slices.Clone(t.events), func(e event) bool { return e.At < first })
+	t.events = t.events[max(0, len(t.events)-maxEvents):]
 }
 
 // since returns the events after a version.

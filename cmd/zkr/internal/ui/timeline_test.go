@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -66,4 +67,33 @@ func TestPlaceThatBecomesAnotherRecipeHasNoHandOver(t *testing.T) {
 	waiting := &survey.Place{Path: "/p", Recipe: survey.Lock, Contenders: []survey.Contender{holder, {Node: "b", State: survey.Waits}}}
 	require.Empty(t, kinds(held, waiting))
 	require.Empty(t, kinds(&survey.Place{Recipe: survey.Queue, Contenders: held.Contenders}, &survey.Place{Recipe: survey.Queue}))
+}
+
+func TestContendersThatWereNotReadMakeNoEvents(t *testing.T) {
+	permits := func(more int, tokens ...int64) *survey.Place {
+		p := &survey.Place{Path: "/p", Recipe: survey.Semaphore, More: more}
+		for _, token := range tokens {
+			p.Contenders = append(p.Contenders, survey.Contender{Node: fmt.Sprint(token), State: survey.Holds, Token: token})
+		}
+		return p
+	}
+	kinds := func(before, now *survey.Place) (all []string) {
+		for _, e := range happened(before, now, func(string) survey.End { return "" }) {
+			all = append(all, e.Kind)
+		}
+		return all
+	}
+	require.Equal(t, []string{ended}, kinds(permits(1, 1, 2), permits(0, 2, 3)), "3 has held before, unread")
+	require.Equal(t, []string{handedOver}, kinds(permits(0, 1, 2), permits(0, 2, 3)))
+
+	members := func(unread []string, names ...string) *survey.Place {
+		p := &survey.Place{Path: "/g", Recipe: survey.Group, Unread: unread}
+		for _, name := range names {
+			p.Contenders = append(p.Contenders, survey.Contender{Node: name, State: survey.Member, Token: 1})
+		}
+		return p
+	}
+	require.Empty(t, kinds(members(nil, "a", "b"), members([]string{"b"}, "a")))
+	require.Empty(t, kinds(members([]string{"b"}, "a"), members(nil, "a", "b")))
+	require.Equal(t, []string{left}, kinds(members(nil, "a", "b"), members(nil, "a")))
 }

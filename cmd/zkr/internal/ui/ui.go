@@ -30,7 +30,10 @@ type Config struct {
 	Interval time.Duration // between two looks, at least
 	Idle     time.Duration // likewise, while there is no browser; 0 is never
 	Rate     int           // how many requests a second looks may cost on average
+	Nodes    int           // how many nodes are listed; 0 is the default of package survey
 	Limit    int           // how many contenders of each line, and elements of each queue, are read
+
+	Exporter bool // there are only metrics, and no page
 
 	// Break, if it is not nil, lets browsers take away what a contender has, and ask for it back.
 	Break func(context.Context, Deed) error
@@ -42,6 +45,8 @@ type Deed struct {
 	Path  string
 	Node  string // its name below the path
 	Since time.Time
+
+	Who, By, Reason string // whose it is, from which address this is asked, and why
 }
 
 // view is what a Hub needs of a survey.Viewer.

@@ -1,6 +1,6 @@
 // The page: one stream of changes, and a row for each path that is touched only if it has changed.
 import { add as addEvents, expire, forget } from "./timeline.js";
-import { body, head, recipes, who, words } from "./row.js";
+import { body, head, recipes, stuck, who, words } from "./row.js";
 import { clock, age, count, el, now, number, say, setClock, span, tick } from "./text.js";
 
 const $ = (id) => document.getElementById(id);
@@ -19,6 +19,14 @@ let current = null; // the row that a key moves from
 // ---- rows
 
 const byPath = (a, b) => (a.data.path < b.data.path ? -1 : a.data.path > b.data.path ? 1 : 0);
+const oldest = ({ data }) => Math.min(...(data.contenders ?? []).map((c) => c.held || c.since), Infinity);
+const orders = {
+  path: byPath,
+  stuck: (a, b) => stuck(b.data, now()) - stuck(a.data, now()) || byPath(a, b),
+  waiting: (a, b) => b.data.waiting - a.data.waiting || byPath(a, b),
+  age: (a, b) => (oldest(a) < oldest(b) ? -1 : oldest(a) > oldest(b) ? 1 : byPath(a, b)),
+};
+const sorting = () => orders[$("order").value] ?? byPath;
 
 // Ages are kept up to date where they can be seen.
 const near = new Set();
@@ -40,6 +48,7 @@ function create(data) {
   const row = { data, button, panel, element: el("article", { role: "listitem", "data-row": data.id }, button, panel) };
   button.addEventListener("click", () => toggle(row));
   button.addEventListener("focus", () => select(row));
+  button.addEventListener("click", () => history.replaceState(null, "", row.panel.hidden ? location.pathname : `#${encodeURIComponent(row.data.path)}`));
   return row;
 }
 
@@ -89,9 +98,9 @@ function apply(message) {
   setClock(message.now);
   if (message.reset) {
     site = message.reset;
-    document.title = `zkr ${site.path}`;
+    document.title = `zkr ${site.path} on ${site.servers ?? ""}`;
     say($("root"), site.path);
-    $("root").title = site.servers ?? "";
+    say($("ensemble"), `on ${site.servers ?? ""}`);
   }
 
   const kept = new Set();
@@ -116,6 +125,7 @@ function apply(message) {
   const removed = message.reset ? [...rows.keys()].filter((id) => !kept.has(id)) : message.removed ?? [];
   for (const id of removed) drop(id);
   if (added) place();
+  if (added && !linked) linked = follow();
   if (message.reset) forget();
   if (message.events) addEvents(message.events, go);
   if (message.status || message.reset) status = message.status ?? { live: true };
@@ -143,7 +153,7 @@ function drop(id) {
 
 // place puts new rows where they belong, and touches no other.
 function place() {
-  order.sort(byPath);
+  order.sort(sorting());
   let next = null;
   let batch = document.createDocumentFragment();
   const flush = () => {
@@ -168,6 +178,21 @@ function flash(element) {
   element.classList.remove("fresh");
   void element.offsetWidth; // begins the animation anew
   element.classList.add("fresh");
+}
+
+// resort puts all rows in another order.
+function resort() {
+  order.sort(sorting());
+  list.append(...order.map((r) => r.element));
+}
+
+// A link to a path is its address with the path behind #.
+let linked = false;
+function follow() {
+  const path = decodeURIComponent(location.hash.slice(1));
+  const row = path && order.find((r) => r.data.path === path);
+  if (row) go(row.data.id);
+  return !path || Boolean(row);
 }
 
 // go opens the row of an event.
@@ -248,7 +273,8 @@ function state() {
   say($("status").lastElementChild, { gone: "no connection", stale: "stale", live: "live", reading: "reading" }[state]);
 
   let text = "";
-  if (gone) text = `zkr itself does not answer since ${clock(silent)} (${age(silent)}). What is shown is what was known then.`;
+  if (full) text = full;
+  else if (gone) text = `zkr itself does not answer since ${clock(silent)} (${age(silent)}). What is shown is what was known then.`;
   else if (!status.live) text = `No ZooKeeper server answers since ${clock(status.since)} (${age(status.since)}). What is shown is what was known then.`;
   else if (status.error) text = `This cannot be read: ${status.error}`;
   if ($("banner").hidden !== (text === "")) $("banner").hidden = text === "";
@@ -267,7 +293,7 @@ function beat(pulse) {
 
 setInterval(() => {
   const quiet = 15_000; // three beats
-  if (Date.now() - heard > quiet) {
+  if (stream && Date.now() - heard > quiet) {
     silent ||= now() - (Date.now() - heard);
     if (Date.now() - tried > quiet) { // nothing tells a browser of a connection that has died while it slept
       tried = Date.now();
@@ -293,9 +319,10 @@ function ask(verb, row, c) {
   say($("confirm-yes"), verb);
   const fact = (name, value) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, value)) : "");
   $("confirm-who").replaceChildren(...[
-    fact("path", row.path), fact("who", who(c)), fact("state", c.state), fact("node", c.node), fact("session", c.session),
+    fact("servers", site.servers), fact("path", row.path), fact("who", who(c)), fact("state", c.state), fact("node", c.node), fact("session", c.session),
   ].filter(Boolean));
   $("confirm-error").hidden = true;
+  $("confirm-reason").value = "";
   dialog.returnValue = "no";
   dialog.onsubmit = async (event) => {
     if (event.submitter?.value !== "yes") return;
@@ -313,7 +340,7 @@ async function deed(verb, row, c) {
     const answer = await fetch("deed", {
       method: "POST",
       headers: { "Content-Type": "application/json", "Zkr-Key": site.key },
-      body: JSON.stringify({ verb, row: row.id, contender: c.id }),
+      body: JSON.stringify({ verb, row: row.id, contender: c.id, reason: $("confirm-reason").value }),
     });
     return answer.ok ? "" : `Not done: ${(await answer.text()).trim()}`;
   } catch {
@@ -367,13 +394,17 @@ document.addEventListener("keydown", (event) => {
 });
 
 $("search").addEventListener("input", refilter);
+$("order").addEventListener("change", resort);
+window.addEventListener("hashchange", follow);
 $("theme").addEventListener("click", () => window.toggleTheme());
 $("keys").addEventListener("click", () => $("help").showModal());
 
 // ---- the stream
 
 let stream;
-const hear = () => { heard = Date.now(); silent = 0; };
+let hiding;
+let full = ""; // why zkr has no room for another tab
+const hear = () => { heard = Date.now(); silent = 0; full = ""; };
 
 function connect() {
   stream?.close();
@@ -383,8 +414,32 @@ function connect() {
   mine.addEventListener("error", () => {
     if (!silent) silent = now();
     state();
-    if (mine.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 5000); // it was refused
+    if (mine.readyState === EventSource.CLOSED) refused();
   });
 }
+
+// refused finds out why there is no stream, and tries again.
+async function refused() {
+  let text = "";
+  const stop = new AbortController();
+  try {
+    const answer = await fetch("events", { signal: stop.signal });
+    if (answer.status === 503) text = (await answer.text()).trim();
+    stop.abort();
+  } catch {
+    // It does not answer.
+  }
+  full = text;
+  state();
+  setTimeout(() => (full ? connect() : location.reload()), 5000);
+}
+
+// A browser has few connections for one site, and each tab would take one for good. So a tab that
+// nobody sees has none.
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hiding);
+  if (document.hidden) hiding = setTimeout(() => { stream?.close(); stream = null; }, 2000);
+  else if (!stream) connect();
+});
 
 connect();

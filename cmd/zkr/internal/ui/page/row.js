@@ -28,6 +28,8 @@ function person(c) {
   const parts = [span("who", who(c))];
   if (c.mode) parts.unshift(span("mode", c.mode));
   if (c.host && c.program) parts.push(span("program", c.program));
+  if (c.label) parts.push(span("dim", `(${c.label})`));
+  if (c.asked) parts.push(span("dim", "asked back"));
   return span("person", ...parts);
 }
 
@@ -92,18 +94,26 @@ function pathOf(path) {
   return span("path mono", span("dim", path.slice(0, cut)), el("b", {}, path.slice(cut) || (cut > 1 ? "" : "/")));
 }
 
+// stuck is how long something has been held while others wait, or the oldest wait: 0 if nobody waits.
+export function stuck(row, now) {
+  if (!row.waiting) return 0;
+  return Math.max(0, ...(row.contenders ?? []).map((c) => now - (c.state === "holds" && c.held ? c.held : c.since)));
+}
+
 // head fills the button of a row.
 export function head(row) {
   const first = holding(row)[0];
-  const aged = ["lock", "rwlock", "election", "once"].includes(row.recipe) && first ? first.since
-    : ["barrier", "leaf"].includes(row.recipe) ? row.since : 0;
+  const line = ["lock", "rwlock", "election", "once"].includes(row.recipe) && first;
+  const aged = line ? first.held || first.since : ["barrier", "leaf"].includes(row.recipe) ? row.since : 0;
+  const what = line ? (first.held ? "held since" : "its holder is in line since; since when it holds is unknown") : "since";
   return [
     span("name", pathOf(row.path), span("recipe", recipes.get(row.recipe) ?? row.recipe)),
     span("state", ...summary(row)),
     span("tail",
       row.trouble ? el("span", { class: "trouble", title: "There is something to look at" }, "look") : "",
       row.waiting && row.recipe !== "doublebarrier" ? span("waiting", `${number(row.waiting)} ${row.waiting === 1 ? "waits" : "wait"}`) : "",
-      aged ? span("age", since(aged)) : ""),
+      row.unread ? el("span", { class: "trouble", title: "There are too many nodes: this one was not read lately" }, "unknown") : "",
+      aged ? el("span", { class: "age", title: what }, line && !first.held ? "in line " : "", since(aged)) : ""),
   ];
 }
 
@@ -131,7 +141,9 @@ function line(row, c, act) {
     buttons.push(el("button", { type: "button", class: "danger", on: { click: () => act("break", row, c) } }, "break…"));
   }
   return el("li", { class: c.state, "data-contender": c.id },
-    el("div", { class: "title" }, span("tag", verbs[c.state] ?? c.state), person(c), span("dim", since(c.since)), ...buttons),
+    el("div", { class: "title" }, span("tag", verbs[c.state] ?? c.state), person(c),
+      c.state === "holds" ? span("dim", "held ", c.held ? since(c.held) : "since unknown") : "",
+      span("dim", c.state === "member" ? "joined " : "in line ", since(c.since)), ...buttons),
     c.orphan ? el("p", { class: "note" }, `orphan: ${c.orphan}`) : "",
     el("dl", {},
       fact("node", c.node, "mono"), fact("session", c.session, "mono"), fact("token", c.token, "mono"),

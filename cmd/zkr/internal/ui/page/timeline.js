@@ -35,12 +35,16 @@ export function expire() {
 
 function item(e, go) {
   const lost = e.end === "lost";
-  const kind = e.kind === "unreachable" || lost ? "bad" : e.kind === "handed over" ? "over" : e.kind === "reachable" ? "good" : "";
+  const kind = ["unreachable", "break", "revoke"].includes(e.kind) || lost ? "bad" : e.kind === "handed over" ? "over" : e.kind === "reachable" ? "good" : "";
   const from = e.from ? el("span", { class: lost ? "gone lost" : "gone" }, e.from) : "";
+  const unseen = e.end === "unseen" ? " (there was no connection then: how is unknown)" : "";
   const text = {
     "acquired": () => [span("to", e.to), " has it"],
-    "handed over": () => [from, span("arrow", " → "), span("to", e.to)],
-    "ended": () => [from, lost ? " lost it" : e.end === "released" ? " released it" : " no longer has it", ", and it is free"],
+    "handed over": () => [from, span("arrow", " → "), span("to", e.to), unseen],
+    "ended": () => [from, lost ? " lost it" : e.end === "released" ? " released it" : " no longer has it",
+      unseen, e.wait ? `, and ${number(e.wait)} wait` : ", and it is free"],
+    "break": () => [from, " was broken by this page", e.reason ? `: ${e.reason}` : ""],
+    "revoke": () => [from, " was asked back by this page", e.reason ? `: ${e.reason}` : ""],
     "joined": () => [span("to", e.to), " joined"],
     "left": () => [from, lost ? " was lost" : " left"],
     "began": () => ["a round began"],

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
+)
+
+func TestBusySaysByWhomAndWithWhichStatus(t *testing.T) {
+	s := recipestest.Start(t)
+	root, c := s.Root(t), client(t, s)
+	held := lock.WithData([]byte(`{"host":"db1","pid":7,"program":"dump"}`))
+	lease, err := lock.New(c, root+"/lock", held).Lock(t.Context())
+	require.NoError(t, err)
+	for _, args := range [][]string{
+		{"lock", "--try", root + "/lock", "--", "true"},
+		{"lock", "--wait", "0", root + "/lock", "--", "true"},
+		{"lock", "--shared", "--try", root + "/lock", "--", "true"},
+		{"hold", "--try", root + "/lock"},
+	} {
+		r := inProcess(t, s.ConnectString(), "", args...)
+		assert.Equal(t, exitBusy, r.status, args)
+		assert.Contains(t, r.stderr, "held by db1:7 dump (in line since 20", args)
+	}
+	for _, args := range [][]string{
+		{"elect", root + "/lock", "--wait", "0", "--", "true"}, // which cannot ask without waiting
+		{"queue", "take", root + "/queue", "--wait", "0"},
+		{"lock", "--try", root + "/lock", "--busy-status", "3", "--", "true"},
+	} {
+		r := inProcess(t, s.ConnectString(), "", append(args[:len(args):len(args)], nil...)...)
+		assert.Contains(t, []int{exitBusy, 3}, r.status, "%v: %s", args, r.stderr)
+	}
+	r := inProcess(t, s.ConnectString(), "", "lock", "--try", "--busy-status", "3", root+"/lock", "--", "true")
+	assert.Equal(t, 3, r.status)
+	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+func TestWhyAndStuckSayWhoWaitsForWhom(t *testing.T) {
+	s := recipestest.Start(t)
+	root, c := s.Root(t), client(t, s)
+	session := suite.Session(t, c)
+	_, err := session.EnsurePath(t.Context(), root+"/lock")
+	require.NoError(t, err)
+	for i, host := range []string{"a", "b", "c"} {
+		node := fmt.Sprintf("%s/lock/x-lock-%010d", root, i)
+		require.NoError(t, session.Create(t.Context(), node, fmt.Appendf(nil, `{"host":%q,"pid":%d}`, host, i+1), zk.FlagEphemeral))
+	}
+	why := succeed(t, s.ConnectString(), "why", root)
+	assert.Regexp(t, `/lock is a lock: 1 hold, 2 wait\.`, why)
+	assert.Regexp(t, `a:1 \(session 0x[0-9a-f]+, node x-lock-0000000000\) holds\. In line for \d+s; since when it holds is unknown\.`, why)
+	assert.Regexp(t, `b:2 .* waits for a:1\.`, why)
+	assert.Regexp(t, `c:3 .* waits for b:2\.`, why)
+	assert.Contains(t, why, "zkr break "+root+"/lock x-lock-0000000000")
+
+	assert.NotContains(t, succeed(t, s.ConnectString(), "ps", root, "--stuck", "1h"), "lock")
+	time.Sleep(10 * time.Millisecond) // more than the clock's milliseconds
+	r := inProcess(t, s.ConnectString(), "", "ps", root, "--stuck", "1ms")
+	assert.Equal(t, exitBusy, r.status)
+	assert.Contains(t, r.stderr, "stuck: 1 path in which somebody waits for more than 1ms")
+	assert.Contains(t, r.stdout, "c:3")
+
+	one := succeed(t, s.ConnectString(), "ps", root, "--host", "b")
+	assert.Contains(t, one, "b:2")
+	assert.NotContains(t, one, "a:1")
+	assert.Contains(t, succeed(t, s.ConnectString(), "ps", root, "--session", sessionID(session.ID())), "a:1")
+	assert.NotContains(t, succeed(t, s.ConnectString(), "ps", root, "--session", "0x1"), "a:1")
+}
+
+func TestACLNeverStandsForMoreIdentitiesThanWereGiven(t *testing.T) {
+	s := recipestest.Start(t)
+	root := s.Root(t)
+	me := suite.Session(t, client(t, s, protocol.WithAuth("digest", []byte("me:secret"))))
+	for acl, want := range map[string]int{"": 1, "creator": 1, "read": 2, "open": 1} {
+		path := root + "/" + "acl" + acl
+		succeed(t, s.ConnectString(), "--auth", "digest:me:secret", "--acl", acl, "barrier", "set", path)
+		got, _, err := me.Conn().GetACL(path)
+		require.NoError(t, err)
+		assert.Len(t, got, want, acl)
+		for _, entry := range got {
+			assert.NotEqual(t, "auth", entry.Scheme)
+		}
+		assert.Equal(t, acl == "open", got[0].Scheme == "world", acl)
+		succeed(t, s.ConnectString(), "--auth", "digest:me:secret", "barrier", "remove", path)
+	}
+	for _, args := range [][]string{{"--acl", "creator"}, {"--acl", "read"}, {"--acl", "auth::cdrwa", "--auth", "digest:a:b"}} {
+		r := inProcess(t, s.ConnectString(), "", append(args, "queue", "len", "/q")...)
+		assert.Equal(t, exitUsage, r.status, args)
+	}
+}
+
+func TestWhySaysWhetherTheHolderIsAlive(t *testing.T) {
+	s := recipestest.Start(t, recipestest.WithConfig(embedded.Config{TickTime: 2 * time.Second, MaxSessionTimeout: 5 * time.Minute}))
+	root := s.Root(t)
+	link := s.Link(t)
+	c := link.Client(t, protocol.WithSessionTimeout(5*time.Minute))
+	lease, err := lock.New(c, root+"/lock").Lock(t.Context())
+	require.NoError(t, err)
+
+	why := succeed(t, s.ConnectString(), "why", root+"/lock")
+	assert.Regexp(t, `Its client: heard [0-9.m]+s ago from 127\.0\.0\.1:\d+; without a word it goes by 20`, why)
+	shown := succeed(t, s.ConnectString(), "ps", root+"/lock", "--alive")
+	assert.Regexp(t, `-lock-\d+  \(heard .* ago from .*; without a word it goes by 20.*\)\n`, shown)
+
+	var place struct {
+		Contenders []survey.Contender
+	}
+	require.NoError(t, json.Unmarshal([]byte(succeed(t, s.ConnectString(), "ps", root+"/lock", "--alive", "--json")), &place))
+	heard := place.Contenders[0].Client
+	assert.Equal(t, s.ConnectString(), heard.Server)
+	assert.WithinDuration(t, time.Now(), heard.Heard, suite.Limit)
+	assert.Equal(t, 5*time.Minute+4*time.Second, heard.Ends.Sub(heard.Heard), "the session timeout, and two ticks")
+
+	// A server that does not answer may have a connection that the others do not know.
+	link.Cut()
+	for succeeded := false; !succeeded; {
+		why = succeed(t, s.ConnectString(), "why", root+"/lock")
+		succeeded = strings.Contains(why, "Its client: no server has a connection of it; without a word it goes by 20")
+	}
+	why = succeed(t, s.ConnectString()+",127.0.0.1:1", "why", root+"/lock", "--wait", "1m")
+	assert.Contains(t, why, "whether it is alive is unknown: 127.0.0.1:1 does not tell: ")
+	assert.NotContains(t, why, "no server has")
+
+	link.Heal()
+	require.NoError(t, lease.Unlock(suite.Lasting(t)))
+}

@@ -1,0 +1,116 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// FindClients asks all servers for their connections, each in a short session of its own, and says
+// which of them are those of the contenders of places and below. The client is connected to these
+// servers.
+func FindClients(ctx context.Context, client *protocol.Client, cfg Config, places []*survey.Place) {
+	e := newExamination(cfg)
+	e.client = client
+	e.askMembers(ctx)
+	conf := e.conf(ctx)
+	tick := time.Duration(conf["tickTime"]) * time.Millisecond
+	longest := time.Duration(conf["maxSessionTimeout"]) * time.Millisecond
+
+	unknown := ""
+	voters, _, err := e.voters(ctx)
+	if alone := len(e.members) == 1 && e.members[0].field("Mode") == "standalone"; voters == 0 && !alone {
+		unknown = fmt.Sprintf("which servers there are is not told (%v)", err)
+	}
+
+	clients := make(map[int64]*survey.Client)
+	var mutex sync.Mutex
+	var wg sync.WaitGroup
+	for _, address := range e.addresses(ctx) {
+		wg.Go(func() {
+			found, err := e.clients(ctx, address, tick)
+			mutex.Lock()
+			defer mutex.Unlock()
+			for session, c := range found {
+				if clients[session] == nil || c.Heard.After(clients[session].Heard) {
+					clients[session] = c
+				}
+			}
+			if err != nil {
+				unknown = fmt.Sprintf("%s does not tell: %v", address, err)
+			}
+		})
+	}
+	wg.Wait()
+
+	without := &survey.Client{Unknown: unknown}
+	if unknown == "" && longest > 0 && tick > 0 {
+		without.Ends = time.Now().Add(longest + 2*tick)
+	}
+	for _, asked := range places {
+		for p := range asked.All() {
+			for i := range p.Contenders {
+				c := &p.Contenders[i]
+				if c.Client = clients[c.Session]; c.Client == nil && c.Session != 0 {
+					c.Client = without
+				}
+			}
+		}
+	}
+}
+
+// A line of the answer to cons, such as
+//
+//	/10.0.0.7:5555[1](queued=0,recved=4,sent=4,sid=0x10000a1b2c30004,lop=PING,est=…,to=10000,…,lresp=…)
+var consLine = regexp.MustCompile(`(?m)^ ?/(\S+)\[\d+\]\(.*\bsid=0x([0-9a-f]+),.*\bto=(\d+),.*\blresp=(\d+)`)
+
+// clients returns those of one server, by session. It says when it has answered each by a clock of
+// its own: the answer to this session is the reference.
+func (e *examination) clients(ctx context.Context, address string, tick time.Duration) (map[int64]*survey.Client, error) {
+	found, answered := make(map[int64]*survey.Client), make(map[int64]int64)
+	var self int64
+	var now time.Time
+	err := e.within(ctx, address, func(ctx context.Context, s *protocol.Session) error {
+		_, err := s.Exists(ctx, "/")
+		if err != nil && !errors.Is(err, zk.ErrNoAuth) {
+			return err
+		}
+		self, now = s.ID(), time.Now()
+		answer, err := e.ask(ctx, address, "cons")
+		if err == nil && (isClosed(answer) || len(answer) == maxAnswer) {
+			err = errors.New("the word cons is closed, or its answer is too long")
+		}
+		for _, m := range consLine.FindAllStringSubmatch(answer, -1) {
+			id, _ := strconv.ParseUint(m[2], 16, 64)
+			to, _ := strconv.Atoi(m[3])
+			answered[int64(id)], _ = strconv.ParseInt(m[4], 10, 64) // digits all of them
+
+			// The leader hears of it from its server, and looks, once in a tick. By the default limits,
+			// a tick is no longer than half of a timeout.
+			timeout := time.Duration(to) * time.Millisecond
+			ends := now.Add(timeout + 2*cmp.Or(tick, timeout/2))
+			found[int64(id)] = &survey.Client{Address: m[1], Server: address, Ends: ends}
+		}
+		return err
+	})
+	if found[self] == nil && err == nil {
+		err = errors.New("it is another server now and then")
+	}
+	for id, c := range found {
+		if answered[self] > 0 && answered[id] > 0 {
+			age := time.Duration(max(answered[self]-answered[id], 0)) * time.Millisecond
+			c.Heard, c.Ends = now.Add(-age), c.Ends.Add(-age)
+		}
+	}
+	return found, err
+}

@@ -1,0 +1,77 @@
+package ui
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
+)
+
+// serveMetrics serves what all rows show, for Prometheus. docs/zkr.md says what each gauge is.
+func (h *Hub) serveMetrics(w http.ResponseWriter, _ *http.Request) {
+	h.wake() // the next scrape finds what is new, though no browser looks
+	lines := make(map[string][]string)
+	h.mu.Lock()
+	up, unread, now := 1, 0, time.Now().UnixMilli()
+	if !h.status.Live || !h.ready || h.status.Error != "" {
+		up = 0
+	}
+	for _, r := range h.rows {
+		labels := fmt.Sprintf("{path=%q,recipe=%q}", r.Path, r.Recipe)
+		add := func(name string, value any) {
+			lines[name] = append(lines[name], fmt.Sprintf("%s%s %v\n", name, labels, value))
+		}
+		age := func(name string, since int64) {
+			if since > 0 {
+				add(name, float64(max(now-since, 0))/1000)
+			}
+		}
+		if r.Unread { // it is unknown
+			unread++
+			continue
+		}
+		trouble := 0
+		if r.Trouble {
+			trouble = 1
+		}
+		add("zkr_held", r.Holding)
+		add("zkr_waiters", r.Waiting)
+		add("zkr_trouble", trouble)
+		if r.Queue != nil {
+			add("zkr_queue_elements", r.Queue.Length)
+			age("zkr_queue_oldest_seconds", r.Queue.Oldest)
+		}
+		var hold, line, wait int64
+		for _, c := range r.Contenders {
+			switch {
+			case c.State == survey.Waits:
+				wait = first(wait, c.Since)
+			case c.State == survey.Holds:
+				hold, line = first(hold, c.Held), first(line, c.Since)
+			}
+		}
+		age("zkr_oldest_hold_seconds", hold)
+		age("zkr_oldest_holder_line_seconds", line)
+		age("zkr_oldest_wait_seconds", wait)
+	}
+	h.mu.Unlock()
+
+	lines["zkr_up"] = []string{fmt.Sprintf("zkr_up %d\n", up)}
+	lines["zkr_paths_unread"] = []string{fmt.Sprintf("zkr_paths_unread %d\n", unread)}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	for name, of := range lines {
+		slices.Sort(of)
+		fmt.Fprintf(w, "# TYPE %s gauge\n%s", name, strings.Join(of, ""))
+	}
+}
+
+// first returns the earlier one of two times, of which 0 is none.
+func first(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

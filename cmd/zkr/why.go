@@ -1,0 +1,109 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/doctor"
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+func newWhyCommand(a *app) *cobra.Command {
+	return a.verb("why PATH", "Say in words who holds a path, who waits for whom, and what to do",
+		func(ctx context.Context, c *protocol.Client, args []string) error {
+			p, err := survey.Look(ctx, c, args[0], survey.Limits{})
+			if err != nil {
+				return err
+			}
+			if err := a.findClients(ctx, c, p); err != nil {
+				return err
+			}
+			for place := range p.All() {
+				if len(place.Contenders) > 0 || place == p {
+					a.explain(place)
+				}
+			}
+			return nil
+		})
+}
+
+// memberLimit is how long one server is waited for that others can do without.
+const memberLimit = 3 * time.Second
+
+// findClients asks the servers which contenders are connected.
+func (a *app) findClients(ctx context.Context, c *protocol.Client, places ...*survey.Place) error {
+	cfg, err := a.examination()
+	if cfg.Limit = min(cfg.Limit, memberLimit); err == nil {
+		doctor.FindClients(ctx, c, cfg, places)
+	}
+	return err
+}
+
+// alive says whether a contender's client is alive, and when its node goes if it is not.
+func alive(c *survey.Client) string {
+	var text string
+	switch {
+	case c.Unknown != "":
+		return "whether it is alive is unknown: " + harmless(c.Unknown)
+	case c.Address == "":
+		text = "no server has a connection of it"
+	case c.Heard.IsZero():
+		text = "connected from " + c.Address
+	default:
+		text = fmt.Sprintf("heard %v ago from %s", time.Since(c.Heard).Round(100*time.Millisecond), c.Address)
+	}
+	if c.Ends.IsZero() {
+		return text
+	}
+	return text + "; without a word it goes by " + moment(c.Ends)
+}
+
+// explain prints why those wait that wait at a place.
+func (a *app) explain(p *survey.Place) {
+	say := func(format string, args ...any) { fmt.Fprintln(a.stdout, harmless(fmt.Sprintf(format, args...))) }
+	what := "a " + string(p.Recipe)
+	if slices.Contains([]survey.Recipe{survey.Missing, survey.Empty, survey.Hidden}, p.Recipe) {
+		what = string(p.Recipe)
+	}
+	say("%s is %s: %s.", printable(p.Path), what, summary(p))
+	ahead := ""
+	for _, c := range p.Contenders {
+		name := fmt.Sprintf("%s (session %s, node %s)", cmp.Or(who(c), "somebody"), cmp.Or(sessionID(c.Session), "unknown"), printable(c.Node))
+		switch {
+		case c.State == survey.Waits && ahead == "":
+			say("  %s waits, and nobody is ahead: it is about to be let in. In line for %v.", name, since(c.Since))
+		case c.State == survey.Waits:
+			say("  %s waits for %s. In line for %v.", name, ahead, since(c.Since))
+		case c.Held.IsZero():
+			say("  %s %s. In line for %v; since when it holds is unknown.", name, c.State, since(c.Since))
+		default:
+			say("  %s %s for %v, after %v in line.", name, c.State, since(c.Held), c.Held.Sub(c.Since).Round(time.Second))
+		}
+		if c.Client != nil {
+			say("    Its client: %s.", alive(c.Client))
+		}
+		if c.Orphan != "" {
+			say("    No live contender stands behind it (%s): zkr break %s %s", c.Orphan, p.Path, c.Node)
+		}
+		if c.State == survey.Waits || ahead == "" || p.Recipe != survey.Semaphore {
+			ahead = cmp.Or(who(c), c.Node)
+		}
+	}
+	for _, note := range notes(p) {
+		say("  Note: %s.", note)
+	}
+	if p.Recipe == survey.Lock && p.Holders() > 0 && len(p.Contenders) > 1 {
+		c := p.Contenders[0]
+		say("  To ask for it back: zkr revoke %s %s", p.Path, c.Node)
+		say("  To take it away at once: zkr break %s %s", p.Path, c.Node)
+	}
+}
+
+// since says for how long something lasts, to the second.
+func since(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }

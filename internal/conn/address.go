@@ -1,0 +1,252 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/pace"
+)
+
+const (
+	// lookupTimeout bounds the lookup of a name. It is long because a resolver may first wait for a
+	// name server that is silent. Whoever needs an address sooner goes on with a former one.
+	lookupTimeout = 20 * time.Second
+
+	// lookupPause is the least time between two lookups of a name for a session that has a place in
+	// line, and nothing that is lost soon.
+	lookupPause = 30 * time.Second
+)
+
+// addresses resolves the names of servers. It belongs to the client and outlives its sessions. It is
+// safe for concurrent use.
+type addresses struct {
+	mu      sync.Mutex // protects what follows
+	known   map[string]*lookup
+	current map[string]*lookup // that are under way
+	settled chan struct{}      // closed, and made anew, when a lookup ends
+}
+
+// A lookup is one attempt to resolve the name of a server.
+type lookup struct {
+	server string // in the connect string
+	began  time.Time
+
+	// The mutex of the addresses protects these.
+	ended time.Time // zero while the lookup is under way
+	found []string  // host and port; the former ones if err is not nil
+	err   error
+}
+
+// doubt notes that a former address of a server has proved wrong: its name has to be resolved anew.
+// If it did not resolve the last time, that can wait.
+func (a *addresses) doubt(server string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if l := a.known[server]; l != nil && l.err == nil {
+		l.began = time.Time{}
+	}
+}
+
+// lookUp returns the lookup of a server that is under way or has begun within age, or begins one.
+func (e *Ensemble) lookUp(server string, age time.Duration) *lookup {
+	a := &e.addresses
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if l := a.current[server]; l != nil {
+		return l
+	}
+	if l := a.known[server]; l != nil && time.Since(l.began) < age {
+		return l
+	}
+
+	l := &lookup{server: server, began: time.Now()}
+	host, port, _ := net.SplitHostPort(server)
+	if _, err := netip.ParseAddr(host); err == nil || e.Lookup == nil {
+		l.ended, l.found = l.began, []string{server} // a dialer of the user's resolves names itself
+		return l
+	}
+	if a.settled == nil {
+		a.known, a.current, a.settled = make(map[string]*lookup), make(map[string]*lookup), make(chan struct{})
+	}
+	a.current[server] = l
+	resolve := func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { a.settle(l, nil, port, errors.New("not resolved in time")) })()
+		var hosts []string
+		err, returned := error(nil), false
+		defer func() { // a resolver of the user's may panic, or end its goroutine
+			if !returned {
+				err = pace.Foreign("resolver", recover())
+			} else if err == nil && len(hosts) == 0 {
+				err = errors.New("no address")
+			}
+			a.settle(l, hosts, port, err)
+		}()
+		hosts, err = e.Lookup(ctx, host)
+		returned = true
+	}
+	if !e.Spawn(func() { resolve(e.Closing) }) {
+		go resolve(e.Work) // for the last session of a client that is being closed
+	}
+	return l
+}
+
+// settle ends a lookup, once.
+func (a *addresses) settle(l *lookup, hosts []string, port string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !l.ended.IsZero() {
+		return
+	}
+	for _, host := range hosts {
+		l.found = append(l.found, net.JoinHostPort(host, port))
+	}
+	if former := a.known[l.server]; err != nil && former != nil {
+		l.found = former.found
+	}
+	l.err, l.ended = err, time.Now()
+	a.known[l.server] = l
+	delete(a.current, l.server)
+	close(a.settled)
+	a.settled = make(chan struct{})
+}
+
+// targets returns what l has found, in random order. If that was not found just now, only a session
+// that is resumed may use it: today the address may belong to another ensemble. The caller holds
+// the mutex of the addresses.
+func (l *lookup) targets(since time.Time, resumes bool) (all []target) {
+	former := l.err != nil || l.ended.Before(since)
+	if former && !resumes {
+		return nil
+	}
+	for _, address := range l.found {
+		all = append(all, target{server: l.server, address: address, former: former})
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
+// A route yields addresses of servers to dial, one after the other. Each round has every address of
+// every name, because some may accept connections and then not serve. It is not safe for concurrent
+// use.
+type route struct {
+	ensemble *Ensemble
+	servers  []string // the next one to try first
+	began    time.Time
+	open     []*lookup // of this round, whose targets were not taken yet
+	round    []target  // of this round, that are left
+	size     int       // of a round so far
+	empty    bool      // this round has had no target so far
+	err      error     // of a lookup
+}
+
+func newRoute(e *Ensemble) *route {
+	return &route{ensemble: e, servers: shuffled(e.Servers), size: len(e.Servers)}
+}
+
+// worked notes that the last target has accepted the session. What is left of the round is stale by
+// the time of the next failure. The next round begins with the server that follows.
+func (r *route) worked(t target) {
+	r.round, r.open = nil, nil
+	if i := slices.Index(r.servers, t.server); i >= 0 {
+		r.servers = slices.Concat(r.servers[i+1:], r.servers[:i+1])
+	}
+}
+
+// next returns the next target. It blocks until a name is resolved, for at most timeout, or until
+// ctx ends. A round of a slow search is one server: one lookup and one dial.
+func (r *route) next(ctx context.Context, timeout time.Duration, f search) target {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if f.slow { // what is left of a round may be stale: there were pauses
+		r.round, r.open = nil, nil
+	}
+	if len(r.round)+len(r.open) == 0 {
+		r.begin(f)
+	}
+
+	for {
+		settled := r.collect(ctx.Err() != nil, f.resumes)
+		switch {
+		case len(r.round) > 0:
+			next := r.round[0]
+			r.round = r.round[1:]
+			return next
+		case len(r.open) == 0:
+			if r.empty { // the whole round has failed at once
+				r.size = 1
+			}
+			return target{server: r.servers[0], address: r.servers[0], err: r.err}
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// begin begins a round, and the lookups of its servers.
+func (r *route) begin(f search) {
+	r.began, r.size, r.empty, r.err = time.Now(), 0, true, nil
+	age := time.Duration(0)
+	if f.at == StakePlace && f.resumes {
+		age = lookupPause
+	}
+	servers := r.servers
+	if f.slow {
+		servers = servers[:1]
+		r.servers = slices.Concat(r.servers[1:], servers)
+	}
+	for _, server := range servers {
+		r.open = append(r.open, r.ensemble.lookUp(server, age))
+	}
+}
+
+// collect takes the targets of lookups that have ended, and returns a channel that is closed when
+// another one ends. If it is late, collect goes on without the others: where a session may be
+// resumed, with former addresses. The lookups go on, for later rounds.
+func (r *route) collect(late, resumes bool) (settled <-chan struct{}) {
+	a := &r.ensemble.addresses
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var open []*lookup
+	for _, l := range r.open {
+		switch {
+		case !l.ended.IsZero() && l.err != nil:
+			r.err = fmt.Errorf("%s: %w", l.server, l.err)
+		case !l.ended.IsZero():
+		case !late:
+			open = append(open, l)
+			continue
+		default:
+			r.err = fmt.Errorf("%s: not resolved for %v", l.server, time.Since(l.began).Round(time.Millisecond))
+			if l = a.known[l.server]; l == nil {
+				r.size++
+				continue
+			}
+		}
+		found := l.targets(r.began, resumes)
+		r.round = append(r.round, found...)
+		r.size += max(len(found), 1)
+		r.empty = r.empty && len(found) == 0
+	}
+	r.open = open
+	return a.settled
+}
+
+// len returns how many addresses a round has.
+func (r *route) len() int { return max(r.size+len(r.open), 1) }
+
+func shuffled(servers []string) []string {
+	servers = slices.Clone(servers)
+	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
+	return servers
+}

@@ -1,0 +1,92 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
+
+// ParseConnectString splits "host1:2181,host2/chroot" into addresses with ports and a chroot, which
+// is empty or an absolute path.
+func ParseConnectString(s string) (servers []string, chroot string, err error) {
+	hosts := s
+	if strings.Contains(s, "://") {
+		return nil, "", fmt.Errorf("connect string %q: it has a scheme, and should be host:port,host:port/chroot", s)
+	}
+	if i := strings.IndexByte(s, '/'); i >= 0 {
+		hosts, chroot = s[:i], s[i:]
+		if strings.Contains(chroot, ",") {
+			return nil, "", fmt.Errorf("connect string %q: a comma behind the chroot, which comes once and last", s)
+		}
+		if strings.ContainsFunc(chroot, unseen) {
+			// In the middle of a name a blank may be meant. At an end it is another namespace.
+			for name := range strings.SplitSeq(chroot, "/") {
+				if strings.TrimFunc(name, unseen) != name {
+					return nil, "", fmt.Errorf("connect string %q: chroot: %w: white space at an end of %q", s, zk.ErrInvalidPath, name)
+				}
+			}
+		}
+		if layout.Reserved(chroot) {
+			return nil, "", fmt.Errorf("connect string %q: chroot: %w: it is reserved for ZooKeeper itself", s, zk.ErrInvalidPath)
+		}
+		if err := layout.ValidatePath(chroot); err != nil {
+			return nil, "", fmt.Errorf("connect string %q: chroot: %w", s, err)
+		}
+		chroot = strings.TrimSuffix(chroot, "/")
+	}
+
+	for host := range strings.SplitSeq(hosts, ",") {
+		server, err := withPort(strings.TrimSpace(host))
+		if err != nil {
+			return nil, "", fmt.Errorf("connect string %q: %w", s, err)
+		}
+		servers = append(servers, server)
+	}
+	return servers, chroot, nil
+}
+
+// unseen reports whether r is white, or not printed at all.
+func unseen(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }
+
+// withPort returns the address of a host, with the default port if it has none. IPv6 addresses may
+// stand in brackets. One without a port may stand without them.
+func withPort(host string) (string, error) {
+	if host == "" {
+		return "", errors.New("empty server address")
+	}
+
+	name, port := host, strconv.Itoa(zk.DefaultPort)
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		name = host[1 : len(host)-1]
+	}
+	_, noIP := netip.ParseAddr(name)
+	if strings.ContainsAny(host, ":[]") && noIP != nil {
+		var err error
+		if name, port, err = net.SplitHostPort(host); err != nil {
+			return "", fmt.Errorf("server address %q: %w", host, err)
+		}
+	}
+
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || name == "" {
+		return "", fmt.Errorf("server address %q: not a host and a port", host)
+	}
+	if _, err := netip.ParseAddr(name); err != nil && strings.ContainsFunc(name, notInHosts) {
+		return "", fmt.Errorf("server address %q: not a host and a port", host)
+	}
+	return net.JoinHostPort(name, port), nil
+}
+
+// notInHosts reports whether r is in no name of a host: so quotes, a semicolon between servers and
+// variables that were not expanded are errors before anything is dialled.
+func notInHosts(r rune) bool {
+	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+	return !letter && !strings.ContainsRune(".-_", r)
+}

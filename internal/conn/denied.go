@@ -1,0 +1,52 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
+
+// A DeniedError says what a client lacks the permission for. It wraps [zk.ErrNoAuth].
+type DeniedError struct{ verb, node, guard string }
+
+func (d *DeniedError) Error() string {
+	return fmt.Sprintf("no permission to %s %s: the ACL of %s does not allow it: %v", d.verb, d.node, d.guard, zk.ErrNoAuth)
+}
+
+func (d *DeniedError) Unwrap() error { return zk.ErrNoAuth }
+
+// Denied returns err, of a request to do something to a node. It adds what that was if the server
+// has refused it for lack of a permission.
+func Denied(err error, verb, node string) error {
+	if !errors.Is(err, zk.ErrNoAuth) {
+		return err
+	}
+	guard := node
+	if verb == "create" || verb == "delete" {
+		guard = layout.Parent(node)
+	}
+	return &DeniedError{verb, node, guard}
+}
+
+// DeniedIn is Denied for a transaction with these answers.
+func DeniedIn(err error, answers []zk.MultiResponse, ops []any) error {
+	for i, a := range answers[:min(len(answers), len(ops))] {
+		if !errors.Is(a.Error, zk.ErrNoAuth) {
+			continue
+		}
+		switch op := ops[i].(type) {
+		case *zk.CreateRequest:
+			return Denied(err, "create", op.Path)
+		case *zk.DeleteRequest:
+			return Denied(err, "delete", op.Path)
+		case *zk.SetDataRequest:
+			return Denied(err, "write", op.Path)
+		case *zk.CheckVersionRequest:
+			return Denied(err, "read", op.Path)
+		}
+	}
+	return err
+}

@@ -1,0 +1,162 @@
+package conn
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+)
+
+// A dialler connects a session. zk.Conn asks it for the next address as a [zk.HostProvider], and
+// for a connection as a [zk.Dialer]. It pauses for longer after each round that failed. Once the
+// session is over, it connects to a stub.
+type dialler struct {
+	conn    *Conn
+	route   *route
+	target  target // the one that is dialled
+	hurried time.Time
+}
+
+func (d *dialler) Init([]string) error { return nil }
+func (d *dialler) Len() int            { return d.route.len() }
+func (d *dialler) Connected()          { d.route.worked(d.target) }
+
+// Next pauses, and returns the next address. It never reports that all servers were tried, as
+// zk.Conn would then sleep for a second.
+func (d *dialler) Next() (server string, retryStart bool) {
+	c := d.conn
+	c.mu.Lock()
+	failures, f := c.failures, search{at: c.host.Stake(), resumes: c.ID() != 0}
+	f.slow = f.at == StakeNothing && failures > 0 && time.Since(c.failing) > patience
+	granted, accepted, doubted := c.timeout, c.accepted[0], errors.Is(c.lastFail, errFormer)
+	c.mu.Unlock()
+	if doubted {
+		c.ensemble.addresses.doubt(d.target.server)
+	}
+
+	// A session that is to be resumed has to find a server that works before trust runs out.
+	pace, most := c.ensemble.Timeout, lookupTimeout
+	if f.resumes {
+		pace, most = granted, trust.Silence.Of(granted)
+	}
+
+	// Servers that accept a session and hang up are not dialled without a pause either, though they
+	// answer. There is no pause after the first time, and a short one after the second, as one blip
+	// may follow another.
+	pause := max(pauseAfter(failures, d.route.len(), pace, f), time.Until(accepted.Add(trust.Redial.Of(granted))))
+	d.pause(pause, f.slow)
+	d.target = d.route.next(c.life, most, f)
+	return d.target.address, false
+}
+
+// pause sleeps before an attempt. The first caller in half a minute cuts a long pause short.
+func (d *dialler) pause(pause time.Duration, slow bool) {
+	if !slow || time.Since(d.hurried) < 30*time.Second {
+		Sleep(pause, d.conn.life.Done())
+		return
+	}
+	select {
+	case <-time.After(max(pause, 1)): // see Sleep
+	case <-d.conn.life.Done():
+	case <-d.conn.ensemble.hurry:
+		d.hurried = time.Now()
+	}
+}
+
+// handshakeLimit is how long a handshake may take at first, so that a member that is frozen costs a
+// few seconds, whatever the session timeout. It doubles with each round, because all members may be
+// slow.
+const handshakeLimit = 3 * time.Second
+
+// dial makes a connection to d's target. It blocks while the network takes to connect.
+func (d *dialler) dial(network, _ string, timeout time.Duration) (net.Conn, error) {
+	c := d.conn
+	if c.life.Err() != nil {
+		return c.stub(), nil
+	}
+	c.mu.Lock()
+	rounds, at, granted := c.failures/d.route.len(), c.host.Stake(), c.timeout
+	lapsed := c.ID() != 0 && c.host.Silent()
+	c.mu.Unlock()
+
+	limit := handshakeLimit << min(rounds, 3)
+	if at != StakeNothing {
+		limit = min(limit, trust.Silence.Of(granted))
+		timeout = min(timeout, limit)
+	}
+
+	wire, err := c.ensemble.connect(c.life, network, d.target, timeout)
+	if err == nil && lapsed {
+		if err = c.probe(wire, limit); err == nil {
+			wire, err = c.ensemble.connect(c.life, network, d.target, timeout)
+		}
+	}
+	if err == nil {
+		var w *Link
+		if w, err = newLink(c, wire, limit); err == nil {
+			w.former, w.probed = d.target.former, lapsed
+			return w, nil
+		}
+	}
+	c.disconnected(nil, err)
+	return nil, err
+}
+
+// probe finds out whether a server answers handshakes, over a connection that it closes. A proxy may
+// pass the handshake of a session on and hang up instead of answering. That would prolong the life of
+// the session at the servers with each attempt, for ever. So once they may have expired it, an
+// attempt begins with a handshake that prolongs nothing: servers refuse a wrong password, before they
+// look for the session.
+func (c *Conn) probe(server net.Conn, timeout time.Duration) error {
+	defer server.Close()
+	defer context.AfterFunc(c.life, func() { server.Close() })()
+	if err := server.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	_, err := exchange(server, bufio.NewReaderSize(server, 256), zkwire.AppendConnectRequest(nil, zkwire.ConnectRequest{
+		Timeout: c.Timeout(), SessionID: c.ID(), Password: make([]byte, zkwire.PasswordSize),
+	}))
+	return err
+}
+
+// stub returns a connection to no server, for the zk.Conn of a session that is over. zk.Conn ends
+// only on an answer to its request to close the session, and waits a second or more for that. The
+// stub gives that answer, and discards all other requests that zk.Conn has queued.
+func (c *Conn) stub() net.Conn {
+	here, there := net.Pipe()
+	go func() {
+		defer here.Close()
+		in := bufio.NewReader(here)
+		if _, err := zkwire.ReadFrame(in, DefaultLimit); err != nil {
+			return
+		}
+		granted := zkwire.AppendConnectResponse(nil, zkwire.ConnectResponse{
+			Timeout: c.ensemble.Timeout, SessionID: max(c.ID(), 1), Password: []byte{},
+		})
+		if _, err := here.Write(granted); err != nil {
+			return
+		}
+		c.stubbing.Do(func() { close(c.stubbed) })
+
+		for { // until zk.Conn hangs up: a write that fails could make it wait for ever
+			frame, err := zkwire.ReadFrame(in, DefaultLimit)
+			if err != nil {
+				return
+			}
+			if head, ok := zkwire.ParseRequestHeader(frame); ok && head.Op == zkwire.OpCloseSession {
+				answer := make([]byte, zkwire.ReplyBody)
+				zkwire.PutReplyHeader(answer, zkwire.ReplyHeader{Xid: head.Xid})
+				here.Write(answer)
+			}
+		}
+	}()
+	return there
+}
+
+var _ zk.HostProvider = (*dialler)(nil)

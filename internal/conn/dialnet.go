@@ -1,0 +1,91 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/pace"
+)
+
+// A target is an address to dial.
+type target struct {
+	server  string // in the connect string; its host is what a certificate has to be for
+	address string
+	former  bool  // the server had this address; the name was not resolved just now
+	err     error // why there is no address
+}
+
+// A DialFunc connects to an address.
+type DialFunc func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error)
+
+// A LookupFunc returns the addresses of a host.
+type LookupFunc func(ctx context.Context, host string) ([]string, error)
+
+// dialNet is the default way to dial.
+func dialNet(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
+	d := net.Dialer{Timeout: timeout}
+	return d.DialContext(ctx, network, address)
+}
+
+// hungDialer is how much longer than its timeout a dialer of the user's may take. It is then left to
+// itself, and another server is tried.
+const hungDialer = 5 * time.Second
+
+// DialWith dials with d, which takes no ctx, and may hang, panic, or end its goroutine. If ctx ends
+// first, DialWith returns its cause. A connection that d makes later is closed.
+func DialWith(ctx context.Context, d zk.Dialer, network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout+hungDialer, errors.New("dialer has not returned"))
+	defer cancel()
+	type result struct {
+		net.Conn
+		error
+	}
+	dialled := make(chan result)
+	go func() {
+		var c net.Conn
+		err, returned := error(nil), false
+		defer func() {
+			if !returned {
+				err = pace.Foreign("dialer", recover())
+			} else if err == nil && c == nil {
+				err = errors.New("dialer returned no connection")
+			}
+			select {
+			case dialled <- result{c, err}:
+			case <-ctx.Done():
+				if err == nil {
+					aside{c}.Close()
+				}
+			}
+		}()
+		c, err = d(network, address, timeout)
+		returned = true
+	}()
+
+	select {
+	case r := <-dialled:
+		if r.error != nil {
+			return nil, r.error
+		}
+		return aside{r.Conn}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// An aside is a connection whose Close does not block. That of a dialer of the user's may, and that
+// of TLS waits for the network.
+type aside struct{ net.Conn }
+
+func (a aside) Close() error {
+	go func() {
+		defer func() { recover() }()
+		a.Conn.SetDeadline(time.Now()) // ends a Read even if Close blocks
+		a.Conn.Close()
+	}()
+	return nil
+}

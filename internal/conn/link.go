@@ -1,0 +1,565 @@
+package conn
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+)
+
+// firstOwnXid is the xid of the first request that zk.Conn knows nothing of. The next 1<<30 numbers
+// are for those, too.
+const firstOwnXid = math.MinInt32
+
+// A Link is one connection to one server, between zk.Conn and the network. It sees the
+// handshake and notes when requests are sent and answered. It has deadlines of its own for the
+// handshake, and can be cut at any time.
+//
+// zk.Conn calls Read and Write from one goroutine each. All other methods are safe for concurrent
+// use.
+type Link struct {
+	net.Conn
+	conn *Conn
+	in   *bufio.Reader
+
+	// The frame that is being read. Only Read uses these.
+	unread   int         // bytes of it that were not read yet
+	progress bool        // its bytes count as progress: it answers a request that waits its turn, unlike a ping
+	watched  sentRequest // it answers this request, which has set a watch of this kind, unless kind is 0
+	kind     watchKinds
+
+	writing turn  // held while a frame is written
+	ownXids int32 // how many xids of our own were used; protected by writing
+
+	former     bool          // the address may belong to another server today: see target
+	probed     bool          // the server has just answered another handshake
+	identified chan struct{} // closed once the client's credentials were sent, or the connection has ended
+
+	mu           sync.Mutex // protects what follows; nothing blocks while it is held
+	unsent       int        // how many credentials were not sent yet
+	dialled      time.Time
+	sent         []sentRequest // not answered yet, oldest first
+	lastSent     time.Time     // when the last request was sent
+	established  bool          // the handshake is over
+	lastZxid     int64         // the newest that was seen on earlier connections
+	rewatch      [][]byte      // packets that set watches again and were not sent yet
+	rewatching   int           // how many of these were not answered yet
+	lastProgress time.Time     // when a piece of a long frame last got through, in either direction
+	authErr      error         // the server has refused a credential
+	closed       bool
+}
+
+// A turn is a mutex that is held while the network does not take what is written. Its waiters count as
+// blocked in a bubble of testing/synctest, which those of a sync.Mutex do not.
+type turn chan struct{}
+
+func (t turn) Lock()   { t <- struct{}{} }
+func (t turn) Unlock() { <-t }
+
+// A sentRequest is a request without an answer so far.
+type sentRequest struct {
+	xid   int32
+	op    zkwire.Op
+	at    time.Time
+	watch string        // the path on which it sets a watch, or empty
+	zxid  *atomic.Int64 // where to note the zxid of the answer, or nil
+	done  func(Reply)   // not nil for a request of our own
+}
+
+// A Reply is what has become of a request of our own.
+type Reply struct {
+	Code zkwire.Code // CodeConnectionLoss if the connection has ended before there was an answer
+	By   trust.Witness
+	Body []byte // nil if it is unusually long
+}
+
+var lostReply = Reply{Code: zkwire.CodeConnectionLoss}
+
+// MaxFrame bounds a frame of a server. zk.Conn allocates the whole of one before it reads it. The
+// longest answers are listings. This one has five million contenders.
+const MaxFrame = 256 << 20
+
+// maxHandshake bounds the answer to a connect request, which has 37 bytes in practice.
+const maxHandshake = 1024
+
+// newLink wraps c, over which the handshake may take this long.
+func newLink(owner *Conn, c net.Conn, timeout time.Duration) (_ *Link, err error) {
+	now := time.Now()
+	if err := c.SetDeadline(now.Add(timeout)); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+
+	w := &Link{
+		Conn: c, conn: owner, in: bufio.NewReaderSize(c, 4096), dialled: now,
+		writing: make(turn, 1), identified: make(chan struct{}), unsent: len(owner.ensemble.Credentials),
+	}
+	if w.unsent == 0 {
+		close(w.identified)
+	}
+	if w.lastZxid, err = owner.beginHandshake(w); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return w, nil
+}
+
+// SetReadDeadline and SetWriteDeadline leave the deadline of the handshake alone. zk.Conn would
+// wait ten times as long, and without a limit for the second half of the answer.
+func (w *Link) SetReadDeadline(t time.Time) error {
+	return w.setDeadline(w.Conn.SetReadDeadline, t)
+}
+
+func (w *Link) SetWriteDeadline(t time.Time) error {
+	return w.setDeadline(w.Conn.SetWriteDeadline, t)
+}
+
+func (w *Link) setDeadline(set func(time.Time) error, t time.Time) error {
+	w.mu.Lock()
+	established := w.established
+	w.mu.Unlock()
+	if !established {
+		return nil
+	}
+	return set(t)
+}
+
+// Write sends one frame of zk.Conn's. It never fails: after an error the connection is cut, and
+// zk.Conn learns of that where it reads. An error here would make zk.Conn report that the request
+// was not sent. If the error came while zk.Conn sends credentials again, zk.Conn would block for
+// ever.
+func (w *Link) Write(p []byte) (int, error) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	w.write(p, nil)
+	return len(p), nil
+}
+
+// write sends one frame. The caller holds writing.
+func (w *Link) write(p []byte, done func(Reply)) {
+	instead, replaced, open := w.note(p, done)
+	switch {
+	case !open && done != nil:
+		done(lostReply)
+	case !open:
+	case replaced:
+		w.sendAll(instead)
+	default:
+		w.sendAll([][]byte{p})
+	}
+}
+
+// sendAll sends frames that were noted. The caller holds writing.
+func (w *Link) sendAll(frames [][]byte) {
+	for _, frame := range frames {
+		if err := w.send(frame); err != nil {
+			w.Cut(err)
+			return
+		}
+	}
+}
+
+// Send sends a request that zk.Conn knows nothing of: an operation, a path, and the fields after the
+// path. It blocks until the credentials were sent, because some servers end a session that asks
+// for something before, and while the network does not take the request.
+//
+// done is called with the answer, in order with the events that zk.Conn is told of, or with
+// CodeConnectionLoss once the connection ends. It must not block, or keep the body.
+func (w *Link) Send(op zkwire.Op, path string, fields []byte, done func(Reply)) {
+	<-w.identified
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	p := make([]byte, 0, zkwire.RequestBody+4+len(path)+len(fields))
+	p = zkwire.AppendRequest(p, zkwire.RequestHeader{Xid: firstOwnXid + w.ownXids, Op: op})
+	if op != zkwire.OpWhoAmI {
+		p = append(zkwire.AppendString(p, path), fields...)
+	}
+	w.ownXids = (w.ownXids + 1) % (1 << 30) // the numbers after these have a meaning
+	w.write(zkwire.SetLength(p), done)
+}
+
+// Ask is Send that waits for what becomes of the request.
+func (w *Link) Ask(op zkwire.Op, path string, fields []byte) Reply {
+	answered := make(chan Reply, 1)
+	w.Send(op, path, fields, func(r Reply) {
+		r.Body = slices.Clone(r.Body)
+		answered <- r
+	})
+	return <-answered
+}
+
+// piece is how much of a long frame is sent at once. Each piece that gets through is a sign of
+// life.
+const piece = 16 << 10
+
+func (w *Link) send(frame []byte) error {
+	for len(frame) > piece {
+		if _, err := w.Conn.Write(frame[:piece]); err != nil {
+			return err
+		}
+		frame = frame[piece:]
+		w.noteProgress()
+	}
+	_, err := w.Conn.Write(frame)
+	return err
+}
+
+func (w *Link) noteProgress() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lastProgress = time.Now()
+}
+
+// Dialled returns when the connection was made.
+func (w *Link) Dialled() time.Time { return w.dialled }
+
+// Progressed returns when a piece of a long frame last got through.
+func (w *Link) Progressed() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lastProgress
+}
+
+// note records a request, unless the connection has ended. If replaced is true, the packets that it
+// returns are to be sent in place of p.
+//
+// In a connect request it writes the newest zxid seen, which zk.Conn would read and write without
+// synchronisation.
+//
+// The first request of zk.Conn to set watches again is replaced by the packets that were prepared
+// when the handshake was answered, the first few of them now: see sendRewatch. If zk.Conn has very
+// many watches it sends further such requests, which are emptied. So is one that was left over from
+// the connection before.
+//
+// A ping is left out where requests that renew trust take its place. For zk.Conn the answer to any
+// request is as good as that to a ping.
+func (w *Link) note(p []byte, done func(Reply)) (instead [][]byte, replaced, open bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, false, false
+	}
+	if !w.established {
+		zkwire.SetLastZxid(p, w.lastZxid)
+		return nil, false, true
+	}
+	head, ok := zkwire.ParseRequestHeader(p)
+	if !ok {
+		return nil, false, true
+	}
+
+	if head.Op == zkwire.OpPing && w.needsNoPing() {
+		return nil, true, true
+	}
+
+	// Servers create an ordinary node if the operation is create and the flags ask for a container.
+	// CreateContainer of zk.Conn must not be used, as it reads the answer while that may be
+	// written.
+	if head.Op == zkwire.OpCreate && binary.BigEndian.Uint32(p[len(p)-4:]) == zk.FlagContainer {
+		head.Op = zkwire.OpCreateContainer
+		zkwire.SetOp(p, head.Op)
+	}
+
+	r := sentRequest{xid: head.Xid, op: head.Op, at: time.Now(), done: done}
+	switch r.op {
+	case zkwire.OpCreate:
+		fields := zkwire.Decoder{Rest: p[zkwire.RequestBody:]}
+		r.zxid = w.conn.creations.of(fields.String())
+	case zkwire.OpGetData, zkwire.OpExists, zkwire.OpGetChildren, zkwire.OpGetChildren2:
+		if done != nil {
+			break // zk.Conn has no watch then
+		}
+		// The fields are the path, with its length before it, and whether to watch the path.
+		if fields := p[zkwire.RequestBody:]; len(fields) > 5 && fields[len(fields)-1] != 0 {
+			r.watch = string(fields[4 : len(fields)-1])
+		}
+	case zkwire.OpAuth:
+		if w.unsent--; w.unsent == 0 {
+			close(w.identified)
+		}
+	case zkwire.OpSetWatches:
+		if n := len(w.rewatch); n == 0 || !ownRewatch(w.rewatch[n-1]) { // another request waits for its answer
+			w.rewatch = append(w.rewatch, emptyRewatch())
+			w.rewatching++
+		}
+		zkwire.SetXid(w.rewatch[len(w.rewatch)-1], r.xid) // its answer is zk.Conn's
+		return w.takeRewatch(rewatchWindow), true, true
+	}
+	w.sent, w.lastSent = append(w.sent, r), r.at
+	return nil, false, true
+}
+
+// needsNoPing reports whether the host's own requests take the place of a ping. The caller holds mu.
+func (w *Link) needsNoPing() bool {
+	timeout := w.conn.Timeout()
+	late := len(w.sent) > 0 && time.Since(w.sent[0].at) > trust.Prompt.Of(timeout)
+	return !late && time.Since(w.lastSent) < trust.Silence.Of(timeout) && w.conn.host.Holds()
+}
+
+// Read hands zk.Conn the next bytes of the next frame that is meant for it. After an error the
+// connection is cut.
+func (w *Link) Read(p []byte) (int, error) {
+	n, err := w.read(p)
+	if err != nil {
+		w.Cut(err)
+	}
+	return n, err
+}
+
+func (w *Link) read(p []byte) (int, error) {
+	if w.unread == 0 {
+		if err := w.nextFrame(); err != nil {
+			return 0, err
+		}
+	}
+
+	arriving := w.progress && w.unread > w.in.Buffered()
+	n, err := w.in.Read(p[:min(len(p), w.unread)])
+	w.unread -= n
+	if arriving && n > 0 {
+		w.noteProgress()
+	}
+	if w.unread == 0 && w.kind != 0 { // not before: zk.Conn sets no watch if the rest does not come
+		w.conn.watching(w.watched.watch, w.kind)
+	}
+	return n, err
+}
+
+// nextFrame waits for the next frame and looks at its head, which stays in the buffer. It may change
+// the zxid there, and the xid of an answer to a request of our own: zk.Conn takes that for the answer
+// to a ping, which it ignores.
+func (w *Link) nextFrame() error {
+	w.mu.Lock()
+	established := w.established
+	w.mu.Unlock()
+
+	head, err := w.in.Peek(4)
+	if err != nil && !established && errors.Is(err, io.EOF) {
+		if w.probed {
+			w.conn.refusedAgain()
+		}
+		err = fmt.Errorf("the server hangs up during the handshake: it is out of its quorum, has too many connections "+
+			"from this host (maxClientCnxns) or altogether, is behind this client, or expects TLS at this port: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	size, err := zkwire.PayloadSize(head, MaxFrame)
+	if err != nil {
+		return fmt.Errorf("%w, of at most %d", err, MaxFrame)
+	}
+	if size < zkwire.ReplyBody-4 {
+		return fmt.Errorf("frame of %d bytes", size)
+	}
+
+	w.progress, w.kind = false, 0
+	if !established {
+		err = w.handshake(size)
+	} else if head, err = w.in.Peek(min(4+size, zkwire.ReplyBody+4)); err == nil {
+		var done func()
+		if done, err = w.answer(head, size); done != nil {
+			done()
+		}
+	}
+	w.unread = 4 + size
+	return err
+}
+
+// handshake reads the answer to the connect request, which has this many bytes.
+func (w *Link) handshake(size int) error {
+	if size > maxHandshake {
+		return fmt.Errorf("answer to the connect request has %d bytes", size)
+	}
+	b, err := w.in.Peek(4 + size)
+	if err != nil {
+		return fmt.Errorf("handshake: %w", err)
+	}
+
+	granted, err := zkwire.ParseConnectResponse(b[4:])
+	if err != nil {
+		return fmt.Errorf("answer to the connect request: %w", err)
+	}
+	if granted.SessionID != 0 && granted.Timeout <= 0 { // zk.Conn would panic
+		return fmt.Errorf("granted a timeout of %v", granted.Timeout)
+	}
+
+	if err := w.Conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+
+	// Before the session lets requests of our own through, or note would take the first for the
+	// connect request.
+	w.mu.Lock()
+	w.established = true
+	w.mu.Unlock()
+	rewatch, err := w.conn.connected(w, granted)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rewatch, w.rewatching = rewatch, len(rewatch)
+	return nil
+}
+
+// answer notes an answer or an event by the head of its frame, of this many bytes, in which it
+// clears the zxid: see note. The head includes the first number of the body, if there is one. If the
+// frame answers a request of our own, done is what to call then. An error ends the connection.
+func (w *Link) answer(frame []byte, size int) (done func(), err error) {
+	head, ok := zkwire.ParseReplyHeader(frame)
+	if !ok {
+		return nil, zkwire.ErrMalformed
+	}
+	zkwire.SetReplyZxid(frame, 0)
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if head.Xid == zkwire.XidEvent {
+		w.conn.seen(head.Zxid, false)
+		return nil, nil
+	}
+	w.progress = head.Xid >= 0
+
+	r, ok := w.take(head.Xid)
+	if !ok {
+		w.conn.seen(head.Zxid, w.rewatching == 0)
+		return nil, nil
+	}
+	switch {
+	case r.op == zkwire.OpSetWatches && head.Code != zkwire.CodeOK: // zk.Conn would only log that
+		w.conn.seen(head.Zxid, false)
+		return nil, fmt.Errorf("watches not set again: error %d", head.Code)
+	case r.op == zkwire.OpSetWatches:
+		w.rewatching--
+		if len(w.rewatch) > 0 {
+			w.conn.ensemble.Spawn(w.sendRewatch)
+		}
+	case r.op == zkwire.OpCloseSession && head.Code == zkwire.CodeOK: // by the user, unless the session is over
+		w.conn.ensemble.Spawn(func() { w.conn.host.Gone(ErrUserClosed) })
+	case r.op == zkwire.OpAuth && head.Code != zkwire.CodeOK:
+		w.authErr = fmt.Errorf("%w: error %d", zk.ErrAuthFailed, head.Code)
+	}
+
+	if r.watch != "" {
+		w.watched, w.kind = r, setBy(r.op, head.Code)
+	}
+	if r.zxid != nil && head.Code == zkwire.CodeOK {
+		r.zxid.Store(head.Zxid)
+	}
+
+	code := head.Code
+	first := zkwire.Decoder{Rest: frame[zkwire.ReplyBody:]}
+	if r.op == zkwire.OpMulti && zkwire.Op(first.Int32()) == zkwire.OpError {
+		code = zkwire.CodeRuntimeInconsistency
+	}
+	by := trust.WitnessOf(r.op, code, head.Zxid)
+	w.conn.seen(head.Zxid, w.rewatching == 0)
+	w.conn.answered(w, r, head.Code, by)
+	w.conn.warn(head.Code)
+
+	if r.done == nil {
+		return nil, nil
+	}
+	zkwire.SetXid(frame, zkwire.XidPing)
+	return func() {
+		answer := Reply{Code: head.Code, By: by}
+		if whole, err := w.in.Peek(4 + size); err == nil {
+			answer.Body = whole[zkwire.ReplyBody:]
+		}
+		r.done(answer)
+	}, nil
+}
+
+// take removes the oldest request with this number from sent. The caller holds mu.
+func (w *Link) take(xid int32) (r sentRequest, ok bool) {
+	i := slices.IndexFunc(w.sent, func(r sentRequest) bool { return r.xid == xid })
+	if i < 0 {
+		return r, false
+	}
+	r = w.sent[i]
+	if i == 0 && len(w.sent) > 1 { // answers come in order, but for those to pings and credentials
+		w.sent = w.sent[1:]
+	} else {
+		w.sent = slices.Delete(w.sent, i, i+1) // if none is left, the next one takes the same memory
+	}
+	return r, true
+}
+
+// Cut ends the connection. zk.Conn then looks for another server. It may be called from anywhere,
+// at any time.
+func (w *Link) Cut(why error) {
+	w.mu.Lock()
+	first, sent := !w.closed, w.sent
+	w.closed = true
+	if w.authErr != nil {
+		why = w.authErr
+	}
+	if first {
+		// Answers may have arrived that were not looked at yet. They still count: zk.Conn gets
+		// them, and sets watches which the session has to know. Our own requests are answered
+		// below.
+		w.sent = slices.Clone(sent)
+		for i := range w.sent {
+			if w.sent[i].done != nil {
+				w.sent[i].done = func(Reply) {}
+			}
+		}
+		if w.unsent > 0 {
+			w.unsent = 0
+			close(w.identified)
+		}
+	}
+	w.mu.Unlock()
+	if !first {
+		return
+	}
+
+	w.Conn.Close()
+	w.conn.disconnected(w, why)
+	for _, r := range sent {
+		if r.done != nil {
+			r.done(lostReply)
+		}
+	}
+}
+
+// Close is Cut, as zk.Conn calls it.
+func (w *Link) Close() error {
+	w.Cut(net.ErrClosed)
+	return nil
+}
+
+// sendRewatch sends the next packet that sets watches again, for one that was answered.
+func (w *Link) sendRewatch() {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	w.mu.Lock()
+	next := w.takeRewatch(1)
+	w.mu.Unlock()
+	w.sendAll(next)
+}
+
+// takeRewatch returns the next packets that set watches again, n at most, and notes them as sent.
+// The caller holds mu and writing.
+func (w *Link) takeRewatch(n int) (next [][]byte) {
+	if w.closed {
+		return nil
+	}
+	n = min(n, len(w.rewatch))
+	next, w.rewatch = w.rewatch[:n], w.rewatch[n:]
+	for _, p := range next {
+		head, _ := zkwire.ParseRequestHeader(p)
+		w.sent = append(w.sent, sentRequest{xid: head.Xid, op: head.Op, at: time.Now()})
+	}
+	return next
+}

@@ -1,0 +1,75 @@
+package conn
+
+import (
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+)
+
+// watchKinds says in which lists of a setWatches request a path stands, as bits.
+type watchKinds uint8
+
+const (
+	dataWatch watchKinds = 1 << iota
+	existWatch
+	childWatch
+)
+
+// setBy returns the kind of watch that zk.Conn sets on an answer with this code to a request that
+// asked for a watch.
+func setBy(op zkwire.Op, code zkwire.Code) watchKinds {
+	switch {
+	case code == zkwire.CodeOK && (op == zkwire.OpGetData || op == zkwire.OpExists):
+		return dataWatch
+	case code == zkwire.CodeNoNode && op == zkwire.OpExists:
+		return existWatch
+	case code == zkwire.CodeOK && (op == zkwire.OpGetChildren || op == zkwire.OpGetChildren2):
+		return childWatch
+	}
+	return 0
+}
+
+// firedBy returns the kinds of watches that an event ends in zk.Conn.
+func firedBy(e zk.EventType) watchKinds {
+	switch e {
+	case zk.EventNodeCreated:
+		return existWatch
+	case zk.EventNodeDataChanged:
+		return existWatch | dataWatch
+	case zk.EventNodeChildrenChanged:
+		return childWatch
+	case zk.EventNodeDeleted:
+		return existWatch | dataWatch | childWatch
+	}
+	return 0
+}
+
+// rewatchSize bounds the packets that set watches again. Those of zk.Conn have 128 KiB. A server
+// with a small jute.maxbuffer refuses them by ending the connection. A packet with one long path
+// may be larger.
+const rewatchSize = 32 << 10
+
+// rewatchWindow is how many packets that set watches again may be unanswered. The requests that
+// renew trust wait for those only, and not for the watches of 100,000 leases on a slow network.
+const rewatchWindow = 4
+
+// ownRewatch reports whether zk.Conn knows nothing of a packet that sets watches.
+func ownRewatch(p []byte) bool {
+	head, _ := zkwire.ParseRequestHeader(p)
+	return head.Xid == zkwire.XidWatches
+}
+
+// appendRewatch appends the beginning of a packet that sets watches. Three lists of paths follow.
+func appendRewatch(b []byte, since int64) []byte {
+	b = zkwire.AppendRequest(b, zkwire.RequestHeader{Xid: zkwire.XidWatches, Op: zkwire.OpSetWatches})
+	return zkwire.AppendInt64(b, since)
+}
+
+// emptyRewatch returns a packet that sets no watches.
+func emptyRewatch() []byte {
+	p := appendRewatch(nil, 0)
+	for range 3 {
+		p = zkwire.AppendInt32(p, 0)
+	}
+	return zkwire.SetLength(p)
+}

@@ -1,0 +1,42 @@
+package layout
+
+import "fmt"
+
+// An Owner tells a contender from all others, those of its own session included. The zero Owner
+// stands for clients of other libraries.
+type Owner struct {
+	Session int64
+	Nonce   uint32
+}
+
+// String returns the part of a node's name that says whose it is: 16 hex digits, a hyphen and 8
+// more.
+func (o Owner) String() string { return fmt.Sprintf("%016x-%08x", uint64(o.Session), o.Nonce) }
+
+const ownerLength = 16 + 1 + 8
+
+// ParseOwner reads the owner at the beginning of a node's name, and returns what comes after it and
+// a hyphen. It reports whether there is an owner.
+func ParseOwner(name string) (o Owner, rest string, ok bool) {
+	if len(name) <= ownerLength || name[16] != '-' || name[ownerLength] != '-' {
+		return Owner{}, "", false
+	}
+	session, ok1 := parseHex(name[:16])
+	nonce, ok2 := parseHex(name[17:ownerLength])
+	return Owner{int64(session), uint32(nonce)}, name[ownerLength+1:], ok1 && ok2
+}
+
+// parseHex reads at most 16 digits. It refuses upper case, which no contender of ours writes.
+func parseHex(digits string) (n uint64, ok bool) {
+	for _, d := range []byte(digits) {
+		switch {
+		case '0' <= d && d <= '9':
+			n = n<<4 | uint64(d-'0')
+		case 'a' <= d && d <= 'f':
+			n = n<<4 | uint64(d-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	return n, true
+}

@@ -1,0 +1,74 @@
+package layout
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// ValidatePath returns an error that wraps [zk.ErrInvalidPath] unless path is one that a server
+// would accept: absolute, without empty, "." or ".." parts, without a slash at its end and without
+// the characters that ZooKeeper forbids. It does no I/O and is safe for concurrent use.
+func ValidatePath(path string) error {
+	invalid := func(why string) error { return fmt.Errorf("%w: %q %s", zk.ErrInvalidPath, path, why) }
+	switch {
+	case path == "":
+		return fmt.Errorf("%w: empty", zk.ErrInvalidPath)
+	case path[0] != '/':
+		return invalid("is not absolute")
+	case path == "/":
+		return nil
+	case !utf8.ValidString(path):
+		return invalid("is not UTF-8")
+	}
+	switch {
+	case strings.Contains(path, "//"):
+		return invalid(`has "//"`)
+	case strings.HasSuffix(path, "/"):
+		return invalid("ends with a slash")
+	}
+	for part := range strings.SplitSeq(path[1:], "/") {
+		if part == "." || part == ".." {
+			return invalid(fmt.Sprintf("has a part %q", part))
+		}
+		for _, r := range part {
+			if r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
+				return invalid(fmt.Sprintf("has the forbidden character %U", r))
+			}
+		}
+	}
+	return nil
+}
+
+// Reserved reports whether a path, with its chroot, is for nodes of ZooKeeper's own.
+func Reserved(path string) bool {
+	return path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/")
+}
+
+// Parent is the path of the node above an absolute path other than "/".
+func Parent(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		return path[:i]
+	}
+	return "/"
+}
+
+// Escape returns a name for a node that stands for any text, such as a key.
+func Escape(text string) string {
+	name := url.PathEscape(text)
+	if name == "." || name == ".." { // which no node may be called
+		name = "%2E" + name[1:]
+	}
+	return name
+}
+
+// Unescape returns the text that Escape was given.
+func Unescape(name string) string {
+	if text, err := url.PathUnescape(name); err == nil {
+		return text
+	}
+	return name
+}

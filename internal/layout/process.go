@@ -1,0 +1,89 @@
+package layout
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// A Process says where a contender runs. A node of a contender has it as its data, unless the user
+// has given data of its own, for Contenders, zkr ps and zkCli to show. The data is a line of JSON:
+//
+//	{"zkrecipes":1,"host":"web-3","pid":4711,"program":"reports"}
+//
+// The number after "zkrecipes" is the version of the form. Later versions may add members. No
+// recipe reads the data: a node with any other is a contender all the same. It is no proof: a
+// client writes what it likes.
+type Process struct {
+	Host    string
+	PID     int
+	Program string
+}
+
+const processVersion = 1
+
+// The form of a Process.
+type processData struct {
+	Version int    `json:"zkrecipes"`
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Program string `json:"program"`
+}
+
+// ParseProcess reads the data of a contender's node. It reports whether they have the form that
+// [Process] shows, in any version. The strings may have any characters: quote them before printing.
+func ParseProcess(data []byte) (p Process, ok bool) {
+	var d processData
+	if err := json.Unmarshal(data, &d); err != nil || d.Version < 1 {
+		return p, false
+	}
+	return Process{d.Host, d.PID, d.Program}, true
+}
+
+// Data returns the data that [ParseProcess] reads. Characters that are not printable are replaced
+// by question marks.
+func (p Process) Data() []byte {
+	var b bytes.Buffer
+	to := json.NewEncoder(&b)
+	to.SetEscapeHTML(false)
+	to.Encode(processData{processVersion, printable(p.Host), p.PID, printable(p.Program)}) // cannot fail
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// String returns the process in a form for logs, as in "reports[4711] on web-3".
+func (p Process) String() string {
+	return fmt.Sprintf("%s[%d] on %s", printable(p.Program), p.PID, printable(p.Host))
+}
+
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// revoked is the member that asks a holder for its lock, with a comma before it.
+const revoked = `,"revoked":true}`
+
+// Revoke returns the data of a [Process] with a member that asks it for its lock. It reports whether
+// data are those of a Process.
+func Revoke(data []byte) ([]byte, bool) {
+	body, isObject := bytes.CutSuffix(bytes.TrimSpace(data), []byte("}"))
+	if _, ok := ParseProcess(data); !ok || !isObject {
+		return nil, false
+	}
+	return append(bytes.Clone(body), revoked...), true
+}
+
+// IsRevoked reports whether data have the member that Revoke adds.
+func IsRevoked(data []byte) bool {
+	var d struct {
+		Revoked bool `json:"revoked"`
+	}
+	_, ok := ParseProcess(data)
+	return ok && json.Unmarshal(data, &d) == nil && d.Revoked
+}

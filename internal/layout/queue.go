@@ -1,0 +1,194 @@
+package layout
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// The names of entries begin with one of these, and end in a hyphen and a sequence number.
+const (
+	QueuePlain    = "qn"    // as the Java DistributedQueue writes it
+	QueuePriority = "entry" // kazoo's, with a priority of three digits
+	queueMoved    = "item"  // ours, of an entry that has moved: see [Entry]
+)
+
+// The IDs of entries that have never been plain entries begin with one of these.
+const (
+	queueLater = "later" // offered with a delay
+	queueDead  = "dead"  // dead letters
+)
+
+// DefaultPriority is kazoo's.
+const DefaultPriority = 100
+
+// An Entry is the name of an entry's node, taken apart:
+//
+//	qn-<sequence>
+//	entry-<priority>-<sequence>
+//	item-<ID>-<sequence>
+//
+// The ID of the first two is the whole name. The third form is for entries that have moved: the ID
+// stays, and the sequence number is that of the new place. A [Record] beside the entry says more.
+type Entry struct {
+	Node     string // the whole name
+	ID       string
+	Sequence int32
+	Priority int
+}
+
+// MovedEntry returns what an entry that has moved is called before its new sequence number.
+func MovedEntry(id string) string { return queueMoved + "-" + id + "-" }
+
+// ParseEntry takes a name apart, and reports whether it is that of an entry. Names with a priority
+// alone, as kazoo writes them, count only with priorities.
+func ParseEntry(node string, priorities bool) (e Entry, ok bool) {
+	i := strings.LastIndexByte(node, '-')
+	if i < 0 {
+		return e, false
+	}
+	if e, ok = parseAt(node, i, priorities); !ok && i > 0 && node[i-1] == '-' { // of a negative number
+		e, ok = parseAt(node, i-1, priorities)
+	}
+	return e, ok
+}
+
+// parseAt takes a name apart whose sequence number comes after the hyphen at i.
+func parseAt(node string, i int, priorities bool) (e Entry, ok bool) {
+	e.Node, e.ID, e.Priority = node, node, DefaultPriority
+	if e.Sequence, ok = ParseSequence(node[i+1:]); !ok {
+		return e, false
+	}
+	if node[:i] == QueuePlain {
+		return e, true
+	}
+
+	kind, rest, _ := strings.Cut(node[:i], "-")
+	switch {
+	case kind == QueuePriority && priorities && len(rest) == 3:
+		priority, ok := parseNumber(rest, 31)
+		e.Priority = int(priority)
+		return e, ok
+	case kind == queueMoved && rest != "":
+		e.ID = rest
+		if of, ok := ParseEntry(rest, true); ok {
+			e.Priority = of.Priority
+		}
+		return e, true
+	}
+	return e, false
+}
+
+// parseNumber reads digits and nothing else.
+func parseNumber(digits string, bits int) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(digits, 10, bits)
+	return n, err == nil
+}
+
+// IsEntryID reports whether an entry could have this ID.
+func IsEntryID(id string) bool {
+	if _, ok := ParseEntry(id, true); ok {
+		return true
+	}
+	kind, _, ok := strings.Cut(id, "-")
+	return ok && (kind == queueLater || kind == queueDead)
+}
+
+// DeadID returns the ID of a dead letter. The name is one that is never used again.
+func DeadID(name string) string { return queueDead + "-" + name }
+
+// DelayedBucket returns the directory of entries that are due at about that time, in milliseconds
+// since 1970: one for each minute, more or less. Names of later ones are greater.
+func DelayedBucket(due int64) string { return fmt.Sprintf("%012d", due>>16) }
+
+// BucketDue returns when the first entry of a directory can be due.
+func BucketDue(bucket string) (due int64, ok bool) {
+	n, ok := parseNumber(bucket, 47)
+	return int64(n) << 16, ok
+}
+
+// DelayedEntry returns the name of an entry in its directory. Without an ID it gets one with its
+// sequence number.
+func DelayedEntry(due int64, id string) string {
+	if id == "" {
+		return fmt.Sprintf("%d,%s-%d-", due, queueLater, due)
+	}
+	return fmt.Sprintf("%d,%s", due, id)
+}
+
+// ParseDelayed takes the name of a delayed entry apart.
+func ParseDelayed(node string) (due int64, id string, ok bool) {
+	digits, id, found := strings.Cut(node, ",")
+	n, ok := parseNumber(digits, 63)
+	return int64(n), id, found && ok && id != ""
+}
+
+// HeldEntry returns the name of a reserved entry in its consumer's directory.
+func HeldEntry(number int, id string) string { return fmt.Sprintf("%d,%s", number, id) }
+
+// ParseHeld returns the ID in the name of a reserved entry.
+func ParseHeld(node string) (id string, ok bool) {
+	number, id, found := strings.Cut(node, ",")
+	_, ok = parseNumber(number, 63)
+	return id, found && ok && id != ""
+}
+
+// A Record is what stands beside an entry that was reserved, has come back, is delayed or is a dead
+// letter. Where the entry's data is not in a node of its own, it follows the record.
+type Record struct {
+	ID       string  `json:"id,omitempty"`       // empty if it is in the name of the node alone
+	Node     string  `json:"node,omitempty"`     // the entry's place; empty if it has none
+	Since    int64   `json:"since,omitempty"`    // when it was offered first, in milliseconds since 1970
+	Attempts int     `json:"attempts,omitempty"` // how often it was reserved, this time included
+	Returns  int     `json:"returns,omitempty"`  // how often it has come back to the queue
+	Reason   string  `json:"reason,omitempty"`   // why the last attempt has failed
+	Origin   *Origin `json:"origin,omitempty"`   // of a dead letter
+}
+
+// An Origin says where a dead letter comes from.
+type Origin struct {
+	Queue    string `json:"queue"`
+	ID       string `json:"id"`
+	Attempts int    `json:"attempts"`
+}
+
+// ReasonLength is how much of a reason a record keeps, in bytes, where requests have this limit.
+func ReasonLength(limit int) int { return min(4<<10, limit/16) }
+
+// RecordRoom is more than a record takes in bytes, but for the paths in it.
+func RecordRoom(limit int) int { return 400 + 2*ReasonLength(limit) }
+
+// WithReason returns r with another reason, of which it keeps so many bytes at most.
+func (r Record) WithReason(reason string, most int) Record {
+	reason = strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) && c != '\n' && c != '\t' {
+			return ' '
+		}
+		return c
+	}, reason)
+	r.Reason = strings.ToValidUTF8(reason[:min(len(reason), most)], "")
+	return r
+}
+
+// Append returns the record as one line, and data after it.
+func (r Record) Append(data []byte) []byte {
+	var b bytes.Buffer
+	b.Grow(200 + len(data))
+	encode := json.NewEncoder(&b)
+	encode.SetEscapeHTML(false)
+	encode.Encode(r) // of strings and numbers, which cannot fail
+	b.Write(data)
+	return b.Bytes()
+}
+
+// ParseRecord takes the data of a node apart into a record and what follows it.
+func ParseRecord(b []byte) (r Record, data []byte, ok bool) {
+	i := bytes.IndexByte(b, '\n')
+	if i < 0 || json.Unmarshal(b[:i], &r) != nil {
+		return Record{}, nil, false
+	}
+	return r, b[i+1:], true
+}

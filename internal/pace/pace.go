@@ -1,0 +1,79 @@
+// Package pace asks a user's back-off for pauses. It is foreign code, which may block, panic, or end
+// its goroutine.
+package pace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+// ErrStopped is the error of a back-off that has come to its end.
+var ErrStopped = errors.New("given up")
+
+// Pauses come from one back-off. It is not safe for concurrent use.
+type Pauses struct {
+	backoff backoff.BackOff
+	foreign bool
+}
+
+// Reset makes the next pause come from a new back-off.
+func (p *Pauses) Reset() { *p = Pauses{} }
+
+// Default returns the next pause of a back-off that create makes, and which is known to behave.
+func (p *Pauses) Default(create func() backoff.BackOff) time.Duration {
+	if p.backoff == nil || p.foreign {
+		*p = Pauses{backoff: create()}
+	}
+	return p.backoff.NextBackOff()
+}
+
+// Next returns the next pause of a back-off that a function of the user's makes. If there is none, its
+// error says why. It blocks until the back-off has answered or ctx ends, and then returns the error of
+// ctx.
+func (p *Pauses) Next(ctx context.Context, create func() backoff.BackOff) (time.Duration, error) {
+	type result struct {
+		backoff backoff.BackOff
+		pause   time.Duration
+		err     error
+	}
+	answer := make(chan result, 1)
+	r := result{backoff: p.backoff}
+	go func() {
+		returned := false
+		defer func() {
+			if !returned {
+				r.err = Foreign("back-off", recover())
+			}
+			answer <- r
+		}()
+		if r.backoff == nil {
+			r.backoff = create()
+		}
+		if r.backoff == nil {
+			r.err = errors.New("back-off is nil")
+		} else if r.pause = r.backoff.NextBackOff(); r.pause == backoff.Stop {
+			r.err = ErrStopped
+		}
+		returned = true
+	}()
+	select {
+	case r := <-answer:
+		p.backoff, p.foreign = r.backoff, true
+		return r.pause, r.err
+	case <-ctx.Done():
+		p.Reset() // the back-off may still be at work
+		return 0, ctx.Err()
+	}
+}
+
+// Foreign says that code of the user's has not returned as it should.
+func Foreign(what string, panicked any) error {
+	if panicked == nil {
+		return fmt.Errorf("%s ended its goroutine", what)
+	}
+	return fmt.Errorf("%s panicked: %v", what, panicked)
+}

@@ -1,0 +1,132 @@
+package interop_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/real/interop"
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
+	"github.com/zkrecipes/zkrecipes/rwlock"
+)
+
+// An rwNewcomer makes one contender of some library for the lock at path, to write or to read. The
+// first function blocks until it has the lock.
+type rwNewcomer func(t *testing.T, srv *recipestest.Server, path string, exclusive bool) (lock, unlock func(context.Context) error)
+
+func oursRW(spelling rwlock.Spelling) rwNewcomer {
+	return func(t *testing.T, srv *recipestest.Server, path string, exclusive bool) (lock, unlock func(context.Context) error) {
+		m := rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling))
+		take := m.RLock
+		if exclusive {
+			take = m.Lock
+		}
+		var l *rwlock.Lease
+		return func(ctx context.Context) (err error) { l, err = take(ctx); return err },
+			func(ctx context.Context) error { return l.Unlock(ctx) }
+	}
+}
+
+// peers makes contenders in one process of another language.
+func peers(p *interop.Peer) rwNewcomer {
+	start := inProcess(p)
+	return func(_ *testing.T, _ *recipestest.Server, path string, exclusive bool) (lock, unlock func(context.Context) error) {
+		if exclusive {
+			return start("wlock", path)
+		}
+		return start("rlock", path)
+	}
+}
+
+// In a line of contenders r and w are our reader and writer, R and W the other library's.
+func TestOtherLibrariesOnTheSamePath(t *testing.T) {
+	t.Parallel()
+	srv := ensemble.Real(t)
+	for name, library := range map[string]struct {
+		start    func(testing.TB, string) *interop.Peer
+		spelling rwlock.Spelling
+		lines    []string
+	}{
+		"Curator": {interop.Curator, rwlock.Curator, []string{"wWrRrRwWRr", "WrRwRrWW", "RrwRrW", "rRWrRw"}},
+		// A waiting kazoo reader must be the last in line, or it may wait for the writers behind
+		// it, too.
+		"kazoo": {interop.Kazoo, rwlock.Kazoo, []string{"wWrrwWrR", "WrrWwrR", "RrwrW", "rRWrwR"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			peer := library.start(t, srv.ConnectString())
+			others := peers(peer)
+
+			for _, line := range library.lines {
+				t.Run(line, func(t *testing.T) {
+					t.Parallel()
+					shareTurns(t, srv, line, oursRW(library.spelling), others)
+				})
+			}
+
+			t.Run("downgrade", func(t *testing.T) {
+				t.Parallel()
+				downgradeAmong(t, srv, library.spelling, others)
+			})
+		})
+	}
+}
+
+// shareTurns makes the contenders come to one lock, one after the other. They must be granted it in
+// that order: the readers together, the writers alone.
+func shareTurns(t *testing.T, srv *recipestest.Server, line string, ours, others rwNewcomer) {
+	path := srv.Root(t) + "/fleet"
+	var contenders []contender
+	for _, who := range line {
+		library, exclusive := ours, who == 'w' || who == 'W'
+		if who == 'R' || who == 'W' {
+			library = others
+		}
+		lock, unlock := library(t, srv, path, exclusive)
+		contenders = append(contenders, contender{Lock: lock, Unlock: unlock, Shared: !exclusive})
+	}
+	requireArrivalOrder(t, strings.ToUpper(line), acquireInOrder(t, srv, path, contenders))
+}
+
+// downgradeAmong makes a reader and a writer of the other library wait for our writer, which goes
+// on to read.
+func downgradeAmong(t *testing.T, srv *recipestest.Server, spelling rwlock.Spelling, others rwNewcomer) {
+	path := srv.Root(t) + "/down"
+	m := rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling))
+	writing := suite.Must(t, m.Lock)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*suite.Limit)
+	defer cancel()
+	call := func(exclusive bool, n int) (unlock func(context.Context) error, granted chan error) {
+		granted = make(chan error, 1)
+		lock, unlock := others(t, srv, path, exclusive)
+		go func() { granted <- lock(ctx) }()
+		suite.Await(t, n, m.Contenders)
+		return unlock, granted
+	}
+
+	unlockReader, reader := call(false, 2)
+	var unlockWriter func(context.Context) error
+	var writer chan error
+	if spelling != rwlock.Kazoo { // a waiting kazoo reader must have no writer behind it
+		unlockWriter, writer = call(true, 3)
+	}
+
+	reading, err := writing.Downgrade(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, <-reader, "both read")
+	if writer == nil {
+		unlockWriter, writer = call(true, 3)
+	}
+
+	require.NoError(t, unlockReader(ctx))
+	require.Never(t, func() bool { return len(writer) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
+	require.NoError(t, reading.Err())
+	suite.Unlock(t, reading)
+	require.NoError(t, <-writer)
+	require.NoError(t, unlockWriter(ctx))
+}

@@ -1,0 +1,24 @@
+package real_test
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite/laws"
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
+)
+
+var lawCells = flag.Int("laws.cells", 10, "how many verbs play each law, and how many cells of it")
+
+// The laws hold on a real server, too. -laws.seed chooses other verbs.
+func TestLawsOnRealServers(t *testing.T) {
+	player := laws.Real(ensemble.Real(t).ConnectString(), *lawCells)
+	for _, l := range []struct {
+		name string
+		law  func(*testing.T, *laws.Player)
+	}{
+		{"refused", laws.Refused}, {"cut", laws.Cut}, {"taken", laws.Taken}, {"killed", laws.Killed}, {"together", laws.Together},
+	} {
+		t.Run(l.name, func(t *testing.T) { l.law(t, player) })
+	}
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/real/mutants/planted"
+)
+
+// A suite is the tests that may notice the mutants of a subject.
+type suite struct {
+	root      string // of the repository
+	module    string // whose tests they are
+	dir       string // of the test binaries
+	overlay   string // for the go command
+	parallel  int
+	witnesses []*witness
+
+	mu    sync.Mutex
+	known map[string]*witness // by directory; others than these have killed mutants before
+}
+
+// A witness is the tests of one package.
+type witness struct {
+	suite   *suite
+	dir     string
+	binary  string
+	build   func() error // builds the test binary, once
+	tests   map[string]*test
+	observe func() error // finds out what each test reaches, once
+}
+
+// A test is one test function.
+type test struct {
+	name    string
+	passes  bool // without a mutant
+	took    time.Duration
+	reaches []byte       // 1 at the number of each mutant that it reaches
+	killed  atomic.Int64 // how many mutants
+}
+
+// suite returns the tests that may notice mutants of the subject: its own, those of the directory of
+// its module, and those of the other packages given that are in the module. They are built when they
+// are needed, and run so many at a time.
+func (s *subject) suite(root string, others []string, files map[string][]byte, parallel int) (*suite, error) {
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return nil, err
+	}
+	u := &suite{root: root, module: s.module, parallel: parallel, dir: dir, known: make(map[string]*witness)}
+	all := []string{s.dir}
+	if s.module != root { // a command's tests are of its main package
+		all = append(all, relative(root, s.module))
+	}
+	for _, tests := range slices.Compact(append(all, others...)) {
+		if planted.Module(root, tests) != s.module {
+			continue
+		}
+		u.witnesses = append(u.witnesses, u.witness(tests))
+	}
+	u.overlay, err = planted.Overlay(dir, files)
+	return u, err
+}
+
+// witness returns the tests of a directory.
+func (u *suite) witness(dir string) *witness {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if w := u.known[dir]; w != nil {
+		return w
+	}
+	w := &witness{suite: u, dir: dir, tests: make(map[string]*test)}
+	w.binary = filepath.Join(u.dir, strings.ReplaceAll(dir, "/", "-")+".test")
+	w.build, w.observe = sync.OnceValue(w.buildTests), sync.OnceValue(w.observeTests)
+	u.known[dir] = w
+	return w
+}
+
+// buildTests builds the package's tests with all mutants.
+func (w *witness) buildTests() error {
+	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", w.suite.overlay,
+		"-o", w.binary, filepath.Join(w.suite.root, w.dir))
+	build.Dir = w.suite.module
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("the mutants do not compile: %s", out)
+	}
+	names, err := exec.Command(w.binary, "-test.list", "^Test").Output()
+	if errors.Is(err, fs.ErrNotExist) { // the package has no tests
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("tests of %s: %w", w.dir, err)
+	}
+	for name := range strings.FieldsSeq(string(names)) {
+		w.tests[name] = &test{name: name}
+	}
+	return nil
+}
+
+// limit is how long a test may take without a mutant.
+const limit = 2 * time.Minute
+
+// observeTests runs each test once without a mutant. One that fails by itself is left out.
+func (w *witness) observeTests() error {
+	if err := w.build(); err != nil {
+		return err
+	}
+	each(w.suite.parallel, slices.Collect(maps.Values(w.tests)), func(t *test) {
+		reached, began := w.binary+"-"+t.name, time.Now()
+		t.passes = w.run([]*test{t}, limit, "ZKRECIPES_MUTANTS_REACHED="+reached) == nil
+		t.took = time.Since(began)
+		t.reaches, _ = os.ReadFile(reached) // there is none if it reaches nothing
+		if !t.passes {
+			fmt.Printf("%s of %s is left out: it fails without a mutant\n", t.name, w.dir)
+		}
+	})
+	return nil
+}
+
+// try runs the test that is known to kill a mutant, if there is one, and otherwise all that reach
+// it. It returns the test that fails, or how many pass.
+func (u *suite) try(m mutation, known string) (by string, passed int, err error) {
+	if name, dir, found := strings.Cut(known, " of "); found {
+		w := u.witness(dir)
+		if w.build() == nil { // that package may be gone
+			if t := w.tests[name]; t != nil && w.run([]*test{t}, time.Minute, m.active()) != nil {
+				return known, 0, nil
+			}
+		}
+	}
+
+	for _, w := range u.witnesses {
+		by, n, err := w.try(m)
+		if passed += n; err != nil || by != "" {
+			return by, passed, err
+		}
+	}
+	return "", passed, nil
+}
+
+// try runs all tests of the package that reach a mutant.
+func (w *witness) try(m mutation) (by string, passed int, err error) {
+	if err := w.observe(); err != nil {
+		return "", 0, err
+	}
+	var tests []*test
+	for _, t := range w.tests {
+		if t.passes && m.number < len(t.reaches) && t.reaches[m.number] == 1 {
+			tests = append(tests, t)
+		}
+	}
+	slices.SortFunc(tests, func(a, b *test) int {
+		return cmp.Or(cmp.Compare(b.killed.Load(), a.killed.Load()), cmp.Compare(a.took, b.took))
+	})
+
+	// The first are the likeliest to fail, so few are run at once, and then more and more.
+	for passed < len(tests) {
+		some := tests[passed:min(2*passed+1, len(tests))]
+		t := w.run(some, patience(some...), m.active())
+		if t == nil {
+			passed += len(some)
+			continue
+		}
+		// A test may fail by chance on a busy machine, so it has to fail twice.
+		if w.run([]*test{t}, patience(t), m.active()) != nil {
+			t.killed.Add(1)
+			return t.name + " of " + w.dir, passed, nil
+		}
+		tests = slices.DeleteFunc(tests, func(other *test) bool { return other == t })
+	}
+	return "", passed, nil
+}
+
+// patience is how long tests may take with a mutant.
+func patience(tests ...*test) time.Duration {
+	wait := 15 * time.Second
+	for _, t := range tests {
+		wait += 4 * t.took
+	}
+	return wait
+}
+
+// testEnvironment leaves out real servers.
+var testEnvironment = []string{"ZKRECIPES_REAL=0", "ZKRECIPES_REQUIRE_REAL=0", "RAPID_NOFAILFILE=true"}
+
+// active is the environment in which a mutant is active.
+func (m mutation) active() string { return fmt.Sprint("ZKRECIPES_MUTANT=", m.number) }
+
+// run runs tests of the package. It returns one that fails, or nil.
+func (w *witness) run(tests []*test, wait time.Duration, environment string) *test {
+	var names []string
+	for _, t := range tests {
+		names = append(names, t.name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), wait+10*time.Second)
+	defer cancel()
+
+	// A mutant may take all memory, so there is a limit.
+	c := exec.CommandContext(ctx, "sh", "-c", `ulimit -v 8388608 2>/dev/null; exec "$0" "$@"`,
+		w.binary, "-test.run", "^("+strings.Join(names, "|")+")$", "-test.short", "-test.failfast", "-test.v",
+		fmt.Sprintf("-test.timeout=%v", wait))
+	c.Dir = filepath.Join(w.suite.root, w.dir)
+	c.WaitDelay = time.Second
+	c.Env = append(append(os.Environ(), environment), testEnvironment...)
+	out, err := c.CombinedOutput()
+	if err == nil {
+		return nil
+	}
+
+	// After a panic the last test that began is the one.
+	name := tests[0].name
+	if began := begun.FindAllSubmatch(out, -1); began != nil {
+		name = string(began[len(began)-1][1])
+	}
+	if failed := failedTest.FindSubmatch(out); failed != nil {
+		name = string(failed[1])
+	}
+	return cmp.Or(w.tests[name], tests[0])
+}
+
+var (
+	begun      = regexp.MustCompile(`(?m)^=== RUN +([^/\s]+)$`)
+	failedTest = regexp.MustCompile(`(?m)^ *--- FAIL: ([^/\s]+)`)
+)
+
+func (u *suite) close() { os.RemoveAll(u.dir) }
+
+// each calls f for each element, for so many at a time.
+func each[T any](parallel int, all []T, f func(T)) {
+	next := make(chan T)
+	var workers sync.WaitGroup
+	for range parallel {
+		workers.Go(func() {
+			for x := range next {
+				f(x)
+			}
+		})
+	}
+	for _, x := range all {
+		next <- x
+	}
+	close(next)
+	workers.Wait()
+}

@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
+)
+
+// reconfigFaults change the ensemble's list of members, and so how many of them are a quorum.
+var reconfigFaults = map[string]func(*injection) error{
+	"reconfig": (*injection).removeMembers,
+}
+
+// The administrator may change the list of members. That is superDigest with "super:nemesis".
+const (
+	administrator = "super:nemesis"
+	superDigest   = "super:NHtXWWmD3D1aHv/JHOhmrlCzksU="
+)
+
+// removeMembers removes a minority, and adds it again at the end. Half of the time these members
+// are shut down meanwhile, so their clients must move. Otherwise they follow without a vote.
+func (i *injection) removeMembers() error {
+	all, err := i.claim(len(i.members))
+	if err != nil {
+		return err
+	}
+	removed := all[:1+i.r.IntN(i.minority())]
+	shutDown := i.r.IntN(2) == 0
+	if shutDown {
+		i.say("members %v are removed from the ensemble, and shut down", ids(removed))
+	} else {
+		i.say("members %v are removed from the ensemble, and go on without a vote", ids(removed))
+	}
+
+	rest := i.others(removed...)
+	err = i.await(func() error { return i.configure(rest) })
+	if err == nil && shutDown {
+		err = each(removed, func(m *member) error { return m.leave(rest) })
+	}
+	if err == nil {
+		i.hold()
+	}
+	if shutDown {
+		err = errors.Join(err, each(removed, (*member).start))
+	}
+	return errors.Join(err, i.await(i.reunite))
+}
+
+// await waits until step returns nil. The end of the fault's context does not end that.
+func (i *injection) await(step func() error) error {
+	ctx, cancel := i.limited()
+	defer cancel()
+	return launch.Poll(ctx, step)
+}
+
+// leave shuts down a member that was removed, and gives it the configuration of one that joins the
+// rest. A joining member is an observer. As a voter it could form a quorum of the old list of
+// members, which need not know what the rest has committed.
+func (m *member) leave(rest []*member) error {
+	if err := m.kill(); err != nil {
+		return err
+	}
+	lines := []string{m.lineAs("observer")}
+	for _, peer := range rest {
+		lines = append(lines, peer.lineAs("participant"))
+	}
+	return m.shell(`rm -f zoo.cfg.dynamic*; sed -i '/^dynamicConfigFile=/d; /^server[.]/d' zoo.cfg && `+
+		`for line in '%s'; do echo "$line"; done >>zoo.cfg`, strings.Join(lines, "' '"))
+}
+
+// reunite adds members that were removed. It returns why not all members vote, know that, and are
+// synced with one leader, or nil if they are.
+func (c *Cluster) reunite() error {
+	return errors.Join(c.configure(c.members), c.unsynced(c.members), c.uninformed())
+}
+
+// uninformed returns which members do not know yet that all vote. The leader knows first. A member
+// that is killed before it has stored the list may not start again: its own list lacks it.
+func (c *Cluster) uninformed() (err error) {
+	for _, m := range c.members {
+		voters, failed := m.voters()
+		if failed == nil && !slices.Equal(voters, ids(c.members)) {
+			failed = fmt.Errorf("members %v vote", voters)
+		}
+		if failed != nil && !errors.Is(failed, errTooOld) {
+			err = errors.Join(err, fmt.Errorf("%v: %w", m, failed))
+		}
+	}
+	return err
+}
+
+// configure makes the given members the ensemble. It does nothing if they are.
+func (c *Cluster) configure(members []*member) error {
+	leader := c.leader()
+	if leader == nil {
+		return errors.New("no member leads")
+	}
+	now, err := leader.voters()
+	if errors.Is(err, errTooOld) {
+		return nil // it cannot have changed
+	}
+	if err != nil || slices.Equal(now, ids(members)) {
+		return err
+	}
+	return leader.reconfigure(members)
+}
+
+// errTooOld is the error of members whose version cannot change the list.
+var errTooOld = errors.New("this ZooKeeper is older than 3.5")
+
+// voters returns the numbers of the members that vote, as far as m knows.
+func (m *member) voters() ([]int, error) {
+	answer, err := launch.Ask(m.addr(), "conf")
+	if err != nil {
+		return nil, err
+	}
+	var voters []int
+	for line := range strings.Lines(answer) {
+		var id int
+		if _, err := fmt.Sscanf(line, "server.%d=", &id); err == nil && strings.Contains(line, ":participant") {
+			voters = append(voters, id)
+		}
+	}
+	if voters == nil && strings.Contains(answer, "clientPort=") { // m serves, and names no member
+		return nil, errTooOld
+	}
+	slices.Sort(voters)
+	return voters, nil
+}
+
+// reconfigure asks m, the leader, to make the given members the ensemble. If that fails, it may be
+// done all the same.
+func (m *member) reconfigure(members []*member) error {
+	var lines []string
+	for _, member := range members {
+		lines = append(lines, member.lineAs("participant"))
+	}
+	return m.inSession(func(conn *zk.Conn) error {
+		if err := conn.AddAuth("digest", []byte(administrator)); err != nil {
+			return err
+		}
+		_, err := conn.Reconfig(lines, -1)
+		return err
+	})
+}
+
+// refusal returns why members cannot be removed and added here, or nil if they can. A change to the
+// same list is a change.
+func (c *Cluster) refusal() error {
+	leader := c.leader()
+	if leader == nil {
+		return errors.New("no member leads")
+	}
+	if _, err := leader.voters(); err != nil {
+		return err
+	}
+	return leader.reconfigure(c.members)
+}

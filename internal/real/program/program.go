@@ -1,0 +1,47 @@
+// Package program lets a program start the servers of package ensemble, which takes a test for that.
+package program
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// Run calls f with a stand-in for a test. It returns f's error, or the message with which the
+// stand-in was failed or skipped. What f registers with Cleanup runs before Run returns.
+//
+// Packages that Run serves look at the flags of tests: call [testing.Init] before flag.Parse.
+func Run(name string, f func(tb testing.TB) error) (err error) {
+	p := &program{name: name}
+	defer func() {
+		for _, clean := range slices.Backward(p.cleanups) {
+			clean()
+		}
+	}()
+	defer func() {
+		switch failure := recover().(type) {
+		case nil:
+		case failed:
+			err = failure
+		default:
+			panic(failure)
+		}
+	}()
+	return f(p)
+}
+
+// A program has the methods of a test that package ensemble calls.
+type program struct {
+	testing.TB
+	name     string
+	cleanups []func()
+}
+
+type failed struct{ error }
+
+func (p *program) Helper()                   {}
+func (p *program) Name() string              { return p.name }
+func (p *program) Cleanup(f func())          { p.cleanups = append(p.cleanups, f) }
+func (p *program) Logf(string, ...any)       {}
+func (p *program) Skipf(f string, a ...any)  { panic(failed{fmt.Errorf(f, a...)}) }
+func (p *program) Fatalf(f string, a ...any) { panic(failed{fmt.Errorf(f, a...)}) }

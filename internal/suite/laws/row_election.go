@@ -1,0 +1,90 @@
+package laws
+
+import (
+	"context"
+
+	"github.com/zkrecipes/zkrecipes/election"
+)
+
+var terms = kind[*election.Election, *election.Term]{"lock-", func(s *Stage) *election.Election { return election.New(s.Client, s.Path) }, (*election.Term).Resign}
+
+func campaign(e *election.Election, ctx context.Context) (*election.Term, error) {
+	return e.Campaign(ctx, []byte("me"))
+}
+
+var electionRows = []Row{
+	{"election.Election.Campaign", terms.acquiring(campaign)},
+	{"election.Election.Campaign behind a leader", behind(terms.acquiring(campaign), terms.acquiring(campaign))},
+	{"election.Election.Run", running(func(s *Stage) func(context.Context, func()) error {
+		e := terms.make(s)
+		return func(ctx context.Context, run func()) error {
+			err := e.Run(ctx, nil, func(context.Context, *election.Term) error { run(); return errEnough })
+			if err == nil {
+				return ctx.Err() // it has not led
+			}
+			return enough(err)
+		}
+	})},
+	{"election.Election.Listen", running(func(s *Stage) func(context.Context, func()) error {
+		e := terms.make(s)
+		return func(ctx context.Context, run func()) error {
+			listening, stop := stoppable(ctx)
+			defer stop()
+			err := e.Listen(listening, nil, func(state election.State) {
+				if state.Term != nil && listening.Err() == nil {
+					run()
+					stop()
+				}
+			})
+			if err == nil {
+				return ctx.Err()
+			}
+			return err
+		}
+	})},
+	{"election.Election.Leader", terms.about(campaign, func(e *election.Election, ctx context.Context, _ string) error {
+		_, err := e.Leader(ctx)
+		return err
+	})},
+	{"election.Election.Observe", terms.about(campaign, func(e *election.Election, ctx context.Context, _ string) error {
+		return first(e.Observe(ctx), whatever)
+	})},
+	{"election.Election.Observe until a resignation", func(s *Stage) Verb {
+		v := behind(terms.acquiring(campaign), terms.acquiring(campaign))(s)
+		v.Call = call(func(ctx context.Context) error { return first(terms.make(s).Observe(ctx), election.Leader.Vacant) })
+		v.Own = ""
+		return v
+	}},
+	{"election.Election.Candidates", listing(terms, campaign, (*election.Election).Candidates)},
+	{"election.Election.Break", terms.breaking(campaign, (*election.Election).Break)},
+	{"election.Term.Proclaim", func(s *Stage) Verb {
+		v := terms.using(campaign, func(t *election.Term, ctx context.Context) error { return t.Proclaim(ctx, []byte("new")) })(s)
+		v.Effect = func() int { return s.Versions("lock-") }
+		return v
+	}},
+	{"election.Term.Multi", terms.fencing(campaign, (*election.Term).Multi)},
+	{"election.Term.Resign", terms.returning(campaign, (*election.Term).Resign)},
+	{"election.Term.ResignTo", func(s *Stage) Verb {
+		theirs, done := terms.make(s.other()), make(chan struct{})
+		close(done)
+		var next string
+		v := terms.using(campaign, func(t *election.Term, ctx context.Context) error { return t.ResignTo(ctx, next) })(s)
+		v.Effect = func() int { return -len(s.Own("lock-")) }
+		lead := v.Before
+		v.Before = func() { // the other client comes second, and resigns as soon as it leads
+			<-done
+			lead()
+			done = make(chan struct{})
+			go func() {
+				defer close(done)
+				if t, err := theirs.Campaign(s.ctx, nil); err == nil {
+					t.Resign(s.ctx)
+				}
+			}()
+			s.await("lock-", 2)
+			all := must(theirs.Candidates(s.ctx))
+			next = all[len(all)-1].Node
+		}
+		return v
+	}},
+}

@@ -1,0 +1,102 @@
+package laws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/line"
+)
+
+// A contest is a line with the recipe that it is of.
+type contest struct {
+	*line.Line
+	recipe *protocol.Recipe
+}
+
+var contests = kind[contest, *protocol.Grant]{
+	own: "lock-",
+	make: func(s *Stage) contest {
+		r := protocol.NewRecipe(s.Client, "law", s.Path)
+		return contest{line.New(r, line.Locks...), r}
+	},
+	back: (*protocol.Grant).Release,
+}
+
+// ruled has contests whose rule is in the data of the line's node.
+var ruled = contests.with(func(s *Stage) contest {
+	c := contests.make(s)
+	c.Follow([]byte("first"), func([]byte) (line.Blockers, error) { return line.Exclusive, nil })
+	return c
+})
+
+func (c contest) request() line.Request {
+	return line.Request{Kind: "lock-", Blockers: line.Exclusive, Recipe: c.recipe}
+}
+
+func (c contest) enter(ctx context.Context) (*protocol.Grant, error) {
+	return c.Enter(ctx, c.request())
+}
+
+// join is Join in whatever session.
+func (c contest) join(ctx context.Context) (*protocol.Grant, error) {
+	return c.recipe.Acquire(ctx, nil, func(s *protocol.Session) (*protocol.Grant, error) {
+		r := c.request()
+		return c.Join(ctx, s, &r)
+	})
+}
+
+// claim is Claim again and again, with Gone in between.
+func (c contest) claim(ctx context.Context) (*protocol.Grant, error) {
+	return c.recipe.Acquire(ctx, nil, func(s *protocol.Session) (*protocol.Grant, error) {
+		for {
+			r := c.request()
+			g, blocker, err := c.Claim(ctx, s, &r)
+			if !errors.Is(err, line.ErrBusy) {
+				return g, err
+			}
+			if blocker == "" {
+				continue
+			}
+			if err := c.Gone(ctx, s, blocker); err != nil {
+				return nil, err
+			}
+		}
+	})
+}
+
+var lineRows = []Row{
+	{"line.Line.Enter", contests.acquiring(contest.enter)},
+	{"line.Line.Enter held elsewhere", behind(contests.acquiring(contest.enter), contests.acquiring(contest.enter))},
+	{"line.Line.Join held elsewhere", behind(contests.acquiring(contest.join), contests.acquiring(contest.enter))},
+	{"line.Line.Claim", contests.acquiring(contest.claim)},
+	{"line.Line.Gone", behind(contests.acquiring(contest.claim), contests.acquiring(contest.enter))},
+	{"line.Line.Contenders", listing(contests, contest.enter, func(c contest, ctx context.Context) ([]line.Contender, error) { return c.Contenders(ctx) })},
+	{"line.Line.Names", listing(contests, contest.enter, func(c contest, ctx context.Context) ([]line.Name, error) {
+		return protocol.AcrossSessions(ctx, c.recipe, func(s *protocol.Session) ([]line.Name, error) { return c.Names(ctx, s) })
+	})},
+	{"line.Line.Break", contests.breaking(contest.enter, func(c contest, ctx context.Context, node string) error { return c.Break(ctx, node) })},
+	{"line.Line.UpdateData", func(s *Stage) Verb {
+		v := contests.about(contest.enter, func(c contest, ctx context.Context, node string) error {
+			return c.UpdateData(ctx, node, func(data []byte) ([]byte, error) { return append(data, '+'), nil })
+		})(s)
+		v.Again, v.Effect = true, s.rewritten("lock-")
+		return v
+	}},
+	{"line.Line.Rule", ruled.about(contest.enter, func(c contest, ctx context.Context, _ string) error {
+		data, err := c.Rule(ctx)
+		return found(len("first"), len(data), err)
+	})},
+	{"line.Line.SetRule", func(s *Stage) Verb {
+		n := 0
+		v := ruled.about(contest.enter, func(c contest, ctx context.Context, _ string) error {
+			return c.SetRule(ctx, fmt.Append(nil, n), func([]byte) error { return nil })
+		})(s)
+		before := v.Before
+		v.Before = func() { n++; before() }
+		v.Again, v.Effect = true, func() int { return s.Versions("/keep$") + s.Count("/keep$") }
+		return v
+	}},
+	{"line.Release", contests.returning(contest.enter, (*protocol.Grant).Release)},
+}

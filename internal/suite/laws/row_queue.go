@@ -1,0 +1,364 @@
+package laws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/queue"
+)
+
+const (
+	entry   = `^/(qn|item|entry)-[^/]*$|^/zkrecipes/(held|delayed)/[^/]+/`
+	claim   = `^/zkrecipes/held/[^/]+/`
+	delayed = `^/zkrecipes/delayed/[^/]+/`
+)
+
+func queueOf(opts ...queue.Option) kind[*queue.Queue, *queue.Item] {
+	return kind[*queue.Queue, *queue.Item]{
+		own:  claim,
+		make: func(s *Stage) *queue.Queue { return queue.New(s.Client, s.Path, opts...) },
+		back: func(it *queue.Item, ctx context.Context) error { return it.Nack(ctx) },
+	}
+}
+
+var plain, byPriority = queueOf(), queueOf(queue.WithPriorities())
+
+// A queueVerb has its results in variables of the row, if it needs them.
+type queueVerb func(context.Context, *queue.Queue) error
+
+// offering is a verb that appends entries to a queue.
+func offering(offer queueVerb, opts ...queue.Option) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		q := queueOf(opts...).make(s)
+		return Verb{
+			Call:   call(func(ctx context.Context) error { return offer(ctx, q) }),
+			Effect: func() int { return s.Count(entry) },
+		}
+	}
+}
+
+// taking is a verb that removes one of the entries that the other client has offered: one before
+// each call, or one while it waits.
+func taking(wait bool, take queueVerb, opts ...queue.Option) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		q, theirs, offered := queueOf(opts...).make(s), queueOf(opts...).make(s.other()), 0
+		offer := func(context.Context) {
+			must(theirs.Offer(context.Background(), fmt.Append(nil, offered)))
+			offered++
+		}
+		v := Verb{
+			Call:   call(func(ctx context.Context) error { return take(ctx, q) }),
+			Effect: func() int { return offered - s.Count(entry) },
+		}
+		if v.Beside = offer; !wait {
+			v.Before, v.Beside = func() { offer(nil) }, nil
+		}
+		return v
+	}
+}
+
+// reserving is a verb that reserves an entry, of which there is one before the call.
+func reserving(k kind[*queue.Queue, *queue.Item], verb func(*queue.Queue, context.Context) (*queue.Item, error)) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		v := k.acquiring(verb)(s)
+		v.Before = func() {
+			if s.Count(entry) == 0 {
+				must(k.make(s.other()).Offer(s.ctx, nil))
+			}
+		}
+		return v
+	}
+}
+
+// settling is a verb of an item that the client has reserved before the call.
+func settling(settle func(*queue.Item, context.Context) error) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		var it *queue.Item
+		v := taking(false, nil)(s)
+		offer := v.Before
+		v.Before = func() { offer(); it = must(plain.make(s).Reserve(s.ctx)) }
+		v.Call, v.Loose = call(func(ctx context.Context) error { return settle(it, ctx) }), true
+		return v
+	}
+}
+
+// managing is a verb about an entry that the other client has offered before the call, and reserved
+// if reserved is true.
+func managing(reserved bool, verb func(q *queue.Queue, ctx context.Context, id string) error) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		q, theirs := plain.make(s), plain.make(s.other())
+		var id string
+		var it *queue.Item
+		back := func() {
+			if it != nil {
+				it.Nack(context.Background())
+			}
+		}
+		s.Cleanup(back)
+		return Verb{
+			Before: func() {
+				back()
+				drain(s, theirs)
+				id = must(theirs.Offer(s.ctx, nil))
+				if reserved {
+					it = must(theirs.Reserve(s.ctx))
+				}
+			},
+			Call:   call(func(ctx context.Context) error { return verb(q, ctx, id) }),
+			Effect: func() int { return -s.Count(entry) },
+			Loose:  true,
+		}
+	}
+}
+
+// moving is a verb that puts the only entry off, or to the tail: where it matches then.
+func moving(where string, verb func(*Stage) Verb) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		v, theirs := verb(s), plain.make(s.other())
+		offer := v.Before
+		v.Before = func() { drain(s, theirs); offer() }
+		v.Effect = func() int { return s.Count(where) }
+		return v
+	}
+}
+
+func ack(it *queue.Item, ctx context.Context) error { return it.Ack(ctx) }
+
+// roomy empties the queue before each call.
+func roomy(verb func(*Stage) Verb) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		v, theirs := verb(s), plain.make(s.other())
+		v.Before = func() { drain(s, theirs) }
+		return v
+	}
+}
+
+// drain removes all entries that are not reserved.
+func drain(s *Stage, q *queue.Queue) {
+	_, err := q.PollN(s.ctx, 100)
+	check(calm(err))
+}
+
+// consuming is Consume until it has called fn once. What becomes of the item that fn has seen does
+// not depend on ctx, so Consume does not report it.
+func consuming(fn func() error) func(*Stage) Verb {
+	return func(s *Stage) Verb {
+		v := running(func(s *Stage) func(context.Context, func()) error {
+			q := plain.make(s)
+			return func(ctx context.Context, run func()) error {
+				consuming, stop := stoppable(ctx)
+				defer stop()
+				err := q.Consume(consuming, 1, func(context.Context, *queue.Item) error { run(); stop(); return fn() })
+				if err == nil {
+					return ctx.Err()
+				}
+				return err
+			}
+		})(s)
+		theirs := plain.make(s.other())
+		v.Before = func() { drain(s, theirs); must(theirs.Offer(s.ctx, nil)) }
+		return v
+	}
+}
+
+// item returns the first item of Items.
+func item(q *queue.Queue, ctx context.Context) (it *queue.Item, err error) {
+	err = first(q.Items(ctx), func(next *queue.Item) bool { it = next; return true })
+	return it, err
+}
+
+// full makes it no error that the queue is full.
+func full(offer queueVerb) queueVerb {
+	return func(ctx context.Context, q *queue.Queue) error {
+		if err := offer(ctx, q); !errors.Is(err, queue.ErrFull) {
+			return err
+		}
+		return nil
+	}
+}
+
+func offer(ctx context.Context, q *queue.Queue) error {
+	_, err := q.Offer(ctx, []byte("x"))
+	return err
+}
+func take(ctx context.Context, q *queue.Queue) error  { _, err := q.Take(ctx); return err }
+func poll(ctx context.Context, q *queue.Queue) error  { _, err := q.Poll(ctx); return err }
+func pollN(ctx context.Context, q *queue.Queue) error { _, err := q.PollN(ctx, 1); return err }
+func offerAll(ctx context.Context, q *queue.Queue) error {
+	_, err := q.OfferAll(ctx, [][]byte{[]byte("x")})
+	return err
+}
+func offerWait(ctx context.Context, q *queue.Queue) error {
+	_, err := q.OfferWait(ctx, []byte("x"))
+	return err
+}
+
+var queueRows = []Row{
+	{"queue.Queue.Offer", offering(offer)},
+	{"queue.Queue.Offer with priorities", offering(offer, queue.WithPriorities())},
+	{"queue.Queue.Offer full", func(s *Stage) Verb {
+		v := offering(full(offer), queue.WithMaxLength(1))(s)
+		v.Before = func() {
+			if s.Count(entry) == 0 {
+				must(plain.make(s.other()).Offer(s.ctx, nil))
+			}
+		}
+		return v
+	}},
+	{"queue.Queue.OfferAll", offering(offerAll)},
+	{"queue.Queue.OfferAll bounded", roomy(offering(offerAll, queue.WithMaxLength(5)))},
+	{"queue.Queue.OfferAfter", offering(func(ctx context.Context, q *queue.Queue) error {
+		_, err := q.OfferAfter(ctx, time.Hour, []byte("x"))
+		return err
+	})},
+	{"queue.Queue.OfferPriority", offering(func(ctx context.Context, q *queue.Queue) error {
+		_, err := q.OfferPriority(ctx, 7, []byte("x"))
+		return err
+	}, queue.WithPriorities())},
+	{"queue.Queue.OfferKey", func(s *Stage) Verb {
+		key := 0
+		v := offering(func(ctx context.Context, q *queue.Queue) error {
+			_, err := q.OfferKey(ctx, fmt.Sprint("key", key), []byte("x"))
+			return err
+		})(s)
+		v.Before = func() { key++ }
+		return v
+	}},
+	{"queue.Queue.OfferKey offered before", func(s *Stage) Verb {
+		v := offering(func(ctx context.Context, q *queue.Queue) error { _, err := q.OfferKey(ctx, "key", nil); return err })(s)
+		v.Before = func() { must(plain.make(s.other()).OfferKey(s.ctx, "key", nil)) }
+		return v
+	}},
+	{"queue.Queue.OfferWait", roomy(offering(offerWait, queue.WithMaxLength(5)))},
+	{"queue.Queue.OfferWait full", func(s *Stage) Verb {
+		bound := queue.WithMaxLength(1)
+		theirs, taken := queueOf(bound).make(s.other()), 0
+		v := offering(offerWait, bound)(s)
+		v.Before = func() { // leave the queue full
+			theirs.Offer(s.ctx, []byte("first"))
+			taken = -s.Count(entry)
+		}
+		v.Beside = func(ctx context.Context) {
+			if _, err := theirs.Poll(ctx); err == nil {
+				taken++
+			}
+		}
+		v.Effect = func() int { return s.Count(entry) + taken }
+		return v
+	}},
+	{"queue.Queue.Take", taking(false, take)},
+	{"queue.Queue.Take with priorities", taking(false, take, queue.WithPriorities())},
+	{"queue.Queue.Take waiting", taking(true, take)},
+	{"queue.Queue.Poll", taking(false, poll)},
+	{"queue.Queue.Poll empty", offering(poll)},
+	{"queue.Queue.PollN", taking(false, pollN)},
+	{"queue.Queue.Peek", taking(false, func(ctx context.Context, q *queue.Queue) error { _, err := q.Peek(ctx); return err })},
+	{"queue.Queue.Len", managing(false, func(q *queue.Queue, ctx context.Context, _ string) error {
+		n, err := q.Len(ctx)
+		return found(1, n, err)
+	})},
+	{"queue.Queue.List", managing(true, func(q *queue.Queue, ctx context.Context, id string) error {
+		return first(q.List(ctx), func(i queue.Info) bool { return i.ID == id })
+	})},
+	{"queue.Queue.Remove", managing(false, (*queue.Queue).Remove)},
+	{"queue.Queue.Remove reserved", managing(true, (*queue.Queue).Remove)},
+	{"queue.Queue.Free", func(s *Stage) Verb {
+		v := managing(true, (*queue.Queue).Free)(s)
+		v.Effect = func() int { return -s.Count(claim) }
+		return v
+	}},
+	{"queue.Queue.Drained", func(s *Stage) Verb {
+		v := offering(func(ctx context.Context, q *queue.Queue) error { return q.Drained(ctx) })(s)
+		v.Before = func() { must(plain.make(s.other()).Offer(s.ctx, nil)) }
+		v.Beside = func(ctx context.Context) { plain.make(s.other()).PollN(ctx, 10) }
+		v.Effect = nil
+		return v
+	}},
+	{"queue.Queue.Redrive", func(s *Stage) Verb {
+		q, theirs := plain.make(s), plain.make(s.other())
+		dead, letters := queue.New(s.Client, s.Path+"/dead"), queue.New(s.Other(), s.Path+"/dead")
+		failing := queue.New(s.Other(), s.Path, queue.WithDeadLetter(letters, 1))
+		v := Verb{
+			Before: func() {
+				drain(s, theirs)
+				must(failing.Offer(s.ctx, nil))
+				check(must(failing.Reserve(s.ctx)).Nack(s.ctx))
+			},
+			Call: call(func(ctx context.Context) error {
+				n, err := q.Redrive(ctx, dead, 1)
+				return found(1, n, err)
+			}),
+			Effect: func() int { return s.Count("^/item-[^/]*$") },
+		}
+		return v
+	}},
+	{"queue.Queue.Reserve", reserving(plain, (*queue.Queue).Reserve)},
+	{"queue.Queue.Reserve with priorities", reserving(byPriority, (*queue.Queue).Reserve)},
+	{"queue.Queue.Reserve waiting", func(s *Stage) Verb {
+		v := plain.acquiring((*queue.Queue).Reserve)(s)
+		theirs := plain.make(s.other())
+		v.Before = func() { drain(s, theirs) }
+		v.Beside = func(ctx context.Context) { theirs.Offer(ctx, nil) }
+		return v
+	}},
+	{"queue.Queue.Reserve past a dead letter", func(s *Stage) Verb {
+		dead := queue.WithDeadLetter(queue.New(s.Client, s.Path+"/dead"), 2)
+		v := queueOf(dead).acquiring((*queue.Queue).Reserve)(s)
+		theirs := plain.make(s.other())
+		v.Before = func() { // the first of two entries has failed twice
+			drain(s, theirs)
+			must(theirs.Offer(s.ctx, nil))
+			for range 2 {
+				check(must(theirs.Reserve(s.ctx)).Nack(s.ctx))
+			}
+			must(theirs.Offer(s.ctx, nil))
+		}
+		return v
+	}},
+	{"queue.Queue.TryReserve", reserving(plain, (*queue.Queue).TryReserve)},
+	{"queue.Queue.TryReserve empty", plain.acquiring((*queue.Queue).TryReserve)},
+	{"queue.Queue.Items", reserving(plain, item)},
+	{"queue.Queue.Consume", consuming(func() error { return nil })},
+	{"queue.Queue.Consume of a function that fails", consuming(func() error { return errEnough })},
+	{"queue.Item.Ack", settling(ack)},
+	{"queue.Item.Ack with a write", func(s *Stage) Verb {
+		v := settling(func(it *queue.Item, ctx context.Context) error {
+			return it.Ack(ctx, &zk.CreateRequest{Path: s.Path + "/written-" + it.ID(), Data: []byte("x")})
+		})(s)
+		v.Effect = func() int { return s.Count("^/written-") }
+		return v
+	}},
+	{"queue.Item.Multi", func(s *Stage) Verb {
+		calls := 0 // tokens are numbers of transactions, which differ from run to run
+		v := plain.using(func(q *queue.Queue, ctx context.Context) (*queue.Item, error) {
+			must(q.Offer(ctx, nil))
+			return q.Reserve(ctx)
+		}, func(it *queue.Item, ctx context.Context) error {
+			calls++
+			_, err := it.Multi(ctx, &zk.CreateRequest{Path: fmt.Sprint(s.Path, "/written-", calls), Data: []byte("x")})
+			return err
+		})(s)
+		v.Effect = func() int { return s.Count("^/written-") }
+		return v
+	}},
+	{"queue.Item.Nack", func(s *Stage) Verb {
+		v := settling(func(it *queue.Item, ctx context.Context) error { return it.Nack(ctx) })(s)
+		v.Effect = func() int { return -len(s.Own(claim)) }
+		return v
+	}},
+	{"queue.Item.Nack after a delay", moving(delayed, settling(func(it *queue.Item, ctx context.Context) error { return it.Nack(ctx, queue.After(time.Hour)) }))},
+	{"queue.Item.Nack to the tail", moving("^/item-[^/]*$", settling(func(it *queue.Item, ctx context.Context) error { return it.Nack(ctx, queue.AtTail()) }))},
+	{"queue.Item.Nack to the dead letters", func(s *Stage) Verb {
+		dead := queue.WithDeadLetter(queue.New(s.Client, s.Path+"/dead"), 1)
+		var it *queue.Item
+		v := settling(func(_ *queue.Item, ctx context.Context) error { return it.Nack(ctx) })(s)
+		q, theirs := queueOf(dead).make(s), plain.make(s.other())
+		v.Before = func() { must(theirs.Offer(s.ctx, nil)); it = must(q.Reserve(s.ctx)) }
+		v.Effect = func() int { return s.Count("^/dead/item-[^/]*$") }
+		return v
+	}},
+}

@@ -1,0 +1,694 @@
+package queue_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A bench is a queue in a bubble.
+type bench struct {
+	*testing.T
+	srv    *recipestest.Server
+	client *protocol.Client // of an operator
+	path   string
+}
+
+// each runs a test in a bubble.
+func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := recipestest.Start(t, recipestest.WithInMemory())
+		client := srv.Client(t)
+		test(t, &bench{t, srv, client, lasting(t, client, srv.Root(t)+"/q")})
+	})
+}
+
+func (b *bench) queue(opts ...queue.Option) *queue.Queue {
+	return queue.New(b.srv.Client(b.T), b.path, opts...)
+}
+
+// linked is a queue whose network the test may break.
+func (b *bench) linked(opts ...queue.Option) (*recipestest.Link, *queue.Queue) {
+	link := b.srv.Link(b.T)
+	return link, queue.New(link.Client(b.T), b.path, opts...)
+}
+
+func (b *bench) conn() *zk.Conn { return suite.Session(b.T, b.client).Conn() }
+
+func (b *bench) reserve(q *queue.Queue) *queue.Item {
+	b.Helper()
+	it, err := q.TryReserve(b.Context())
+	require.NoError(b, err)
+	return it
+}
+
+func (b *bench) infos(q *queue.Queue) (all []queue.Info) {
+	b.Helper()
+	for i, err := range q.List(b.Context()) {
+		require.NoError(b, err)
+		all = append(all, i)
+	}
+	return all
+}
+
+func (b *bench) crash(it *queue.Item, q *queue.Queue) {
+	b.Helper()
+	record := path.Dir(it.Check().Path)
+	id, _, _ := protocol.ParseOwner(path.Base(record) + "-")
+	b.srv.ExpireSession(id.Session)
+}
+
+// What a dead consumer had reserved comes back before others get younger entries, whether they come
+// after its death or are at work.
+func TestDeadConsumersItemsKeepTheirOrder(t *testing.T) {
+	poll := func(t *testing.T, q *queue.Queue) string { data, _ := q.Poll(t.Context()); return string(data) }
+	inBubble(t, func(t *testing.T, b *bench) {
+		dying, next := b.queue(), b.queue()
+		offer(t, dying, "a", "b", "c")
+		b.crash(b.reserve(dying), dying)
+		require.Equal(t, []string{"a", "b"}, []string{poll(t, next), poll(t, next)})
+	})
+	inBubble(t, func(t *testing.T, b *bench) {
+		dying, busy := b.queue(), b.queue()
+		offer(t, dying, "a", "b", "c")
+		it := b.reserve(dying)
+		require.Equal(t, "b", poll(t, busy))
+		b.crash(it, dying)
+		time.Sleep(250 * time.Millisecond)
+		require.Equal(t, "a", poll(t, busy))
+	})
+}
+
+// A reserved entry is no child of the queue, comes back as it was, and keeps its ID.
+func TestReservationIsAMove(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue()
+		offer(t, q, "a", "b")
+		first := b.infos(q)
+		time.Sleep(time.Second)
+		it := b.reserve(q)
+		require.Equal(t, []string{first[1].ID}, entries(t, b.client, b.path))
+		listed := b.infos(q)
+		require.Equal(t, first[0].ID, listed[0].ID)
+		require.Equal(t, 1, listed[0].Attempts)
+		require.Equal(t, 1, listed[0].Size)
+		require.NotZero(t, listed[0].Holder)
+		n, err := q.Len(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+
+		require.NoError(t, it.Nack(t.Context(), queue.Because(errors.New("no luck"))))
+		data, stat, err := b.conn().Get(b.path + "/" + first[0].ID)
+		require.NoError(t, err)
+		require.Equal(t, "a", string(data))
+		_, beside, err := b.conn().Get(b.path + "/zkrecipes/returned/" + first[0].ID)
+		require.NoError(t, err)
+		require.Equal(t, stat.Czxid, beside.Czxid)
+		listed = b.infos(q)
+		require.Equal(t, "no luck", listed[0].Reason)
+		require.Equal(t, first[0].Since, listed[0].Since)
+
+		again := b.reserve(q)
+		require.Equal(t, first[0].ID, again.ID())
+		require.Equal(t, 2, again.Attempt())
+		require.Equal(t, "no luck", again.Reason())
+		require.Equal(t, first[0].Since, again.Since())
+		require.Greater(t, again.Token(), it.Token())
+		require.NoError(t, again.Ack(t.Context()))
+		require.Equal(t, []string{"b"}, drain(t, t.Context(), q))
+		require.Empty(t, children(t, b.client, b.path+"/zkrecipes/returned"))
+	})
+}
+
+// A foreign consumer takes an entry that has come back, and leaves its record. An entry of the same
+// name does not get it.
+func TestRecordOfAnotherEntryDoesNotCount(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue()
+		offer(t, q, "a")
+		it := b.reserve(q)
+		require.NoError(t, it.Nack(t.Context()))
+		require.NoError(t, b.conn().Delete(b.path+"/"+it.ID(), -1))
+		_, err := b.conn().Create(b.path+"/"+it.ID(), []byte("other"), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		_, err = b.conn().Set(b.path+"/"+it.ID(), []byte("another"), -1)
+		require.NoError(t, err)
+		for attempt := 1; attempt <= 3; attempt++ {
+			it = b.reserve(q)
+			require.Equal(t, "another", string(it.Data()))
+			require.Equal(t, attempt, it.Attempt())
+			require.NoError(t, it.Nack(t.Context()))
+		}
+		require.Equal(t, []string{"another"}, drain(t, t.Context(), q))
+		require.Empty(t, children(t, b.client, b.path+"/zkrecipes/returned"))
+	})
+}
+
+// What a consumer had reserved when it died comes back to its place, and the attempt counts.
+func TestDeadConsumersItemComesBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q, dying := b.queue(), b.queue()
+		offer(t, q, "a", "b")
+		it := b.reserve(dying)
+		waits := suite.Later(func() string { q.Take(t.Context()); data, _ := q.Take(t.Context()); return string(data) })
+		time.Sleep(time.Second)
+		b.crash(it, dying)
+		require.Equal(t, "a", <-waits)
+		<-it.Done()
+		require.ErrorIs(t, it.Err(), protocol.ErrLost)
+		require.ErrorIs(t, it.Ack(t.Context()), protocol.ErrLost)
+	})
+}
+
+func TestDeadConsumersAttemptCounts(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		dead := queue.New(b.client, b.path+"-dead")
+		q := b.queue(queue.WithDeadLetter(dead, 2))
+		offer(t, q, "a")
+		for attempt := 1; attempt <= 2; attempt++ {
+			dying := b.queue()
+			it := b.reserve(dying)
+			require.Equal(t, attempt, it.Attempt())
+			b.crash(it, dying)
+			time.Sleep(time.Second)
+		}
+		_, err := q.TryReserve(t.Context())
+		require.ErrorIs(t, err, queue.ErrEmpty)
+		letters := b.infos(dead)
+		require.Len(t, letters, 1)
+		require.Contains(t, letters[0].Reason, "not acknowledged")
+		require.Contains(t, letters[0].Origin, b.path+"/qn-0000000001 after 2 attempts")
+	})
+}
+
+// A delayed entry keeps its ID, is not seen before, and costs nobody a listing.
+func TestDelayedEntry(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue()
+		id, err := q.OfferAfter(t.Context(), time.Hour, []byte("later"))
+		require.NoError(t, err)
+		began := time.Now()
+		offer(t, q, "now")
+		require.Len(t, entries(t, b.client, b.path), 1)
+		require.Equal(t, []string{"now"}, drain(t, t.Context(), q))
+		listed := b.infos(q)
+		require.Equal(t, id, listed[0].ID)
+		require.Equal(t, 5, listed[0].Size)
+		require.WithinDuration(t, began.Add(time.Hour), listed[0].Due, time.Second)
+
+		waiting := b.queue()
+		it, err := waiting.Reserve(t.Context())
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(began), time.Hour)
+		require.Less(t, time.Since(began), time.Hour+100*time.Millisecond)
+		require.Equal(t, id, it.ID())
+		require.WithinDuration(t, began, it.Since(), time.Second)
+		require.NoError(t, it.Nack(t.Context(), queue.After(time.Minute)))
+		require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
+		time.Sleep(time.Minute + time.Millisecond)
+		it = b.reserve(q)
+		require.Equal(t, id, it.ID())
+		require.Equal(t, 2, it.Attempt())
+		require.NoError(t, it.Ack(t.Context()))
+		require.NoError(t, q.Drained(t.Context()))
+		require.NoError(t, q.Remove(t.Context(), mustOfferAfter(b, q)))
+		require.NoError(t, q.Drained(t.Context()))
+	})
+}
+
+func mustOfferAfter(b *bench, q *queue.Queue) string {
+	id, err := q.OfferAfter(b.Context(), time.Hour, []byte("x"))
+	require.NoError(b, err)
+	return id
+}
+
+// AtTail moves an entry, which keeps its ID, and After brings it back to its place.
+func TestNackMovesAnItem(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue()
+		offer(t, q, "a", "b", "c")
+		it := b.reserve(q)
+		id := it.ID()
+		require.NoError(t, it.Nack(t.Context(), queue.AtTail()))
+		delayed := b.reserve(q)
+		require.NoError(t, delayed.Nack(t.Context(), queue.After(time.Second)))
+		c := b.reserve(q)
+		require.Equal(t, "c", string(c.Data()))
+		it = b.reserve(q)
+		require.Equal(t, id, it.ID())
+		require.Equal(t, 2, it.Attempt())
+		require.NoError(t, it.Nack(t.Context(), queue.AtTail()))
+		time.Sleep(2 * time.Second)
+		second := b.reserve(q)
+		require.Equal(t, "b", string(second.Data()))
+		require.NoError(t, second.Ack(t.Context()))
+		require.NoError(t, c.Ack(t.Context()))
+		require.NoError(t, q.Remove(t.Context(), id))
+		require.ErrorIs(t, q.Remove(t.Context(), id), zk.ErrNoNode)
+	})
+}
+
+// A dead letter says where it is from and why, and can be brought back.
+func TestRedrive(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		dead := queue.New(b.client, b.path+"-dead")
+		q := b.queue(queue.WithDeadLetter(dead, 1), queue.WithRetryDelay(func(int) time.Duration { return 0 }))
+		offer(t, q, "a", "b", "c")
+		offer(t, dead, "stays")
+		ids := entries(t, b.client, b.path)
+		reason := "post https://user@host:\n\tno route\x00" + strings.Repeat("x", 10_000)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		n := 0
+		err := q.Consume(ctx, 1, func(context.Context, *queue.Item) error {
+			if n++; n == 3 {
+				go func() { time.Sleep(time.Second); stop() }()
+			}
+			return errors.New(reason)
+		})
+		require.NoError(t, err)
+
+		letters := b.infos(dead)
+		require.Len(t, letters, 4)
+		require.Len(t, letters[1].Reason, 4096)
+		require.True(t, strings.HasPrefix(letters[1].Reason, "post https://user@host:\n\tno route xxx"))
+		require.Contains(t, letters[1].Origin, b.path+"/"+ids[0]+" after 1 attempts: post")
+		require.Less(t, len(letters[1].ID), 60)
+
+		moved, err := q.Redrive(t.Context(), dead, 2)
+		require.NoError(t, err)
+		require.Equal(t, 2, moved)
+		back := b.infos(q)
+		require.Equal(t, ids[:2], []string{back[0].ID, back[1].ID})
+		require.Equal(t, letters[1].Reason, back[0].Reason)
+		it := b.reserve(q)
+		require.Equal(t, 1, it.Attempt())
+		require.Equal(t, "a", string(it.Data()))
+		require.NoError(t, it.Ack(t.Context()))
+		moved, err = q.Redrive(t.Context(), dead, 10)
+		require.NoError(t, err)
+		require.Equal(t, 1, moved)
+		require.Equal(t, []string{"b", "c"}, drain(t, t.Context(), q))
+		require.Equal(t, []string{"stays"}, drain(t, t.Context(), dead))
+		_, err = q.Redrive(t.Context(), dead, 0)
+		require.ErrorContains(t, err, "at least 1")
+		_, err = q.Redrive(t.Context(), q, 1)
+		require.ErrorContains(t, err, "own")
+	})
+}
+
+// A lost answer is no letter lost or doubled.
+func TestLostAnswerOfRedrive(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		dead := queue.New(b.client, b.path+"-dead")
+		link, q := b.linked(queue.WithDeadLetter(dead, 1))
+		offer(t, q, "a")
+		require.NoError(t, b.reserve(q).Nack(t.Context()))
+		link.LoseReply(recipestest.OpMulti, 1)
+		moved, err := q.Redrive(t.Context(), dead, 1)
+		require.NoError(t, err)
+		require.Equal(t, 1, moved)
+		require.Equal(t, []string{"a"}, drain(t, t.Context(), q))
+		require.ErrorIs(t, poll(t.Context(), dead), queue.ErrEmpty)
+	})
+}
+
+// An orderly shutdown is no failed attempt: what is unfinished goes back to its place.
+func TestShutdownIsNoAttempt(t *testing.T) {
+	for name, grace := range map[string]time.Duration{"at once": 0, "with grace": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				dead := queue.New(b.client, b.path+"-dead")
+				q := b.queue(queue.WithDeadLetter(dead, 3))
+				offer(t, q, "long", "next")
+				for range 4 {
+					ctx, stop := context.WithCancel(t.Context())
+					defer stop()
+					var stopped time.Time
+					err := q.Consume(ctx, 1, func(ctx context.Context, it *queue.Item) error {
+						require.Equal(t, 1, it.Attempt())
+						require.Equal(t, "long", string(it.Data()))
+						stopped = time.Now()
+						stop()
+						<-ctx.Done()
+						require.Equal(t, grace, time.Since(stopped))
+						return context.Cause(ctx)
+					}, queue.WithGrace(grace))
+					require.NoError(t, err)
+				}
+				require.Empty(t, b.infos(dead))
+				require.Equal(t, []string{"long", "next"}, drain(t, t.Context(), q))
+			})
+		})
+	}
+}
+
+// A function that finishes, or fails, within the grace has finished or failed.
+func TestFunctionThatEndsWithinTheGrace(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue(queue.WithRetryDelay(func(int) time.Duration { return time.Second }))
+		offer(t, q, "a", "b")
+		ctx, stop := context.WithCancel(t.Context())
+		err := q.Consume(ctx, 2, func(ctx context.Context, it *queue.Item) error {
+			time.Sleep(time.Second)
+			stop()
+			time.Sleep(time.Second)
+			if string(it.Data()) == "b" {
+				return errors.New("fails")
+			}
+			return ctx.Err()
+		}, queue.WithGrace(time.Minute))
+		require.NoError(t, err)
+		left := b.infos(q)
+		require.Len(t, left, 1)
+		require.Equal(t, "fails", left[0].Reason)
+		require.Equal(t, 1, left[0].Attempts)
+		require.ErrorContains(t, q.Consume(t.Context(), 1, func(context.Context, *queue.Item) error { return nil }, queue.WithGrace(-1)), "negative")
+		require.NoError(t, q.Remove(t.Context(), left[0].ID))
+	})
+}
+
+// A panic is a failed attempt, with its stack, and the worker goes on, unless an option says otherwise.
+func TestPanicIsAFailedAttempt(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var events observer
+		client, log := logged(b.srv.Client(t, protocol.WithObserver(&events)))
+		q := queue.New(client, b.path, queue.WithRetryDelay(func(int) time.Duration { return time.Hour }))
+		offer(t, q, "bad", "good")
+		ctx, stop := context.WithCancel(t.Context())
+		work := func(_ context.Context, it *queue.Item) error {
+			if string(it.Data()) == "bad" {
+				panic("oops")
+			}
+			stop()
+			return nil
+		}
+		require.NoError(t, q.Consume(ctx, 1, work))
+		left := b.infos(q)
+		require.Len(t, left, 1)
+		require.Contains(t, left[0].Reason, "panic: oops")
+		require.Contains(t, left[0].Reason, "TestPanicIsAFailedAttempt")
+		require.Contains(t, log(), "item has failed, and is tried again")
+
+		time.Sleep(time.Hour)
+		var p *queue.PanicError
+		func() {
+			defer func() { p, _ = recover().(*queue.PanicError) }()
+			q.Consume(t.Context(), 1, work, queue.WithPanics())
+		}()
+		require.NotNil(t, p)
+		require.Equal(t, "oops", p.Value)
+		require.NoError(t, q.Remove(t.Context(), left[0].ID))
+	})
+}
+
+// What is written with an acknowledgement is written once, whatever answer is lost.
+func TestAckWithAWrite(t *testing.T) {
+	for name, lost := range map[string]int{"answered": 0, "lost": 1, "lost twice": 2} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				link, q := b.linked()
+				offer(t, q, "a")
+				out := b.path + "/out-"
+				it := b.reserve(q)
+				if lost > 0 {
+					link.LoseReply(recipestest.OpMulti, lost)
+				}
+				require.NoError(t, it.Ack(t.Context(), &zk.CreateRequest{Path: out, Data: []byte("done"), Flags: zk.FlagSequence}))
+				require.Len(t, entries(t, b.client, b.path), 1)
+				require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
+			})
+		})
+	}
+}
+
+// A write that is refused keeps the item from being removed, and is named.
+func TestRefusedWriteOfAnAck(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue()
+		offer(t, q, "a", "b")
+		write := &zk.SetDataRequest{Path: b.path, Data: []byte("x"), Version: 77}
+		err := b.reserve(q).Ack(t.Context(), &zk.CheckVersionRequest{Path: b.path, Version: -1}, write)
+		require.ErrorIs(t, err, zk.ErrBadVersion)
+		require.ErrorContains(t, err, "operation 1")
+		it := b.reserve(q)
+		require.Equal(t, "a", string(it.Data()))
+		require.Equal(t, 2, it.Attempt())
+		require.ErrorContains(t, it.Ack(t.Context(), "no operation"), "operation 0 is a string")
+		require.ErrorIs(t, it.Ack(t.Context(), &zk.DeleteRequest{Path: "relative"}), zk.ErrInvalidPath)
+		require.NoError(t, it.Err())
+		require.NoError(t, it.Ack(t.Context()))
+		require.Equal(t, []string{"b"}, drain(t, t.Context(), q))
+	})
+}
+
+// Multi writes while the item is held, once, and not afterwards.
+func TestFencedWrite(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		link, q := b.linked()
+		offer(t, q, "a")
+		it := b.reserve(q)
+		create := func(name string) error {
+			_, err := it.Multi(t.Context(), &zk.CreateRequest{Path: b.path + "/" + name})
+			return err
+		}
+		require.NoError(t, create("first"))
+		link.LoseReply(recipestest.OpMulti, 1)
+		require.NoError(t, create("second"))
+		require.ErrorIs(t, create("second"), zk.ErrNodeExists)
+		require.NoError(t, q.Free(t.Context(), it.ID()))
+		require.ErrorIs(t, create("third"), protocol.ErrLost)
+		require.Equal(t, []string{"first", it.ID(), "second"}, entries(t, b.client, b.path))
+		it = b.reserve(q)
+		require.NoError(t, it.Ack(t.Context()))
+		require.ErrorIs(t, create("third"), protocol.ErrReleased)
+	})
+}
+
+// Where a quota is exceeded entries are taken by plain deletions, and cannot be reserved.
+func TestTakenUnderAnExceededQuota(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const quota = -125
+		link, q := b.linked()
+		offer(t, q, "a", "b", "c", "d")
+		it := b.reserve(q)
+		exceeded := func() { link.FailPart(2, quota) } // the first write that is no deletion
+		exceeded()
+		_, err := q.TryReserve(t.Context())
+		require.ErrorIs(t, err, protocol.ErrQuotaExceeded)
+		exceeded()
+		data, err := q.Poll(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "b", string(data))
+		all, err := q.PollN(t.Context(), 5)
+		require.NoError(t, err)
+		require.Equal(t, "c", string(all[0]))
+		data, err = q.Take(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "d", string(data))
+		require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
+		exceeded()
+		require.NoError(t, it.Ack(t.Context()))
+		require.Zero(t, len(b.infos(q)))
+	})
+}
+
+// If an operator deletes the node of a consumer, what it had comes back, and its next reservation is
+// under another node.
+func TestReservationNeedsItsConsumersNode(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q, other := b.queue(), b.queue()
+		offer(t, q, "a", "b")
+		first := b.reserve(q)
+		owner := path.Base(path.Dir(first.Check().Path))
+		require.NoError(t, b.conn().Delete(b.path+"/zkrecipes/consumers/"+owner, -1))
+		second := b.reserve(q)
+		require.Equal(t, "b", string(second.Data()))
+		again := b.reserve(other)
+		require.Equal(t, first.ID(), again.ID())
+		_, err := other.TryReserve(t.Context())
+		require.ErrorIs(t, err, queue.ErrEmpty)
+		require.NoError(t, second.Ack(t.Context()))
+		require.ErrorIs(t, first.Ack(t.Context()), protocol.ErrLost)
+		require.NoError(t, again.Ack(t.Context()))
+	})
+}
+
+// Whatever an operator deletes of the records, calls go on. What was reserved goes with its record.
+func TestRecordsAreDeletedByHand(t *testing.T) {
+	for _, below := range []string{"/zkrecipes/consumers", "/zkrecipes/held", "/zkrecipes/returned", "/zkrecipes/receipts", "/zkrecipes"} {
+		t.Run(path.Base(below), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				q := b.queue()
+				offer(t, q, "a", "b", "c")
+				require.NoError(t, b.reserve(q).Nack(t.Context()))
+				it := b.reserve(q)
+				deleteAll(b.conn(), b.path+below)
+				<-suite.Later(func() error { time.Sleep(time.Second); return nil })
+				if below == "/zkrecipes/held" || below == "/zkrecipes" {
+					<-it.Done()
+					require.ErrorIs(t, it.Err(), protocol.ErrLost)
+				}
+				offer(t, q, "d")
+				other := b.reserve(b.queue())
+				require.NotEmpty(t, other.Data())
+				require.NoError(t, other.Ack(t.Context()))
+				it.Ack(t.Context())
+				left := drain(t, t.Context(), b.queue())
+				require.Equal(t, "d", left[len(left)-1])
+				time.Sleep(2 * time.Second) // presences go when they are idle
+			})
+		})
+	}
+}
+
+func deleteAll(c *zk.Conn, node string) {
+	children, _, _ := c.Children(node)
+	for _, child := range children {
+		deleteAll(c, node+"/"+child)
+	}
+	c.Delete(node, -1)
+}
+
+// Whatever answer is lost, an entry is taken once and none is left behind.
+func TestLostAnswersOfConsumers(t *testing.T) {
+	for name, verb := range map[string]func(ctx context.Context, q *queue.Queue) error{
+		"take": func(ctx context.Context, q *queue.Queue) error { _, err := q.Take(ctx); return err },
+		"ack": func(ctx context.Context, q *queue.Queue) error {
+			it, err := q.Reserve(ctx)
+			if err != nil {
+				return err
+			}
+			return it.Ack(ctx)
+		},
+		"nack": func(ctx context.Context, q *queue.Queue) error {
+			it, err := q.Reserve(ctx)
+			if err == nil {
+				err = it.Nack(ctx, queue.AtTail())
+			}
+			if err == nil {
+				_, err = q.Take(ctx)
+			}
+			return err
+		},
+		"delay": func(ctx context.Context, q *queue.Queue) error {
+			it, err := q.Reserve(ctx)
+			if err == nil {
+				err = it.Nack(ctx, queue.After(time.Second))
+			}
+			if err == nil {
+				_, err = q.Take(ctx)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				for n := 1; n < 40; n++ {
+					offer(t, queue.New(b.client, b.path), "x")
+					link, q := b.linked()
+					link.LoseReply(recipestest.OpAny, n)
+					require.NoError(t, verb(t.Context(), q), n)
+					left, err := q.Len(t.Context())
+					require.NoError(t, err)
+					require.Zero(t, left, n)
+				}
+			})
+		})
+	}
+}
+
+// Consumers that race get equal shares, and one that is far away gets its own.
+func TestSharesOfConsumersThatRace(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const n, each = 4, 500
+		q := b.queue()
+		fill(t, q, 10*n*each)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		shares := make([]int, n)
+		var wait suite.Group
+		for i := range n {
+			link, q := b.linked()
+			link.Delay(time.Millisecond)
+			wait.Go(func() error {
+				for {
+					if _, err := q.Take(ctx); err != nil {
+						return nil
+					}
+					if shares[i]++; shares[i] == each {
+						stop()
+					}
+				}
+			})
+		}
+		require.NoError(t, wait.Wait())
+		for _, s := range shares {
+			require.Greater(t, s, each/2, shares)
+		}
+		drain(t, t.Context(), q)
+	})
+}
+
+// The record beside an entry is one line of JSON.
+func TestRecordIsJSON(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue()
+		offer(t, q, "a")
+		require.NoError(t, b.reserve(q).Nack(t.Context(), queue.Because(errors.New("<why>"))))
+		data, _, err := b.conn().Get(b.path + "/zkrecipes/returned/qn-0000000001")
+		require.NoError(t, err)
+		var record struct {
+			Attempts int
+			Reason   string
+		}
+		require.NoError(t, json.Unmarshal(data, &record))
+		require.Equal(t, 1, record.Attempts)
+		require.Equal(t, "<why>", record.Reason)
+		drain(t, t.Context(), q)
+	})
+}
+
+// A record was left alone. Another client sweeps it and moves the entry, while one is about to.
+func TestRecordOfAnotherClientIsNotSwept(t *testing.T) {
+	for step, over := 1, false; !over; step++ {
+		inBubble(t, func(t *testing.T, b *bench) {
+			dying := b.srv.Client(t)
+			q := queue.New(dying, b.path)
+			offer(t, q, "x")
+			require.NoError(t, b.reserve(q).Nack(t.Context()))
+			it := b.reserve(q)
+			lasting(t, b.client, b.path+"/zkrecipes/returned/"+it.ID())
+			b.srv.ExpireSession(suite.Session(t, dying).ID())
+			dying.Close()
+
+			link, slow := b.linked()
+			other := b.queue()
+			stop := link.At(step, func() {
+				if it, err := other.TryReserve(t.Context()); err == nil {
+					require.NoError(t, it.Nack(t.Context()))
+				}
+			})
+			it, err := slow.TryReserve(t.Context())
+			require.NoError(t, err)
+			over = stop()
+			require.GreaterOrEqual(t, it.Attempt(), 3, "step %d", step)
+			require.NoError(t, it.Ack(t.Context()))
+		})
+		over = over || t.Failed()
+	}
+}

@@ -1,0 +1,106 @@
+package recipestest
+
+import (
+	"context"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// Names is a name service, and the network that its addresses belong to, for tests of servers that
+// move, fail to resolve, or are replaced by others. At first no name resolves, and nobody has any
+// address. It counts what clients ask of it.
+//
+// All methods are safe for concurrent use, also in a testing/synctest bubble.
+type Names struct {
+	server *Server
+
+	mu      sync.Mutex // guards what follows
+	hosts   map[string][]string
+	dialers map[string]zk.Dialer
+	lookups int
+	dials   map[string]int
+}
+
+// Names returns a name service for clients of the server.
+func (s *Server) Names() *Names {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faulty = true
+	return &Names{
+		server: s, hosts: make(map[string][]string), dialers: make(map[string]zk.Dialer), dials: make(map[string]int),
+	}
+}
+
+// Resolve makes a name resolve to IP addresses from now on. Without any, it does not resolve.
+func (n *Names) Resolve(name string, addresses ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts[name] = slices.Clone(addresses)
+}
+
+// Give gives an IP address to whatever dial reaches, such as [Server.Dial] or [Link.Dial], at every
+// port. Connections that are open stay where they are. With nil nobody has the address: packets to
+// it are dropped, so dialing it takes as long as it may and fails.
+func (n *Names) Give(address string, dial zk.Dialer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dialers[address] = dial
+}
+
+// Client is [Server.Client] for servers whose names are in the connect string.
+func (n *Names) Client(tb testing.TB, connectString string, opts ...protocol.ConnectOption) *protocol.Client {
+	tb.Helper()
+	opts = append([]protocol.ConnectOption{protocol.WithResolver(n)}, opts...)
+	return n.server.client(tb, connectString, n.Dial, opts)
+}
+
+// LookupHost resolves a name. It serves protocol.WithResolver.
+func (n *Names) LookupHost(_ context.Context, host string) ([]string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lookups++
+	if addresses := n.hosts[host]; len(addresses) > 0 {
+		return slices.Clone(addresses), nil
+	}
+	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+}
+
+// Dial connects to whoever has an address. It is a zk.Dialer.
+func (n *Names) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	n.dials[host]++
+	dial := n.dialers[host]
+	n.mu.Unlock()
+	if dial != nil {
+		return dial(network, address, timeout)
+	}
+	time.Sleep(timeout)
+	return nil, &net.OpError{Op: "dial", Net: network, Addr: linkAddr{network, address}, Err: os.ErrDeadlineExceeded}
+}
+
+// Lookups returns how many names were resolved until now, or failed to.
+func (n *Names) Lookups() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lookups
+}
+
+// Dials returns how often each address was dialed until now.
+func (n *Names) Dials() map[string]int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.dials)
+}

@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+)
+
+// A hold is what a client holds according to its own events, whatever the simulation says of it.
+type hold struct {
+	client   *Client
+	path     string
+	token    int64
+	own      int64 // the token, if it is that of the client's own node, or else 0
+	session  int64
+	from, to time.Time // to is zero while it is held
+	lost     bool
+}
+
+// A holdKey tells the holds of a client apart, as far as events do. A write lock that was downgraded
+// keeps its token. Items that were reserved together have one token, and so have readers that share
+// a node.
+type holdKey struct {
+	client             *Client
+	recipe, path, mode string
+	token              int64
+}
+
+// exclusive reports whether nobody else can have the hold at the same time.
+func (k holdKey) exclusive() bool {
+	return k.recipe == "lock" || k.recipe == "election" || k.recipe == "rwlock" && k.mode == "write"
+}
+
+// observe notes what the client holds. Events of a dead process don't count.
+func (c *Client) observe(e protocol.Event) {
+	if e.Token == 0 || c.Dead() {
+		return
+	}
+	h, key := &c.world.held, holdKey{c, e.Recipe, e.Path, e.Mode, e.Token}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	switch e.Kind {
+	case protocol.EventAcquired:
+		if h.early[key] > 0 { // its end came first
+			h.early[key]--
+			return
+		}
+		held := &hold{client: c, path: e.Path, token: e.Token, session: e.Session, from: e.Time}
+		if e.Recipe != "queue" && e.Recipe != "doublebarrier" { // other nodes have that token, too
+			held.own = e.Token
+		}
+		h.open[key] = append(h.open[key], held)
+		h.all = append(h.all, held)
+		if key.exclusive() {
+			h.alone = append(h.alone, held)
+		}
+		h.spring(c, func(a *ambush) bool { return a.early })
+	case protocol.EventReleased, protocol.EventLost:
+		if len(h.open[key]) == 0 {
+			h.early[key]++
+			return
+		}
+		held := h.open[key][0]
+		h.open[key] = h.open[key][1:]
+		held.to, held.lost = e.Time, e.Kind == protocol.EventLost
+	}
+}
+
+// An observer passes the events of a client on.
+type observer struct{ client *Client }
+
+func (o observer) Observe(e protocol.Event) { o.client.observe(e) }
+
+// checkHolds returns an error if two clients hold the same exclusive path at once, as their events
+// say, or if a client was late to notice an end that was forced.
+func (w *World) checkHolds() error {
+	w.held.mu.Lock()
+	defer w.held.mu.Unlock()
+
+	now := time.Now()
+	for _, h := range w.held.all {
+		if h.to.IsZero() {
+			h.to = now
+		}
+		ended := []any{bySession(h.session), byToken(h.own)}
+		if err := w.late(h.client, ended, h.to, true); err != nil {
+			return fmt.Errorf("%s: %s %w", h.path, h, err)
+		}
+		if at, ok := w.forced.begun.since(ended); ok && at.Before(h.to) {
+			h.to = later(at, h.from)
+		}
+	}
+
+	alone := w.held.alone
+	slices.SortStableFunc(alone, func(a, b *hold) int {
+		return cmp.Or(cmp.Compare(a.path, b.path), a.from.Compare(b.from))
+	})
+	for i, a := range alone {
+		for _, b := range alone[i+1:] {
+			if b.path != a.path || !b.from.Before(a.to) {
+				break
+			}
+			if a.client != b.client && b.from.Before(b.to) {
+				return fmt.Errorf("%s has two holders, as their events say: %s; %s", a.path, a, b)
+			}
+		}
+	}
+	return nil
+}
+
+func (h *hold) String() string {
+	since := func(at time.Time) float64 { return at.Sub(h.client.world.began).Seconds() }
+	return fmt.Sprintf("%s with token %d from %.6fs to %.6fs", h.client.Name, h.token, since(h.from), since(h.to))
+}

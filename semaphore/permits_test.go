@@ -1,0 +1,242 @@
+package semaphore_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+	"github.com/zkrecipes/zkrecipes/semaphore"
+)
+
+// A rolling deployment with another number changes nothing.
+func TestNumberIsThePaths(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/s"
+		three, four := semaphore.New(c, path, 3), semaphore.New(srv.Client(t), path, 4)
+		held := acquire(t, three)
+		data, _ := suite.Get(t, c, path)
+		require.Equal(t, "3", string(data))
+		requirePermits(t, 2, four)
+		requirePermits(t, 2, three)
+		release(t, held)
+		requirePermits(t, 3, four)
+		n, err := four.Permits(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 3, n)
+
+		strict := semaphore.New(c, path, 4, semaphore.WithStrictPermits())
+		_, err = strict.Acquire(t.Context())
+		require.EqualError(t, err, "semaphore: "+path+": another number of permits: 4 here, 3 at the path")
+		_, err = strict.TryAcquire(t.Context())
+		require.ErrorIs(t, err, semaphore.ErrPermits)
+		_, err = strict.Permits(t.Context())
+		require.ErrorIs(t, err, semaphore.ErrPermits)
+		suite.Await(t, 0, three.Contenders)
+	})
+}
+
+// What is no number was put there for another purpose, and is neither used nor replaced.
+func TestDataThatAreNoNumberAreRefused(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c := srv.Client(t)
+		for data, permits := range map[string]int{" 2\n": 2, "": 1, "0": 0, "-1": 0, "two": 0, "1e1": 0} {
+			path := srv.Root(t) + "/s"
+			suite.Keep(t, c, path)
+			_, err := suite.Session(t, c).Set(t.Context(), path, []byte(data), -1)
+			require.NoError(t, err)
+			s := semaphore.New(c, path, 1)
+			n, err := s.Permits(t.Context())
+			if permits > 0 {
+				require.Equal(t, permits, n, data)
+				requirePermits(t, permits, s)
+				continue
+			}
+			require.ErrorIs(t, err, semaphore.ErrPermits, data)
+			_, err = s.Acquire(t.Context())
+			require.ErrorIs(t, err, semaphore.ErrPermits, data)
+			require.ErrorIs(t, s.Resize(t.Context(), 2), semaphore.ErrPermits, data)
+			there, _ := suite.Get(t, c, path)
+			require.Equal(t, data, string(there))
+		}
+	})
+}
+
+// A new number lets waiters in. After a reduction the holders keep their permits, and no other
+// contender gets one until enough have gone.
+func TestResizeLetsWaitersInAndKeepsHolders(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path := srv.Root(t) + "/s"
+		s, other := semaphore.New(srv.Client(t), path, 1), semaphore.New(srv.Client(t), path, 5)
+		strict := semaphore.New(srv.Client(t), path, 1, semaphore.WithStrictPermits())
+		held := []*semaphore.Permit{acquire(t, s)}
+		waiting := later(t.Context(), s)
+		time.Sleep(time.Second)
+		refused := suite.Later(func() error { _, err := strict.Acquire(t.Context()); return err })
+		synctest.Wait()
+		require.NoError(t, other.Resize(t.Context(), 2))
+		held = append(held, suite.Wait(t, waiting))
+		require.ErrorIs(t, suite.Wait(t, refused), semaphore.ErrPermits)
+
+		waiting = later(t.Context(), s)
+		synctest.Wait()
+		require.NoError(t, other.Resize(t.Context(), 1))
+		for _, p := range held {
+			require.NoError(t, p.Err())
+			require.Empty(t, waiting)
+			release(t, p)
+			synctest.Wait()
+		}
+		release(t, suite.Wait(t, waiting))
+	})
+}
+
+// A container that is idle is deleted with its number, which a Resize keeps: also if there was a
+// contender, or none.
+func TestNumberOfResizeOutlastsTheContainer(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		for _, busy := range []bool{false, true} {
+			path := srv.Root(t) + "/s"
+			release(t, acquire(t, semaphore.New(srv.Client(t), path, 7)))
+			srv.Embedded().ReapContainers()
+			s := semaphore.New(srv.Client(t), path, 2)
+			n, err := s.Permits(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 2, n, "the next one says it again")
+
+			if busy {
+				held := acquire(t, s)
+				defer release(t, held)
+			}
+			require.NoError(t, s.Resize(t.Context(), 3))
+			srv.Embedded().ReapContainers()
+			n, err = semaphore.New(srv.Client(t), path, 9).Permits(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 3, n)
+		}
+	})
+}
+
+// Of two numbers that are set at the same time one is the last, and the other does not come back.
+func TestResizeThatIsOverruledGivesWay(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/s", srv.Link(t)
+		two, three := semaphore.New(link.Client(t), path, 1), semaphore.New(srv.Client(t), path, 1)
+		for range 2 { // the second time there was a Resize before
+			link.LoseReply(recipestest.OpMulti, 1)
+			resized := suite.Later(func() error { return two.Resize(t.Context(), 2) })
+			synctest.Wait()
+			require.Empty(t, resized)
+			require.NoError(t, three.Resize(t.Context(), 3))
+			require.NoError(t, suite.Wait(t, resized))
+			n, err := three.Permits(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 3, n)
+		}
+	})
+}
+
+// A Resize wakes each session that waits once. What it does not change wakes nobody.
+func TestResizeListsOnceASession(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/s", srv.Link(t)
+		s, theirs := semaphore.New(srv.Client(t), path, 2), semaphore.New(link.Client(t), path, 2)
+		require.NoError(t, s.Resize(t.Context(), 2))
+		held := []*semaphore.Permit{acquire(t, s), acquire(t, s)}
+		var waiting []<-chan *semaphore.Permit
+		for range 30 {
+			waiting = append(waiting, later(t.Context(), theirs))
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+
+		listings, reads := link.Count(recipestest.OpGetChildren), link.Count(recipestest.OpGetData)
+		require.NoError(t, s.Resize(t.Context(), 2))
+		_, err := suite.Session(t, srv.Client(t)).Set(t.Context(), path+"/"+held[0].Node(), nil, -1)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, listings, link.Count(recipestest.OpGetChildren))
+		require.LessOrEqual(t, link.Count(recipestest.OpGetData), reads+1)
+
+		require.NoError(t, s.Resize(t.Context(), 3))
+		synctest.Wait()
+		require.LessOrEqual(t, link.Count(recipestest.OpGetChildren), listings+2)
+		require.LessOrEqual(t, link.Count(recipestest.OpGetData), reads+5)
+		held = append(held, suite.Wait(t, waiting[0]))
+		require.Empty(t, waiting[1])
+		for _, w := range waiting[1:] {
+			release(t, held[0])
+			held = append(held[1:], suite.Wait(t, w))
+		}
+		release(t, held...)
+	})
+}
+
+// The fast path is one round trip, before and after a Resize, and sees the number.
+func TestFreePermitCostsOneRoundTrip(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, c := srv.Root(t)+"/s", srv.Link(t), srv.Client(t)
+		s, other := semaphore.New(link.Client(t), path, 1), semaphore.New(c, path, 1)
+		cycle := func() int {
+			before := link.Count(recipestest.OpAny) - link.Count(recipestest.OpPing)
+			release(t, acquire(t, s))
+			return link.Count(recipestest.OpAny) - link.Count(recipestest.OpPing) - before
+		}
+		for range 2 {
+			cycle() // which may be the first since another client has changed the path
+			cycle()
+			require.Equal(t, 2, cycle(), "one to acquire, one to release")
+			require.NoError(t, other.Resize(t.Context(), 1))
+		}
+
+		// Somebody deletes the node that keeps the path, and another contender comes.
+		require.NoError(t, suite.Session(t, c).Delete(t.Context(), path+"/keep", 0))
+		held := acquire(t, other)
+		waiting := later(t.Context(), s)
+		synctest.Wait()
+		require.Empty(t, waiting)
+		release(t, held)
+		release(t, <-waiting)
+	})
+}
+
+// A server that lags shows the number that was set before.
+func TestLaggingServerRefusesNobody(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, follower := srv.Root(t)+"/s", srv.Link(t), srv.Embedded().Follower()
+		link.Move(follower)
+		here := semaphore.New(link.Client(t), path, 3, semaphore.WithStrictPermits())
+		there := semaphore.New(srv.Client(t), path, 2)
+		require.NoError(t, there.Resize(t.Context(), 2))
+		_, err := here.TryAcquire(t.Context())
+		require.ErrorIs(t, err, semaphore.ErrPermits)
+		follower.Lag(time.Second)
+		require.NoError(t, there.Resize(t.Context(), 3))
+		p, err := here.TryAcquire(t.Context())
+		require.NoError(t, err)
+		release(t, p)
+
+		require.NoError(t, there.Resize(t.Context(), 2))
+		n, err := here.Permits(t.Context())
+		require.ErrorIs(t, err, semaphore.ErrPermits, "%d", n)
+	})
+}
+
+// A contender that may not write the number that is missing is refused, and waits for nobody.
+func TestNumberThatMayNotBeWritten(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root := srv.Root(t)
+		path := root + "/s"
+		suite.Keep(t, srv.Client(t), root)
+		_, err := srv.Conn(t).Create(path, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermWrite))
+		require.NoError(t, err)
+		s := semaphore.New(srv.Client(t), path, 2)
+		_, err = s.Acquire(t.Context())
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		suite.Await(t, 0, s.Contenders)
+	})
+}

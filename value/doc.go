@@ -1,0 +1,38 @@
+// Package value has a small value that all processes agree on: configuration, a flag, a counter.
+//
+//	limit := value.New(client, "/config/limit")
+//	for state, err := range limit.Watch(ctx) {
+//		if err != nil {
+//			return err
+//		}
+//		apply(state.Data) // nil until a process calls limit.Set
+//	}
+//
+// The value is the data of the node at its path, exactly as given, and the node is persistent. So
+// Apache Curator's SharedValue, SharedCount, DistributedAtomicValue and NodeCache, and kazoo's
+// Counter and DataWatch, can share a path with it if the programs agree on the data.
+//
+// Get costs two requests. Set and Update cost three (a receipt, a read and the write), and one more
+// in the background. If another client has written in between, they begin again. A watching client
+// costs its session's pings and one read for each change, however many goroutines watch.
+//
+// # Guarantees
+//
+//   - Each [Value.Set] and [Value.Update] happens exactly once, however often the reply is lost. If
+//     the session or ctx ends together with the reply, the error wraps [protocol.ErrUncertain].
+//     Other libraries' writers can only write in between.
+//   - Reads, writes and updates are linearizable. (A read from a deposed leader that goes on
+//     answering is the exception: see [protocol.Session.Sync].)
+//   - [Value.Watch] never misses the last state, whatever happens to the connection. It can skip
+//     states in between.
+//
+// # Failure
+//
+// A value outlives its writers. While a write is under way, an ephemeral node called receipt-… is
+// below the value, so the ACL must let writers create and delete children. [Value.Delete] waits for
+// receipts. If a writer dies, its receipt stays until its session has expired. If a receipt is
+// deleted by hand, a write whose reply is lost can happen twice.
+//
+// Watch sees a change within a round trip, usually. After a lost connection it sees the change once
+// there is a new connection.
+package value
