@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // ErrEphemeral is returned by [Barrier.Set] if the barrier is set but falls with the wrong session:
@@ -25,7 +26,7 @@ var ErrEphemeral = errors.New("set, but falls with another session")
 // node exists, and waiters watch that node. [Barrier.Remove] describes what makes a late removal
 // harmless.
 type Barrier struct {
-	recipe    *protocol.Recipe
+	recipe    *recipe.Recipe
 	data      []byte
 	ephemeral bool
 }
@@ -34,7 +35,7 @@ type Barrier struct {
 type Option func(*Barrier) error
 
 // WithData stores data in the barrier's node whenever the barrier is set, for other clients to
-// read. Data and path together may have [protocol.MaxData] bytes; [Barrier.Set] returns
+// read. Data and path together may have [recipe.MaxData] bytes; [Barrier.Set] returns
 // [protocol.ErrTooLarge] for more. The caller must not change the slice afterwards.
 func WithData(data []byte) Option {
 	return func(b *Barrier) error {
@@ -57,8 +58,8 @@ func WithEphemeral() Option {
 // New returns the barrier at path, whose parents are created as needed. New does no I/O and cannot
 // fail: the first call reports a nil client, a bad path or a bad option.
 func New(c *protocol.Client, path string, opts ...Option) *Barrier {
-	b := &Barrier{recipe: protocol.NewRecipe(c, "barrier", path)}
-	protocol.Configure(b.recipe, b, opts)
+	b := &Barrier{recipe: recipe.New(c, "barrier", path)}
+	recipe.Configure(b.recipe, b, opts)
 	return b
 }
 
@@ -88,7 +89,7 @@ func (b *Barrier) Set(ctx context.Context) error {
 	}
 
 	var deadline time.Time // for another session to end
-	return b.acrossSessions(ctx, func(s *protocol.Session) error {
+	return b.acrossSessions(ctx, func(s *recipe.Session) error {
 		for {
 			other, err := b.set(ctx, s)
 			if err != nil || other == nil {
@@ -107,7 +108,7 @@ func (b *Barrier) Set(ctx context.Context) error {
 
 // set creates the barrier or replaces its data. It returns the Stat of a barrier that falls with
 // another session.
-func (b *Barrier) set(ctx context.Context, s *protocol.Session) (other *zk.Stat, err error) {
+func (b *Barrier) set(ctx context.Context, s *recipe.Session) (other *zk.Stat, err error) {
 	for {
 		err := b.create(ctx, s)
 		if errors.Is(err, zk.ErrNoNode) {
@@ -137,16 +138,16 @@ func (b *Barrier) set(ctx context.Context, s *protocol.Session) (other *zk.Stat,
 	}
 }
 
-func (b *Barrier) create(ctx context.Context, s *protocol.Session) error {
+func (b *Barrier) create(ctx context.Context, s *recipe.Session) error {
 	if !b.ephemeral {
 		return s.Create(ctx, b.recipe.Path(), b.data, zk.FlagPersistent)
 	}
 	node := s.Path(b.recipe.Path())
-	_, err := protocol.Do(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+	_, err := recipe.Do(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 		// Attempts have different IDs because a late one can be executed after the barrier of the
 		// last attempt was removed.
 		id := b.idPath(s.NewOwner())
-		return protocol.Multi(c,
+		return recipe.Multi(c,
 			&zk.CreateRequest{Path: node, Data: b.data, Acl: s.ACL(b.recipe.Path()), Flags: zk.FlagEphemeral},
 			&zk.CreateRequest{Path: s.Path(id), Acl: s.ACL(id), Flags: zk.FlagEphemeral})
 	})
@@ -155,7 +156,7 @@ func (b *Barrier) create(ctx context.Context, s *protocol.Session) error {
 
 // awaitFall waits until a barrier of another session is gone. After the deadline it returns an
 // error that wraps ErrEphemeral.
-func (b *Barrier) awaitFall(ctx context.Context, s *protocol.Session, other *zk.Stat, deadline time.Time) error {
+func (b *Barrier) awaitFall(ctx context.Context, s *recipe.Session, other *zk.Stat, deadline time.Time) error {
 	limited, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 
@@ -181,9 +182,9 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	}
 
 	began, first := time.Now(), int64(0)
-	var in *protocol.Session
+	var in *recipe.Session
 	b.recipe.Waiting(ctx)
-	err := b.acrossSessions(ctx, func(s *protocol.Session) error {
+	err := b.acrossSessions(ctx, func(s *recipe.Session) error {
 		in = s
 		// A removal that the caller knows about must be visible here, too.
 		if err := s.Sync(ctx, b.recipe.Path()); err != nil {
@@ -218,8 +219,8 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	return err
 }
 
-func (b *Barrier) acrossSessions(ctx context.Context, attempt func(*protocol.Session) error) error {
-	_, err := protocol.AcrossSessions(ctx, b.recipe, func(s *protocol.Session) (struct{}, error) {
+func (b *Barrier) acrossSessions(ctx context.Context, attempt func(*recipe.Session) error) error {
+	_, err := recipe.AcrossSessions(ctx, b.recipe, func(s *recipe.Session) (struct{}, error) {
 		return struct{}{}, attempt(s)
 	})
 	return b.recipe.Wrap(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/barrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -51,7 +52,7 @@ func waitEnds(t *testing.T, waited <-chan error, happen func()) {
 
 // settle waits until c has a session, and returns that. The session has then processed all answers
 // that were delivered before, as it does so in order.
-func settle(t *testing.T, c *protocol.Client) (s *protocol.Session) {
+func settle(t *testing.T, c *protocol.Client) (s *recipe.Session) {
 	t.Helper()
 	for {
 		s = suite.Session(t, c)

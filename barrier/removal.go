@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Remove removes the barrier, and all callers of [Barrier.Wait] return. A barrier that is not set
@@ -32,7 +33,7 @@ import (
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNotEmpty]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNotEmpty
 func (b *Barrier) Remove(ctx context.Context) error {
-	return b.acrossSessions(ctx, func(s *protocol.Session) error {
+	return b.acrossSessions(ctx, func(s *recipe.Session) error {
 		for {
 			stat, err := b.stat(ctx, s)
 			if errors.Is(err, zk.ErrNoNode) {
@@ -55,7 +56,7 @@ func (b *Barrier) Remove(ctx context.Context) error {
 }
 
 // stat reads the node behind a Sync: a server that lags may not know of the barrier yet.
-func (b *Barrier) stat(ctx context.Context, s *protocol.Session) (*zk.Stat, error) {
+func (b *Barrier) stat(ctx context.Context, s *recipe.Session) (*zk.Stat, error) {
 	if err := s.Sync(ctx, b.recipe.Path()); err != nil {
 		return nil, err
 	}
@@ -70,20 +71,20 @@ const (
 )
 
 // idPath returns the path of the node that tells an ephemeral barrier from all others.
-func (b *Barrier) idPath(owner protocol.Owner) string {
+func (b *Barrier) idPath(owner recipe.Owner) string {
 	return b.recipe.Path() + "-" + owner.String() + idSuffix
 }
 
 // A removal is an attempt to remove one barrier, and no later one.
 type removal struct {
 	barrier *Barrier
-	session *protocol.Session
+	session *recipe.Session
 	stat    *zk.Stat // of the barrier
 }
 
 // removePersistent creates a marker below the barrier and deletes both together.
 func (r *removal) removePersistent(ctx context.Context) error {
-	_, err := protocol.Detach(ctx, r.session, func(ctx context.Context, s *protocol.Session) (struct{}, error) {
+	_, err := recipe.Detach(ctx, r.session, func(ctx context.Context, s *recipe.Session) (struct{}, error) {
 		r := &removal{r.barrier, s, r.stat}
 		marker := r.barrier.recipe.Path() + "/" + s.NewOwner().String() + markerSuffix
 		err := s.Create(ctx, marker, nil, zk.FlagEphemeral)
@@ -175,8 +176,8 @@ func (r *removal) removeEphemeral(ctx context.Context) error {
 // cannot name a czxid, so it is repeated only while that barrier is still there.
 func (r *removal) removeForeign(ctx context.Context) error {
 	b, s := r.barrier, r.session
-	_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, protocol.Delete(c, s.Path(b.recipe.Path()), r.stat.Version)
+	_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
+		return struct{}{}, recipe.Delete(c, s.Path(b.recipe.Path()), r.stat.Version)
 	}, func(ctx context.Context) (_ struct{}, done bool, err error) {
 		_, now, err := s.Get(ctx, b.recipe.Path())
 		if errors.Is(err, zk.ErrNoNode) {

@@ -10,16 +10,17 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // An arrival is one call of Enter. It has one node at a time, in one session after the other. One
 // goroutine uses it at a time: Enter's, or the background goroutine that finishes Enter's work.
 type arrival struct {
 	barrier *Barrier
-	caller  context.Context   // ends when Enter stops waiting for an outcome
-	session *protocol.Session // of the latest attempt
-	owner   string            // the same for all its nodes
-	nodes   int               // how many it has tried to create
+	caller  context.Context // ends when Enter stops waiting for an outcome
+	session *recipe.Session // of the latest attempt
+	owner   string          // the same for all its nodes
+	nodes   int             // how many it has tried to create
 	own     own
 	full    *gate // of a round that it is not a member of
 
@@ -44,7 +45,7 @@ var (
 )
 
 // attempt enters under one session. It returns an error if the next session must try again.
-func (a *arrival) attempt(ctx context.Context, s *protocol.Session) (outcome, error) {
+func (a *arrival) attempt(ctx context.Context, s *recipe.Session) (outcome, error) {
 	if a.owner == "" {
 		a.owner = s.NewOwner().String()
 	}
@@ -62,9 +63,9 @@ func (a *arrival) attempt(ctx context.Context, s *protocol.Session) (outcome, er
 
 // complete runs work to its end. If the caller stops waiting, it returns an error. Work then goes
 // on in the background (which owns the arrival from then on) and ends with undo.
-func (a *arrival) complete(s *protocol.Session, work func(context.Context, *protocol.Session) (*Entry, error),
+func (a *arrival) complete(s *recipe.Session, work func(context.Context, *recipe.Session) (*Entry, error),
 	undo func(outcome)) (outcome, error) {
-	return protocol.Detach(a.caller, s, func(ctx context.Context, s *protocol.Session) (outcome, error) {
+	return recipe.Detach(a.caller, s, func(ctx context.Context, s *recipe.Session) (outcome, error) {
 		defer s.KeepAlive()()
 		e, err := work(ctx, s)
 		return outcome{e, err}, nil
@@ -73,7 +74,7 @@ func (a *arrival) complete(s *protocol.Session, work func(context.Context, *prot
 
 // enter goes through the line until there is an outcome. Like complete, it returns an error if the
 // caller has stopped waiting.
-func (a *arrival) enter(ctx context.Context, s *protocol.Session) (outcome, error) {
+func (a *arrival) enter(ctx context.Context, s *recipe.Session) (outcome, error) {
 	err := a.checkSize(s, 0)
 	if err == nil {
 		err = a.resolve(ctx, s)
@@ -100,7 +101,7 @@ func (a *arrival) enter(ctx context.Context, s *protocol.Session) (outcome, erro
 			if ctx.Err() == nil {
 				continue
 			}
-			o.err = fmt.Errorf("%w: %v", protocol.Ended(ctx), o.err)
+			o.err = fmt.Errorf("%w: %v", recipe.Ended(ctx), o.err)
 		case errors.Is(o.err, ErrFull) && a.barrier.waits:
 			if o.err = a.full.awaitEnd(ctx, s, false); o.err == nil {
 				continue
@@ -115,7 +116,7 @@ func (a *arrival) enter(ctx context.Context, s *protocol.Session) (outcome, erro
 //
 // A waiting member needs no trust, so its session makes no requests meanwhile. After a while we
 // also watch our own node, because another client may delete it.
-func (a *arrival) await(ctx context.Context, s *protocol.Session) (*gate, error) {
+func (a *arrival) await(ctx context.Context, s *recipe.Session) (*gate, error) {
 	for long := false; ; {
 		g, watch, err := a.look(ctx, s)
 		if errors.Is(err, zk.ErrBadVersion) {
@@ -137,7 +138,7 @@ func (a *arrival) await(ctx context.Context, s *protocol.Session) (*gate, error)
 // look reads the record and acts on it. It returns the gate if the gate has counted our node, and
 // otherwise the watch on the record. It returns [zk.ErrBadVersion] if the record has changed
 // meanwhile.
-func (a *arrival) look(ctx context.Context, s *protocol.Session) (*gate, *protocol.Watch, error) {
+func (a *arrival) look(ctx context.Context, s *recipe.Session) (*gate, *recipe.Watch, error) {
 	defer s.KeepAlive()()
 	r, watch, err := a.read(ctx, s)
 	switch {
@@ -163,7 +164,7 @@ func (a *arrival) look(ctx context.Context, s *protocol.Session) (*gate, *protoc
 // read returns the record, and the watch on it. Our node was created after another Watch of the
 // session may have read the record. Events come in order with answers, so the record is current as
 // long as there is no event.
-func (a *arrival) read(ctx context.Context, s *protocol.Session) (record, *protocol.Watch, error) {
+func (a *arrival) read(ctx context.Context, s *recipe.Session) (record, *recipe.Watch, error) {
 	b := a.barrier
 	watch, stat, err := current(ctx, s, b.process())
 	if errors.Is(err, zk.ErrNoNode) {
@@ -188,7 +189,7 @@ func (a *arrival) read(ctx context.Context, s *protocol.Session) (record, *proto
 
 // clearOver removes the gate of a finished round, with or without its ID node, and has the caller
 // read the record again. It returns ErrFull if the round is in progress.
-func (a *arrival) clearOver(ctx context.Context, s *protocol.Session, r record) error {
+func (a *arrival) clearOver(ctx context.Context, s *recipe.Session, r record) error {
 	left, err := r.gate.left(ctx, s)
 	if err != nil {
 		return err
@@ -206,8 +207,8 @@ func (a *arrival) clearOver(ctx context.Context, s *protocol.Session, r record) 
 
 // conclude makes an entry of a member that was counted. If it failed to wait for the gate, conclude
 // withdraws the member, or finds out that it was counted.
-func (a *arrival) conclude(s *protocol.Session, g *gate, failed error) (outcome, error) {
-	return a.complete(s, func(ctx context.Context, s *protocol.Session) (*Entry, error) {
+func (a *arrival) conclude(s *recipe.Session, g *gate, failed error) (outcome, error) {
+	return a.complete(s, func(ctx context.Context, s *recipe.Session) (*Entry, error) {
 		if failed != nil {
 			var err error
 			if g, err = a.withdrawForGood(ctx, s, failed); g == nil {
@@ -231,7 +232,7 @@ const pause = 10 * time.Second
 // withdrawForGood withdraws after an Enter that has failed. If the server refuses, it lets the
 // caller go and tries again until the session ends: a gate would count a member that stays in line,
 // and the others would wait for it to leave.
-func (a *arrival) withdrawForGood(ctx context.Context, s *protocol.Session, failed error) (*gate, error) {
+func (a *arrival) withdrawForGood(ctx context.Context, s *recipe.Session, failed error) (*gate, error) {
 	for {
 		g, err := a.withdraw(ctx, s)
 		if err == nil || errors.Is(err, errCounted) || ctx.Err() != nil || s.Err() != nil {
@@ -248,10 +249,10 @@ func (a *arrival) withdrawForGood(ctx context.Context, s *protocol.Session, fail
 }
 
 // admit makes an entry of an arrival that was counted.
-func (a *arrival) admit(ctx context.Context, s *protocol.Session, g *gate) (*Entry, error) {
+func (a *arrival) admit(ctx context.Context, s *recipe.Session, g *gate) (*Entry, error) {
 	e := &Entry{gate: g}
 	node := g.member(a.own.Node)
-	grant, err := g.recipe.NewGrant(ctx, s, node, g.token, func(ctx context.Context, s *protocol.Session) error {
+	grant, err := g.recipe.NewGrant(ctx, s, node, g.token, func(ctx context.Context, s *recipe.Session) error {
 		return e.depart(ctx, s, node)
 	})
 	if err != nil { // the session has ended, and its node goes

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // few is how many of the members that leave last look whether all others have left or died.
@@ -16,7 +16,7 @@ const few = 4
 //
 // The opener goes on in the background until the round ends. Its Leave may end earlier, and then
 // the nodes of the gate would stay for as long as its session lives.
-func (e *Entry) depart(ctx context.Context, s *protocol.Session, node string) error {
+func (e *Entry) depart(ctx context.Context, s *recipe.Session, node string) error {
 	g := e.gate
 	number, err := g.leave(ctx, s, node)
 	if err != nil {
@@ -32,9 +32,9 @@ func (e *Entry) depart(ctx context.Context, s *protocol.Session, node string) er
 		}
 	}
 	e.over = rest == 0 && g.close(ctx, s) == nil
-	opener, _, _ := protocol.ParseOwner(g.id + "-")
+	opener, _, _ := recipe.ParseOwner(g.id + "-")
 	if !e.over && opener.Session == s.ID() {
-		s.Go(func(ctx context.Context, s *protocol.Session) { g.awaitEnd(ctx, s, e.orphaned) })
+		s.Go(func(ctx context.Context, s *recipe.Session) { g.awaitEnd(ctx, s, e.orphaned) })
 	}
 	return nil
 }
@@ -43,9 +43,9 @@ func (e *Entry) depart(ctx context.Context, s *protocol.Session, node string) er
 // if that is not known: the ID node has gone with the opener, or an answer was lost.
 //
 // A member can be deleted once. So the last of n has the number n, if none has died.
-func (g *gate) leave(ctx context.Context, s *protocol.Session, node string) (number int, err error) {
+func (g *gate) leave(ctx context.Context, s *recipe.Session, node string) (number int, err error) {
 	err = s.DeleteWith(ctx, node, func(c *zk.Conn) error {
-		answers, err := protocol.Multi(c,
+		answers, err := recipe.Multi(c,
 			&zk.DeleteRequest{Path: s.Path(node), Version: -1},
 			&zk.SetDataRequest{Path: s.Path(g.idNode()), Version: -1})
 		switch {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // ErrFull is returned by [Barrier.Enter] if a round is in progress, or if n others came first.
@@ -40,7 +41,7 @@ func WithWaiting() Option {
 
 // WithData stores data in the node of each member, for [Barrier.Waiting] to show, instead of the
 // [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together may have
-// [protocol.MaxData] bytes; [Barrier.Enter] returns [protocol.ErrTooLarge] for more. The caller
+// [recipe.MaxData] bytes; [Barrier.Enter] returns [protocol.ErrTooLarge] for more. The caller
 // must not change the slice afterwards.
 func WithData(data []byte) Option {
 	return func(b *Barrier) error {
@@ -70,11 +71,11 @@ func WithKeptRounds() Option {
 // an n below one, or an n that is too large. The opening of a gate is one transaction that names
 // each member, so the limit is several thousand.
 func New(c *protocol.Client, path string, n int, opts ...Option) *Barrier {
-	b := &Barrier{site: site{protocol.NewRecipe(c, "doublebarrier", path)}, n: n}
+	b := &Barrier{site: site{recipe.New(c, "doublebarrier", path)}, n: n}
 	if n < 1 {
 		b.recipe.Reject(fmt.Errorf("%d members, at least one is needed", n))
 	}
-	protocol.Configure(b.recipe, b, opts)
+	recipe.Configure(b.recipe, b, opts)
 	return b
 }
 
@@ -120,11 +121,11 @@ func (b *Barrier) Enter(ctx context.Context) (*Entry, error) {
 
 	began := time.Now()
 	b.recipe.Waiting(ctx)
-	caller, stop := protocol.Linger(ctx, grace)
+	caller, stop := recipe.Linger(ctx, grace)
 	defer stop()
 
 	a := &arrival{barrier: b, caller: caller}
-	o, err := protocol.AcrossSessions(ctx, b.recipe, func(s *protocol.Session) (outcome, error) {
+	o, err := recipe.AcrossSessions(ctx, b.recipe, func(s *recipe.Session) (outcome, error) {
 		return a.attempt(ctx, s)
 	})
 	if err != nil { // there may be no session at the moment

@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -85,7 +86,7 @@ func TestLatecomersAreRefusedOrWait(t *testing.T) {
 func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 	play(t, 1, func(s *scene) {
 		c, before := s.Clients[0], s.Links[0].Packets()
-		tooMuch := doublebarrier.WithData(make([]byte, protocol.MaxData))
+		tooMuch := doublebarrier.WithData(make([]byte, recipe.MaxData))
 		for want, barriers := range map[error][]*doublebarrier.Barrier{
 			nil: {
 				doublebarrier.New(nil, "/a", 2), doublebarrier.New(c.With(nil), "/a", 2),

@@ -7,14 +7,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // An Entry is a place inside, until it is given back with [Entry.Leave] or lost. It is lost with
 // its session, or when another client deletes its node. It is safe for concurrent use.
 type Entry struct {
-	grant    *protocol.Grant
-	session  *protocol.Session
+	grant    *recipe.Grant
+	session  *recipe.Session
 	gate     *gate
 	over     bool // the member has closed the gate; valid once the grant was released
 	orphaned bool // the opener has died, perhaps, and no member can close the gate; as over
@@ -98,9 +98,9 @@ func (e *Entry) Leave(ctx context.Context) error {
 	}
 
 	r, began := e.gate.recipe, time.Now()
-	leaves, in := r.Mode("leave"), (*protocol.Session)(nil)
+	leaves, in := r.Mode("leave"), (*recipe.Session)(nil)
 	leaves.Waiting(ctx)
-	_, err := protocol.AcrossSessions(ctx, r, func(s *protocol.Session) (struct{}, error) {
+	_, err := recipe.AcrossSessions(ctx, r, func(s *recipe.Session) (struct{}, error) {
 		if in = s; s != e.session { // another server may lag behind the round
 			if err := s.Sync(ctx, r.Path()); err != nil {
 				return struct{}{}, err

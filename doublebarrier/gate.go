@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A gate lets a round in. The round has ended when none of its members has a node any more.
@@ -45,7 +45,7 @@ func (g *gate) hasOwner(owner string) bool {
 }
 
 // left returns the members of the round that have not left.
-func (g *gate) left(ctx context.Context, s *protocol.Session) ([]string, error) {
+func (g *gate) left(ctx context.Context, s *recipe.Session) ([]string, error) {
 	children, _, err := s.Children(ctx, g.process())
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
@@ -56,7 +56,7 @@ func (g *gate) left(ctx context.Context, s *protocol.Session) ([]string, error) 
 // awaitEnd blocks until all members of the round have left or died. It makes no requests while it
 // waits. After a while it watches a member that has not left, because the member that should close
 // the gate may have died (or could not close it, because the opener had died).
-func (g *gate) awaitEnd(ctx context.Context, s *protocol.Session, long bool) error {
+func (g *gate) awaitEnd(ctx context.Context, s *recipe.Session, long bool) error {
 	node, left := g.process(), g.members
 	if g.version == 0 { // the record was lost
 		node = g.ready()
@@ -84,7 +84,7 @@ func (g *gate) awaitEnd(ctx context.Context, s *protocol.Session, long bool) err
 
 // close removes this gate and no other, after its round has ended. It does nothing if the ID node
 // is gone: then the gate was removed, or its opener's session has ended.
-func (g *gate) close(ctx context.Context, s *protocol.Session) error {
+func (g *gate) close(ctx context.Context, s *recipe.Session) error {
 	ops := []any{
 		&zk.DeleteRequest{Path: g.idNode(), Version: -1},
 		&zk.DeleteRequest{Path: g.ready(), Version: -1},
@@ -102,7 +102,7 @@ func (g *gate) close(ctx context.Context, s *protocol.Session) error {
 
 // multiOf does the operations in one transaction. It leaves out those whose node is not there or
 // has changed, but for the first few, which must succeed.
-func multiOf(ctx context.Context, s *protocol.Session, must int, ops []any) ([]zk.MultiResponse, error) {
+func multiOf(ctx context.Context, s *recipe.Session, must int, ops []any) ([]zk.MultiResponse, error) {
 	for {
 		answers, err := s.Multi(ctx, ops...)
 		if !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // ErrSize is returned by [Barrier.Enter] when others at the path expect another number of members.
@@ -18,14 +19,14 @@ var ErrSize = errors.New("members disagree about their number")
 
 // checkSize refuses a barrier whose gate would not fit into one request, with so many bytes of
 // others.
-func (a *arrival) checkSize(s *protocol.Session, others int) error {
+func (a *arrival) checkSize(s *recipe.Session, others int) error {
 	const rest = 100 // of an operation, the sequence number and the end of lines
 	b := a.barrier
 	each := len(s.Path(b.process())) + 3*len(layout.DoublePrefix(a.owner, a.nodes, b.n)) + rest
 
-	if b.n > (protocol.MaxData-others)/each {
+	if b.n > (recipe.MaxData-others)/each {
 		return fmt.Errorf("%w: %d members take %d bytes each in one transaction, at most %d together",
-			protocol.ErrTooLarge, b.n, each, protocol.MaxData)
+			protocol.ErrTooLarge, b.n, each, recipe.MaxData)
 	}
 	return nil
 }
@@ -37,7 +38,7 @@ func (a *arrival) checkSize(s *protocol.Session, others int) error {
 // lists the line and writes its own number if the first in line agrees. Each member creates its
 // node before it reads, and reads again when the record has changed. So of two members that
 // disagree at least one sees the other.
-func (a *arrival) agree(ctx context.Context, s *protocol.Session, r record) (record, error) {
+func (a *arrival) agree(ctx context.Context, s *recipe.Session, r record) (record, error) {
 	if r.Size == a.barrier.n {
 		return r, nil
 	}
@@ -57,7 +58,7 @@ func (a *arrival) agree(ctx context.Context, s *protocol.Session, r record) (rec
 
 // list lists the members in line that agree with the first, in order of arrival, when the record is
 // r. If we do not, it returns an error that wraps ErrSize.
-func (a *arrival) list(ctx context.Context, s *protocol.Session, r record) ([]member, error) {
+func (a *arrival) list(ctx context.Context, s *recipe.Session, r record) ([]member, error) {
 	line, err := a.barrier.line(ctx, s)
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (a *arrival) list(ctx context.Context, s *protocol.Session, r record) ([]me
 //
 // A member lists the line only if n-1 smaller numbers can be in line. The last of any n members to
 // come does, and it sees the others. So most members need not look.
-func (a *arrival) open(ctx context.Context, s *protocol.Session, r record) (*gate, error) {
+func (a *arrival) open(ctx context.Context, s *recipe.Session, r record) (*gate, error) {
 	b := a.barrier
 	if int(a.own.Sequence-r.From) < b.n-1 {
 		return nil, nil
@@ -117,7 +118,7 @@ func (a *arrival) open(ctx context.Context, s *protocol.Session, r record) (*gat
 
 // count writes the record that opens a gate, and with it counts the gate's members. The record was
 // read as r.
-func (a *arrival) count(ctx context.Context, s *protocol.Session, r, opened record) (*gate, error) {
+func (a *arrival) count(ctx context.Context, s *recipe.Session, r, opened record) (*gate, error) {
 	b := a.barrier
 
 	// Each member must have its node. No member withdraws once the record has changed (see remove),

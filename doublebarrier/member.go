@@ -9,11 +9,11 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A site is the path of a barrier, with the nodes below it.
-type site struct{ recipe *protocol.Recipe }
+type site struct{ recipe *recipe.Recipe }
 
 func (at site) process() string           { return at.recipe.Path() + "/" + layout.DoubleProcess }
 func (at site) member(name string) string { return at.process() + "/" + name }
@@ -23,7 +23,7 @@ func (at site) ready() string             { return at.recipe.Path() + "/" + layo
 type member = layout.Double
 
 // line lists the members in order of arrival. There are none if process does not exist.
-func (at site) line(ctx context.Context, s *protocol.Session) (line []member, err error) {
+func (at site) line(ctx context.Context, s *recipe.Session) (line []member, err error) {
 	children, _, err := s.Children(ctx, at.process())
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // An own is the present node of an arrival, with all that we know about it. The zero own is no
@@ -67,13 +68,13 @@ func (a *arrival) vanished(f fate) {
 // join creates our node. It does not create one after Enter's caller has stopped waiting, because a
 // gate might count it. If it has created process, it deletes process then, because no server
 // deletes a container that never had a child.
-func (a *arrival) join(ctx context.Context, s *protocol.Session) (*Entry, error) {
+func (a *arrival) join(ctx context.Context, s *recipe.Session) (*Entry, error) {
 	b := a.barrier
 	a.nodes++
 	a.own = own{}
 	missing := false
 
-	node, err := s.CreateOwn(ctx, protocol.OwnNode{
+	node, err := s.CreateOwn(ctx, recipe.OwnNode{
 		Dir:    b.process(),
 		Prefix: layout.DoublePrefix(a.owner, a.nodes, b.n),
 		Create: func(c *zk.Conn, prefix string) (string, error) {
@@ -85,9 +86,9 @@ func (a *arrival) join(ctx context.Context, s *protocol.Session) (*Entry, error)
 				return "", err
 			}
 
-			return protocol.Create(c, prefix, s.NodeData(b.data), zk.FlagEphemeralSequential, s.ACL(b.member(path.Base(prefix))))
+			return recipe.Create(c, prefix, s.NodeData(b.data), zk.FlagEphemeralSequential, s.ACL(b.member(path.Base(prefix))))
 		},
-		Missing: func(ctx context.Context, s *protocol.Session) error {
+		Missing: func(ctx context.Context, s *recipe.Session) error {
 			a.doubt.Store(a.earlier)
 			missing = true
 			return b.create(ctx, s)
@@ -109,7 +110,7 @@ func (a *arrival) join(ctx context.Context, s *protocol.Session) (*Entry, error)
 }
 
 // withdraw deletes our node unless it was counted. Then it returns the gate.
-func (a *arrival) withdraw(ctx context.Context, s *protocol.Session) (*gate, error) {
+func (a *arrival) withdraw(ctx context.Context, s *recipe.Session) (*gate, error) {
 	r, err := a.remove(ctx, s, a.own.Node, a.own.seen)
 	in := err == nil
 	if errors.Is(err, zk.ErrNoNode) {
@@ -139,7 +140,7 @@ func (a *arrival) withdraw(ctx context.Context, s *protocol.Session) (*gate, err
 
 // resolve finds out about a node that was lost with its session and may still be at the server. If
 // no gate has counted it, no gate may count it later.
-func (a *arrival) resolve(ctx context.Context, s *protocol.Session) error {
+func (a *arrival) resolve(ctx context.Context, s *recipe.Session) error {
 	if !a.doubt.Load() {
 		return nil
 	}
@@ -183,7 +184,7 @@ func (a *arrival) resolve(ctx context.Context, s *protocol.Session) error {
 // remove deletes a node of this arrival unless a gate has counted it. It returns the record of that
 // moment (with the gate), or [zk.ErrNoNode] if there is no such node. It begins with the given
 // record, if there is one.
-func (a *arrival) remove(ctx context.Context, s *protocol.Session, node string, r *record) (record, error) {
+func (a *arrival) remove(ctx context.Context, s *recipe.Session, node string, r *record) (record, error) {
 	b := a.barrier
 	for ; ; r = nil {
 		if r == nil {
@@ -212,7 +213,7 @@ func (a *arrival) remove(ctx context.Context, s *protocol.Session, node string, 
 //
 // Our own node must exist. While it does, process cannot be removed and created again with the same
 // version. So no gate has opened since r was read.
-func (a *arrival) write(ctx context.Context, s *protocol.Session, r record, data []byte, rest ...any) (record, error) {
+func (a *arrival) write(ctx context.Context, s *recipe.Session, r record, data []byte, rest ...any) (record, error) {
 	b := a.barrier
 	ops := append([]any{
 		&zk.CheckVersionRequest{Path: b.member(a.own.Node), Version: -1},

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // create creates process and its missing parents. It returns an error if members of Curator's
@@ -17,7 +17,7 @@ import (
 //
 // It writes our number to a new record without a listing. Members that expect another number list
 // the line when they read it: see agree.
-func (b *Barrier) create(ctx context.Context, s *protocol.Session) error {
+func (b *Barrier) create(ctx context.Context, s *recipe.Session) error {
 	created, err := b.createProcess(ctx, s)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (b *Barrier) create(ctx context.Context, s *protocol.Session) error {
 
 // createProcess creates process and its missing parents. Process is a container, or a persistent
 // node if the rounds are kept. It reports whether it has created process.
-func (b *Barrier) createProcess(ctx context.Context, s *protocol.Session) (created bool, err error) {
+func (b *Barrier) createProcess(ctx context.Context, s *recipe.Session) (created bool, err error) {
 	if !b.keeps {
 		return s.EnsurePath(ctx, b.process())
 	}

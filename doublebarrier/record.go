@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A record has the data of process, the node above the members.
@@ -32,7 +32,7 @@ func (r record) complete() bool { return r.gate != nil || r.Size > 0 }
 
 // read reads the record, and the gate from ready if the record may be lost. It is empty if there is
 // neither.
-func (at site) read(ctx context.Context, s *protocol.Session) (record, error) {
+func (at site) read(ctx context.Context, s *recipe.Session) (record, error) {
 	for seen := ""; ; {
 		r, err := at.readNode(ctx, s, at.process())
 		if err != nil || r.complete() {
@@ -58,7 +58,7 @@ func (at site) read(ctx context.Context, s *protocol.Session) (record, error) {
 }
 
 // readNode reads process or ready. The record is empty if there is no such node.
-func (at site) readNode(ctx context.Context, s *protocol.Session, path string) (record, error) {
+func (at site) readNode(ctx context.Context, s *recipe.Session, path string) (record, error) {
 	data, stat, err := s.Get(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return record{}, nil

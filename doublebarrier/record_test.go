@@ -10,6 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -27,7 +28,7 @@ func TestRecordKeepsTheDataOfOthers(t *testing.T) {
 		s.Contains(s.record(), "more others zkrecipes")
 		s.finish(first, second)
 		s.Regexp(`^more others .* rounds=1\n$`, s.record())
-		s.set(string(make([]byte, protocol.MaxData-200)))
+		s.set(string(make([]byte, recipe.MaxData-200)))
 		s.enter(0, 1).fails(protocol.ErrTooLarge)
 		s.Equal(1, s.Links[0].Count(recipestest.OpConnect))
 	})

@@ -5,12 +5,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // current watches a node and returns its Stat. What another Watch of the session has read holds if
 // there was no event and no reconnect since.
-func current(ctx context.Context, s *protocol.Session, node string) (*protocol.Watch, *zk.Stat, error) {
+func current(ctx context.Context, s *recipe.Session, node string) (*recipe.Watch, *zk.Stat, error) {
 	for {
 		watch := s.Watch(node)
 		if same, err := watch.Current(ctx); err != nil {
@@ -26,7 +26,7 @@ func current(ctx context.Context, s *protocol.Session, node string) (*protocol.W
 // waitFor blocks until the watch fires, or for a third of a session timeout. It reports whether
 // that has passed: the wait is long from then on. Once it is long, waitFor watches another node as
 // well, and returns [zk.ErrNoNode] if that is gone already. It makes no requests while it waits.
-func waitFor(ctx context.Context, s *protocol.Session, watch *protocol.Watch, long bool, node string) (nowLong bool, err error) {
+func waitFor(ctx context.Context, s *recipe.Session, watch *recipe.Watch, long bool, node string) (nowLong bool, err error) {
 	if long {
 		other := s.Watch(node)
 		if _, err := other.Ready(ctx); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A Waiter is one member that has come and not left. It waits for others to come, or it is inside,
@@ -71,7 +71,7 @@ func (b *Barrier) waiting(ctx context.Context) ([]Waiter, error) {
 }
 
 // waiters reads the members in line, without members that have gone.
-func (b *Barrier) waiters(ctx context.Context, s *protocol.Session, r record, line []member) ([]Waiter, error) {
+func (b *Barrier) waiters(ctx context.Context, s *recipe.Session, r record, line []member) ([]Waiter, error) {
 	all, errs := make([]Waiter, len(line)), make([]error, len(line))
 	slots := make(chan struct{}, readers)
 	var wg sync.WaitGroup

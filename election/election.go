@@ -13,12 +13,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/pace"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // An Election is one leadership that candidates campaign for. It is safe for concurrent use;
 // goroutines that campaign in one Election are candidates as processes are.
 type Election struct {
-	recipe     *protocol.Recipe
+	recipe     *recipe.Recipe
 	line       *line.Line
 	newBackOff func() backoff.BackOff
 
@@ -28,7 +29,7 @@ type Election struct {
 // New returns the election at path, a node of its own that is created as needed. New does no I/O
 // and cannot fail: the first call reports a nil client, a bad path or a bad option.
 func New(c *protocol.Client, path string, opts ...Option) *Election {
-	r := protocol.NewRecipe(c, "election", path)
+	r := recipe.New(c, "election", path)
 	e := &Election{
 		recipe: r,
 		line:   line.New(r, line.Locks...),
@@ -40,7 +41,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Election {
 			)
 		},
 	}
-	protocol.Configure(r, e, opts)
+	recipe.Configure(r, e, opts)
 	return e
 }
 
@@ -63,7 +64,7 @@ func WithBackOff(newBackOff func() backoff.BackOff) Option {
 
 // Campaign enters the election and returns the term once it is won. It blocks until then, or until
 // ctx ends or the client is closed. The value is for the other processes (where to reach this
-// candidate, say). Value and path together may have [protocol.MaxData] bytes. The caller must not
+// candidate, say). Value and path together may have [recipe.MaxData] bytes. The caller must not
 // change the value before Campaign returns.
 //
 // If ctx ends first, Campaign withdraws and returns an error that wraps ctx's. It does the same if
@@ -187,13 +188,13 @@ func stopped(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil
 	}
-	return protocol.Ended(ctx)
+	return recipe.Ended(ctx)
 }
 
 // lead calls lead for one term. It returns nil if Run must campaign again, or if ctx was cancelled.
 func (e *Election) lead(ctx context.Context, t *Term, lead func(context.Context, *Term) error) error {
 	var failed, over error
-	done := protocol.RunHeld(ctx, t.grant, func(held context.Context) error {
+	done := recipe.RunHeld(ctx, t.grant, func(held context.Context) error {
 		failed = lead(held, t)
 		over = t.Err()
 		return nil

@@ -11,11 +11,12 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 const (
 	// recheckAfter is how often a feed asks the server whether it has missed something. It does so
-	// just before [protocol.Watch.Wait] would.
+	// just before [recipe.Watch.Wait] would.
 	recheckAfter = time.Minute - time.Second
 
 	// successors is how many candidates of a listing a feed keeps, however long the line is.
@@ -42,7 +43,7 @@ type feeds struct {
 // foreign name.
 type feed struct {
 	election *Election
-	session  *protocol.Session
+	session  *recipe.Session
 	shared   *feeds
 	stop     context.CancelFunc
 
@@ -66,8 +67,8 @@ type feed struct {
 
 // join makes the caller an observer, which it is until it calls leave. The caller's number is for
 // [feed.read].
-func (e *Election) join(s *protocol.Session) (f *feed, number int) {
-	shared := protocol.Shared(s, e.recipe.Path(), func() *feeds { return new(feeds) })
+func (e *Election) join(s *recipe.Session) (f *feed, number int) {
+	shared := recipe.Shared(s, e.recipe.Path(), func() *feeds { return new(feeds) })
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 
@@ -89,7 +90,7 @@ func (e *Election) join(s *protocol.Session) (f *feed, number int) {
 func (f *feed) start() {
 	ctx, stop := context.WithCancel(context.Background()) // every call ends with the session, too
 	f.stop = stop
-	started := f.session.Go(func(context.Context, *protocol.Session) {
+	started := f.session.Go(func(context.Context, *recipe.Session) {
 		defer stop()
 		err := f.follow(ctx)
 		f.shared.mu.Lock()
@@ -131,7 +132,7 @@ func (f *feed) read(ctx context.Context, number int) (_ Leader, changed <-chan s
 		select {
 		case <-caughtUp:
 		case <-ctx.Done():
-			return Leader{}, nil, protocol.Ended(ctx)
+			return Leader{}, nil, recipe.Ended(ctx)
 		}
 	}
 }
@@ -197,7 +198,7 @@ func (f *feed) list(ctx context.Context) ([]line.Name, error) {
 func (f *feed) keep(names []line.Name) []line.Name {
 	kept := names[:min(len(names), successors)]
 	for i, n := range kept {
-		if i > 0 && n.Owner == (protocol.Owner{}) {
+		if i > 0 && n.Owner == (recipe.Owner{}) {
 			kept = kept[:i]
 			break
 		}
@@ -286,7 +287,7 @@ func (f *feed) vacancy(ctx context.Context) ([]line.Name, error) {
 
 // wait blocks until w has changed, an observer has begun, or it is due to ask the server again,
 // which it reports.
-func (f *feed) wait(ctx context.Context, w *protocol.Watch) (due bool, err error) {
+func (f *feed) wait(ctx context.Context, w *recipe.Watch) (due bool, err error) {
 	if !f.due.After(time.Now()) {
 		f.due = time.Now().Add(recheckAfter)
 	}

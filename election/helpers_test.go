@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -231,6 +232,6 @@ func led(value string) func(election.State) bool {
 
 // leaderOf returns what others see of a term.
 func leaderOf(t *election.Term, value string) election.Leader {
-	owner, _, _ := protocol.ParseOwner(t.Node())
+	owner, _, _ := recipe.ParseOwner(t.Node())
 	return election.Leader{Value: []byte(value), Token: t.Token(), Node: t.Node(), Session: owner.Session}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A State is an election as [Election.Listen] reports it.
@@ -68,7 +68,7 @@ func (e *Election) Listen(ctx context.Context, value []byte, f func(State)) erro
 	defer stop(nil)
 
 	wait.Go(func() {
-		o := &observation{election: e, yield: func(leader Leader, s *protocol.Session) bool {
+		o := &observation{election: e, yield: func(leader Leader, s *recipe.Session) bool {
 			l.call(func() { l.saw(leader, s) })
 			return true
 		}}
@@ -97,10 +97,10 @@ type listener struct {
 	gone  chan struct{} // closed when that calls no more
 
 	state State
-	told  bool              // f was called
-	own   int64             // the token of the last term that f has seen
-	in    *protocol.Session // of that term
-	later *Leader           // seen before f was called with the end of the term
+	told  bool            // f was called
+	own   int64           // the token of the last term that f has seen
+	in    *recipe.Session // of that term
+	later *Leader         // seen before f was called with the end of the term
 }
 
 // call has f called on the goroutine of Listen, and blocks until it has returned or Listen ends.
@@ -153,7 +153,7 @@ func (l *listener) end() {
 }
 
 // saw calls f with a leader that was observed in s.
-func (l *listener) saw(leader Leader, s *protocol.Session) {
+func (l *listener) saw(leader Leader, s *recipe.Session) {
 	if l.in != nil && l.in.ID() != s.ID() && l.in.Err() != nil {
 		l.own = 0 // in a later session, tokens may begin anew: the ensemble has lost its data
 	}

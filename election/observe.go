@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // ErrNoLeader is returned by [Election.Leader] when there is no leader.
@@ -44,7 +45,7 @@ type Candidate struct {
 }
 
 // Leader returns the leader as of a moment after the call began. (The answer can be older if the
-// server follows a deposed leader: see [protocol.Session.Sync].) The leader is the first candidate
+// server follows a deposed leader: see [recipe.Session.Sync].) The leader is the first candidate
 // in line. It may not have noticed yet, or it may be dead and not have expired yet.
 //
 // Leader blocks until the server has answered three times or ctx ends. If there is no session, it
@@ -54,14 +55,14 @@ type Candidate struct {
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	leader, err := protocol.AcrossSessions(ctx, e.recipe, func(s *protocol.Session) (Leader, error) {
+	leader, err := recipe.AcrossSessions(ctx, e.recipe, func(s *recipe.Session) (Leader, error) {
 		return e.first(ctx, s)
 	})
 	return leader, e.recipe.Wrap(err)
 }
 
 // first reads the first candidate in line.
-func (e *Election) first(ctx context.Context, s *protocol.Session) (Leader, error) {
+func (e *Election) first(ctx context.Context, s *recipe.Session) (Leader, error) {
 	if err := s.Sync(ctx, e.recipe.Path()); err != nil {
 		return Leader{}, err
 	}
@@ -102,7 +103,7 @@ func (e *Election) first(ctx context.Context, s *protocol.Session) (Leader, erro
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
-		o := &observation{election: e, yield: func(l Leader, _ *protocol.Session) bool { return yield(l, nil) }}
+		o := &observation{election: e, yield: func(l Leader, _ *recipe.Session) bool { return yield(l, nil) }}
 		err := o.run(ctx)
 		if ctx != nil && ctx.Err() != nil && !errors.Is(err, protocol.ErrClosed) {
 			err = e.recipe.Wrap(stopped(ctx))
@@ -116,7 +117,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 // An observation is one use of [Election.Observe], or a listener's.
 type observation struct {
 	election *Election
-	yield    func(Leader, *protocol.Session) bool // with the session in which the leader was seen
+	yield    func(Leader, *recipe.Session) bool // with the session in which the leader was seen
 	last     Leader
 	shown    int  // how often there was something to show
 	enough   bool // the loop has ended
@@ -126,7 +127,7 @@ type observation struct {
 func (o *observation) run(ctx context.Context) (err error) {
 	r := o.election.recipe
 	for err == nil && !o.enough {
-		_, err = protocol.AcrossSessions(ctx, r, func(s *protocol.Session) (struct{}, error) {
+		_, err = recipe.AcrossSessions(ctx, r, func(s *recipe.Session) (struct{}, error) {
 			before := o.shown
 			err := o.follow(ctx, s)
 			if o.shown > before && ctx.Err() == nil && s.Err() != nil && !errors.Is(err, protocol.ErrClosed) {
@@ -138,7 +139,7 @@ func (o *observation) run(ctx context.Context) (err error) {
 	return r.Wrap(err)
 }
 
-func (o *observation) show(leader Leader, s *protocol.Session) {
+func (o *observation) show(leader Leader, s *recipe.Session) {
 	changed := o.shown == 0 || !o.last.same(leader)
 	o.last = leader
 	o.shown++
@@ -148,7 +149,7 @@ func (o *observation) show(leader Leader, s *protocol.Session) {
 }
 
 // follow shows the leader for as long as the loop goes on and s lasts.
-func (o *observation) follow(ctx context.Context, s *protocol.Session) error {
+func (o *observation) follow(ctx context.Context, s *recipe.Session) error {
 	f, number := o.election.join(s)
 	defer f.leave()
 
@@ -165,7 +166,7 @@ func (o *observation) follow(ctx context.Context, s *protocol.Session) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return protocol.Ended(ctx)
+			return recipe.Ended(ctx)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 var (
@@ -67,7 +68,7 @@ func (t *Term) ResignTo(ctx context.Context, node string) error {
 // A handover is the end of a term in favour of a candidate that need not be next in line.
 type handover struct {
 	term    *Term
-	session *protocol.Session
+	session *recipe.Session
 	to      string
 	over    []string // the paths of the candidates that are passed over
 	missed  bool     // to has left; valid once the grant is removed
@@ -103,12 +104,12 @@ func (h *handover) prepare(ctx context.Context) error {
 		return fmt.Errorf("%w: %q", ErrNotInLine, h.to)
 	}
 	for _, n := range names[self+1 : to] {
-		if n.Owner == (protocol.Owner{}) {
+		if n.Owner == (recipe.Owner{}) {
 			return fmt.Errorf("%w: %s", ErrForeignContender, n.Node)
 		}
 		h.over = append(h.over, h.pathOf(n.Node))
 	}
-	if protocol.MultiSize(h.ops(true)...) > protocol.MaxData {
+	if recipe.MultiSize(h.ops(true)...) > recipe.MaxData {
 		return fmt.Errorf("%w: %d contenders would be passed over", protocol.ErrTooLarge, len(h.over))
 	}
 	return nil
@@ -133,21 +134,21 @@ func (h *handover) ops(marker bool) []any {
 	return ops
 }
 
-func (h *handover) remove(ctx context.Context, s *protocol.Session) error {
+func (h *handover) remove(ctx context.Context, s *recipe.Session) error {
 	h.session = s
 	defer s.KeepAlive()()
 
 	leader := h.pathOf(h.term.Node())
 	for marker := true; ; {
 		ops := h.ops(marker)
-		answers, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-			return protocol.Multi(c, ops...)
+		answers, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+			return recipe.Multi(c, ops...)
 		}, h.find)
 		missing := errors.Is(err, zk.ErrNoNode)
 		switch {
 		case err == nil, s.Err() != nil:
 			return err
-		case !missing && marker && !protocol.OutcomeUnknown(err):
+		case !missing && marker && !recipe.OutcomeUnknown(err):
 			marker = false // we may not create it, or another client has
 			continue
 		case !missing:

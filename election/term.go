@@ -5,13 +5,13 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A Term is a leadership that lasts until it is given back with [Term.Resign] or lost. It is lost
 // with its session, or when another client deletes its node. It is safe for concurrent use.
 type Term struct {
-	grant    *protocol.Grant
+	grant    *recipe.Grant
 	election *Election
 }
 

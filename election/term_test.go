@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -82,7 +83,7 @@ func TestProclaimChangesTheValue(t *testing.T) {
 		require.Equal(t, "three", string(l.Value))
 		require.NoError(t, term.Err())
 
-		require.ErrorIs(t, term.Proclaim(t.Context(), make([]byte, protocol.MaxData)), protocol.ErrTooLarge)
+		require.ErrorIs(t, term.Proclaim(t.Context(), make([]byte, recipe.MaxData)), protocol.ErrTooLarge)
 		dead, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, term.Proclaim(dead, nil), context.Canceled)

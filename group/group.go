@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // ErrNameTaken is returned by [Group.TryJoin] if another member has the name, and by [Group.Join]
@@ -22,7 +23,7 @@ var ErrNameTaken = errors.New("name taken")
 // members.
 type Group struct {
 	client   *protocol.Client
-	recipe   *protocol.Recipe
+	recipe   *recipe.Recipe
 	identity string        // empty: none
 	grace    time.Duration // before the items of a member that has gone are shared out
 }
@@ -73,14 +74,14 @@ func WithGrace(d time.Duration) Option {
 // New returns the group at path, a node of its own that is created as needed. New does no I/O and
 // cannot fail: the first call reports a nil client or a bad path.
 func New(c *protocol.Client, path string, opts ...Option) *Group {
-	g := &Group{client: c, recipe: protocol.NewRecipe(c, "group", path)}
-	protocol.Configure(g.recipe, g, opts)
+	g := &Group{client: c, recipe: recipe.New(c, "group", path)}
+	recipe.Configure(g.recipe, g, opts)
 	return g
 }
 
 // Members returns the members in order of joining, as of a moment after the call began. A dead
 // member is there until its session expires. (The answer can be older if the server follows a
-// deposed leader: see [protocol.Session.Sync].)
+// deposed leader: see [recipe.Session.Sync].)
 //
 // Members blocks until the server has answered (two requests and one for each member) or ctx ends.
 // If a session is lost, it goes on in the next session. Its error wraps ctx's, [protocol.ErrClosed]
@@ -88,7 +89,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Group {
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (g *Group) Members(ctx context.Context) ([]Peer, error) {
-	peers, err := protocol.AcrossSessions(ctx, g.recipe, func(s *protocol.Session) ([]Peer, error) {
+	peers, err := recipe.AcrossSessions(ctx, g.recipe, func(s *recipe.Session) ([]Peer, error) {
 		if err := s.Sync(ctx, g.recipe.Path()); err != nil {
 			return nil, err
 		}
@@ -119,5 +120,5 @@ func (g *Group) validate(name string, data []byte) error {
 	if name == "" || path.Base(name) != name {
 		return fmt.Errorf("%w: %q cannot be the name of a member", zk.ErrInvalidPath, name)
 	}
-	return protocol.ValidatePath(g.node(name))
+	return recipe.ValidatePath(g.node(name))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A Member is a membership that lasts until [Member.Leave]. If its session is lost, or its node is
@@ -31,9 +32,9 @@ type Member struct {
 
 	mu      sync.Mutex // protects what follows
 	data    []byte
-	version int             // of data
-	grant   *protocol.Grant // of the last time that it joined
-	renewed chan struct{}   // closed when there is another grant
+	version int           // of data
+	grant   *recipe.Grant // of the last time that it joined
+	renewed chan struct{} // closed when there is another grant
 }
 
 // Join makes the caller a member with this name and data, until [Member.Leave] or
@@ -85,7 +86,7 @@ func (g *Group) enter(ctx context.Context, name string, data []byte, try bool) (
 	m.leaving, m.leave = context.WithCancel(context.Background())
 
 	var p place
-	grant, err := g.recipe.Acquire(ctx, data, func(s *protocol.Session) (_ *protocol.Grant, err error) {
+	grant, err := g.recipe.Acquire(ctx, data, func(s *recipe.Session) (_ *recipe.Grant, err error) {
 		p, err = m.join(ctx, s, data, try)
 		return p.grant, err
 	})
@@ -97,7 +98,7 @@ func (g *Group) enter(ctx context.Context, name string, data []byte, try bool) (
 		return nil, err
 	}
 	m.grant = grant
-	if !grant.Session().Go(func(context.Context, *protocol.Session) { m.run(p) }) {
+	if !grant.Session().Go(func(context.Context, *recipe.Session) { m.run(p) }) {
 		m.leave()
 		p.free()
 		return nil, g.recipe.Wrap(protocol.ErrClosed)
@@ -107,7 +108,7 @@ func (g *Group) enter(ctx context.Context, name string, data []byte, try bool) (
 
 // join makes one attempt under s. It waits until the name is free or, with try, only for the end of
 // sessions of this member's own that were lost before.
-func (m *Member) join(ctx context.Context, s *protocol.Session, data []byte, try bool) (place, error) {
+func (m *Member) join(ctx context.Context, s *recipe.Session, data []byte, try bool) (place, error) {
 	for {
 		p, err := m.claim(ctx, s, data)
 		if err != nil || p.grant != nil {
@@ -140,7 +141,7 @@ func (m *Member) join(ctx context.Context, s *protocol.Session, data []byte, try
 func (m *Member) rejoin() (p place, err error) {
 	ctx, began := m.leaving, time.Now()
 	m.group.recipe.Waiting(ctx)
-	p, err = protocol.AcrossSessions(m.leaving, m.group.recipe, func(s *protocol.Session) (place, error) {
+	p, err = recipe.AcrossSessions(m.leaving, m.group.recipe, func(s *recipe.Session) (place, error) {
 		for {
 			m.mu.Lock()
 			data, version := m.data, m.version
@@ -155,7 +156,7 @@ func (m *Member) rejoin() (p place, err error) {
 				return p, nil
 			}
 			if err != nil && s.Err() == nil && m.leaving.Err() == nil {
-				return p, protocol.Again(err) // the ACL may change
+				return p, recipe.Again(err) // the ACL may change
 			} else if err != nil {
 				return p, err
 			}
@@ -170,7 +171,7 @@ func (m *Member) rejoin() (p place, err error) {
 }
 
 // awaitEnd waits until the node or member that claim has met no longer has the name.
-func (m *Member) awaitEnd(ctx context.Context, s *protocol.Session, p place) error {
+func (m *Member) awaitEnd(ctx context.Context, s *recipe.Session, p place) error {
 	if p.other == nil {
 		select {
 		case <-p.taken:
@@ -178,7 +179,7 @@ func (m *Member) awaitEnd(ctx context.Context, s *protocol.Session, p place) err
 		case <-s.Done():
 			return s.Err()
 		case <-ctx.Done():
-			return protocol.Ended(ctx)
+			return recipe.Ended(ctx)
 		}
 	}
 	_, err := s.WaitNode(ctx, m.group.node(m.name), func(stat *zk.Stat) bool { return stat.Czxid != p.other.Czxid })
@@ -266,7 +267,7 @@ func (m *Member) end(p place) error {
 // gone blocks until no lost session has a node of the member.
 func (m *Member) gone() error {
 	ctx, node := context.Background(), m.group.node(m.name)
-	_, err := protocol.AcrossSessions(ctx, m.group.recipe, func(s *protocol.Session) (struct{}, error) {
+	_, err := recipe.AcrossSessions(ctx, m.group.recipe, func(s *recipe.Session) (struct{}, error) {
 		if err := s.Sync(ctx, node); err != nil { // because a server that lags can hide a node
 			return struct{}{}, err
 		}
@@ -303,7 +304,7 @@ func (m *Member) Joined() bool {
 // closed.
 func (m *Member) Changes() <-chan struct{} { return m.changes }
 
-func (m *Member) current() (*protocol.Grant, <-chan struct{}) {
+func (m *Member) current() (*recipe.Grant, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.grant, m.renewed
@@ -334,7 +335,7 @@ func (m *Member) Set(ctx context.Context, data []byte) error {
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
-		return r.Wrap(protocol.Ended(ctx))
+		return r.Wrap(recipe.Ended(ctx))
 	}
 
 	before := m.replaceData(data)
@@ -358,7 +359,7 @@ func (m *Member) set(ctx context.Context, data []byte) error {
 		select {
 		case <-renewed:
 		case <-ctx.Done():
-			return protocol.Ended(ctx)
+			return recipe.Ended(ctx)
 		case <-m.leaving.Done():
 			return m.left()
 		}
@@ -404,6 +405,6 @@ func (m *Member) Leave(ctx context.Context) error {
 	case <-m.over:
 		return m.outcome
 	case <-ctx.Done():
-		return m.group.recipe.Wrap(protocol.Ended(ctx))
+		return m.group.recipe.Wrap(recipe.Ended(ctx))
 	}
 }

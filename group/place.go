@@ -10,11 +10,12 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A place is a member's name in a group, or the other member that has the name.
 type place struct {
-	grant   *protocol.Grant
+	grant   *recipe.Grant
 	free    func() // lets other members of the session claim the name; may be called again
 	version int    // of the data that it was created with
 
@@ -29,7 +30,7 @@ func (m *Member) identities() string { return m.group.recipe.Path() + "-identiti
 
 // renewIdentity gives the member another node to say its identity, for the next attempt to create
 // its own. The former node may be there, without the member's node.
-func (m *Member) renewIdentity(ctx context.Context, s *protocol.Session) error {
+func (m *Member) renewIdentity(ctx context.Context, s *recipe.Session) error {
 	if m.group.identity == "" {
 		return nil
 	}
@@ -44,7 +45,7 @@ func (m *Member) renewIdentity(ctx context.Context, s *protocol.Session) error {
 
 // takeOver deletes the node of a member with the same identity and reports whether that node is
 // gone.
-func (m *Member) takeOver(ctx context.Context, s *protocol.Session, other *zk.Stat) (bool, error) {
+func (m *Member) takeOver(ctx context.Context, s *recipe.Session, other *zk.Stat) (bool, error) {
 	if m.group.identity == "" {
 		return false, nil
 	}
@@ -55,7 +56,7 @@ func (m *Member) takeOver(ctx context.Context, s *protocol.Session, other *zk.St
 		return false, err
 	}
 	for _, child := range children {
-		if _, name, _ := protocol.ParseOwner(child); name != m.name {
+		if _, name, _ := recipe.ParseOwner(child); name != m.name {
 			continue
 		}
 		node := m.identities() + "/" + child
@@ -78,9 +79,9 @@ func (m *Member) takeOver(ctx context.Context, s *protocol.Session, other *zk.St
 
 // claim makes one attempt to create the member's node under s. It returns a place without a grant
 // if the name is taken.
-func (m *Member) claim(ctx context.Context, s *protocol.Session, data []byte) (place, error) {
+func (m *Member) claim(ctx context.Context, s *recipe.Session, data []byte) (place, error) {
 	m.sessions[s.ID()] = true
-	p, err := protocol.Detach(ctx, s, func(ctx context.Context, s *protocol.Session) (p place, err error) {
+	p, err := recipe.Detach(ctx, s, func(ctx context.Context, s *recipe.Session) (p place, err error) {
 		defer s.KeepAlive()()
 		if p.free, p.taken = claim(s, m.group.node(m.name)); p.free == nil {
 			return p, nil
@@ -103,7 +104,7 @@ func (m *Member) claim(ctx context.Context, s *protocol.Session, data []byte) (p
 		// The session has no other member of this name, so the node is the one that was created
 		// here. It is ours unless the session ends, and then the node goes, too.
 		identity := m.identity
-		remove := func(ctx context.Context, s *protocol.Session) error {
+		remove := func(ctx context.Context, s *recipe.Session) error {
 			defer p.free()
 			err := m.remove(ctx, s, stat)
 			if identity != "" && s.Err() == nil {
@@ -125,7 +126,7 @@ func (m *Member) claim(ctx context.Context, s *protocol.Session, data []byte) (p
 	return p, err
 }
 
-// end gives the place back. It returns the error of [protocol.Grant.Release].
+// end gives the place back. It returns the error of [recipe.Grant.Release].
 func (p place) end() error {
 	err := p.grant.Release(context.Background())
 	if errors.Is(err, protocol.ErrLost) {
@@ -137,7 +138,7 @@ func (p place) end() error {
 // create creates the node, unless there is one, and returns the Stat of the node that is there. It
 // creates nothing once the caller has stopped waiting. Only if it has just created the directory,
 // it creates the node, too: no server deletes a container that never had a child.
-func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (*zk.Stat, error) {
+func (m *Member) create(ctx context.Context, s *recipe.Session, data []byte) (*zk.Stat, error) {
 	node := m.group.node(m.name)
 	made := false // the directory
 	for {
@@ -145,15 +146,15 @@ func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (
 			return nil, err
 		}
 		identity := m.identity
-		stat, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
+		stat, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
 			if err := s.Abandoned(); err != nil && !made {
 				return nil, err
 			}
 			if identity == "" {
-				_, err := protocol.Create(c, s.Path(node), data, zk.FlagEphemeral, s.ACL(node))
+				_, err := recipe.Create(c, s.Path(node), data, zk.FlagEphemeral, s.ACL(node))
 				return nil, err
 			}
-			_, err := protocol.Multi(c,
+			_, err := recipe.Multi(c,
 				&zk.CreateRequest{Path: s.Path(node), Data: data, Acl: s.ACL(node), Flags: zk.FlagEphemeral},
 				&zk.CreateRequest{Path: s.Path(identity), Data: []byte(m.group.identity), Acl: s.ACL(identity), Flags: zk.FlagEphemeral})
 			return nil, err
@@ -202,7 +203,7 @@ func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (
 
 // withdraw deletes a node that was just created, because its own member may not read it. It returns
 // why.
-func (m *Member) withdraw(ctx context.Context, s *protocol.Session, why error) error {
+func (m *Member) withdraw(ctx context.Context, s *recipe.Session, why error) error {
 	s.Delete(ctx, m.group.node(m.name), -1) // a refusal is what Detach returns, and it is tried again
 	if m.identity != "" {
 		s.Delete(ctx, m.identity, -1)
@@ -212,11 +213,11 @@ func (m *Member) withdraw(ctx context.Context, s *protocol.Session, why error) e
 
 // remove deletes the node with this Stat, but no node that another session creates later. If the
 // server refuses, remove lets the caller go and tries again until the session ends.
-func (m *Member) remove(ctx context.Context, s *protocol.Session, own *zk.Stat) error {
+func (m *Member) remove(ctx context.Context, s *recipe.Session, own *zk.Stat) error {
 	node := m.group.node(m.name)
 	for {
-		_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
-			return struct{}{}, protocol.Delete(c, s.Path(node), -1)
+		_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
+			return struct{}{}, recipe.Delete(c, s.Path(node), -1)
 		}, func(ctx context.Context) (_ struct{}, done bool, err error) {
 			stat, err := s.Exists(ctx, node)
 			if errors.Is(err, zk.ErrNoAuth) { // own could be read, so this is another node
@@ -251,7 +252,7 @@ type claimKey struct {
 
 // claim returns a function that ends the claim. If another member has the claim, it returns a
 // channel that is closed when that claim ends.
-func claim(s *protocol.Session, node string) (free func(), taken <-chan struct{}) {
+func claim(s *recipe.Session, node string) (free func(), taken <-chan struct{}) {
 	claims.Lock()
 	defer claims.Unlock()
 	key := claimKey{s.Conn(), s.Path(node)}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A roster has the members of a group. It reads each member once.
@@ -26,7 +26,7 @@ type roster struct {
 const readers = 16 // how many nodes are read at the same time
 
 // update brings the roster up to a listing. If a member is gone by now, another listing will come.
-func (r *roster) update(ctx context.Context, s *protocol.Session, children []string, dir *zk.Stat) error {
+func (r *roster) update(ctx context.Context, s *recipe.Session, children []string, dir *zk.Stat) error {
 	added := 0
 	for _, name := range children {
 		if _, there := r.known[name]; !there {
@@ -54,7 +54,7 @@ func (r *roster) renew(p Peer) {
 }
 
 // read reads the children that are not known yet, and forgets all others.
-func (r *roster) read(ctx context.Context, s *protocol.Session, children []string) error {
+func (r *roster) read(ctx context.Context, s *recipe.Session, children []string) error {
 	peers, errs := make([]*Peer, len(children)), make([]error, len(children))
 	slots := make(chan struct{}, readers)
 	var wg sync.WaitGroup
@@ -83,7 +83,7 @@ func (r *roster) read(ctx context.Context, s *protocol.Session, children []strin
 }
 
 // peer reads one child. It returns nil if the child is no member, or is gone.
-func (g *Group) peer(ctx context.Context, s *protocol.Session, name string) (*Peer, error) {
+func (g *Group) peer(ctx context.Context, s *recipe.Session, name string) (*Peer, error) {
 	data, stat, err := s.Get(ctx, g.node(name))
 	if errors.Is(err, zk.ErrNoAuth) {
 		stat, err = s.Exists(ctx, g.node(name)) // which needs no permission before 3.8.4 and 3.9.2

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Share divides items among the members of the group and calls work for each of this member's
@@ -99,13 +100,13 @@ func stopped(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil
 	}
-	return protocol.Ended(ctx)
+	return recipe.Ended(ctx)
 }
 
 // An Assignment is one of this member's items, for as long as work has it. It is held and lost as a
 // lease of package lock is. It is safe for concurrent use.
 type Assignment struct {
-	grant *protocol.Grant
+	grant *recipe.Grant
 	item  string
 }
 
@@ -293,7 +294,7 @@ func isClosed(c <-chan struct{}) bool {
 
 // hold does the work for an item while this member has it.
 func (s *share) hold(ctx context.Context, item string) error {
-	r := protocol.NewRecipe(s.group.client, "group", path.Join(s.group.recipe.Path()+"-items", item))
+	r := recipe.New(s.group.client, "group", path.Join(s.group.recipe.Path()+"-items", item))
 	l := line.New(r, line.Locks...)
 	for ctx.Err() == nil {
 		grant, err := l.Enter(ctx, line.Request{Kind: line.Locks[0].Name, Data: []byte(s.me.name)})
@@ -303,7 +304,7 @@ func (s *share) hold(ctx context.Context, item string) error {
 		} else if err != nil {
 			return err
 		}
-		err = protocol.RunHeld(ctx, grant, func(held context.Context) error {
+		err = recipe.RunHeld(ctx, grant, func(held context.Context) error {
 			if err := s.work(held, &Assignment{grant, item}); err != nil && held.Err() == nil {
 				s.end(fmt.Errorf("item %q: %w", item, err))
 			}

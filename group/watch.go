@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Watch yields the members, as [Group.Members] returns them, and then again after every change:
@@ -44,7 +45,7 @@ func (g *Group) watch(ctx context.Context, data bool) iter.Seq2[[]Peer, error] {
 		o := &observation{roster: roster{group: g, watched: data}, yield: yield}
 		err := g.recipe.ValidateCall(ctx, nil)
 		for err == nil && !o.enough {
-			_, err = protocol.AcrossSessions(ctx, g.recipe, func(s *protocol.Session) (struct{}, error) {
+			_, err = recipe.AcrossSessions(ctx, g.recipe, func(s *recipe.Session) (struct{}, error) {
 				before := o.looks
 				err := o.follow(ctx, s)
 				if o.looks > before && ctx.Err() == nil && s.Err() != nil && !errors.Is(err, protocol.ErrClosed) {
@@ -72,7 +73,7 @@ type observation struct {
 }
 
 // follow shows the members for as long as the loop goes on and s lasts.
-func (o *observation) follow(ctx context.Context, s *protocol.Session) error {
+func (o *observation) follow(ctx context.Context, s *recipe.Session) error {
 	path := o.roster.group.recipe.Path()
 	if err := s.Sync(ctx, path); err != nil {
 		return err
@@ -131,7 +132,7 @@ func (o *observation) follow(ctx context.Context, s *protocol.Session) error {
 }
 
 // watchPeer sends the member's data after each change, until it is gone.
-func (g *Group) watchPeer(ctx context.Context, s *protocol.Session, p Peer, news chan<- Peer) {
+func (g *Group) watchPeer(ctx context.Context, s *recipe.Session, p Peer, news chan<- Peer) {
 	const shortest, longest = 100 * time.Millisecond, 10 * time.Second
 	for version, wait := int32(-1), shortest; ; {
 		w := s.Watch(g.node(p.Name))
@@ -192,5 +193,5 @@ func (g *Group) Await(ctx context.Context, n int) (peers []Peer, err error) {
 			return peers, err
 		}
 	}
-	return nil, r.Wrap(protocol.Ended(ctx))
+	return nil, r.Wrap(recipe.Ended(ctx))
 }

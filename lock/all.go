@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Leases are the leases of several locks that are held together: see [LockAll]. It is safe for
@@ -47,7 +48,7 @@ func LockAll(ctx context.Context, locks ...*Mutex) (*Leases, error) {
 
 		held.Unlock(ctx)
 		if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
-			err = errors.Join(protocol.Ended(ctx), err)
+			err = errors.Join(recipe.Ended(ctx), err)
 		}
 		if ctx.Err() != nil || lost == nil {
 			return nil, fmt.Errorf("lock all: %w", err)
@@ -161,12 +162,12 @@ func (c *leasesContext) Err() error {
 //
 // [zk.ErrBadArguments]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrBadArguments
 func (ls *Leases) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	grants := make([]*protocol.Grant, len(ls.all))
+	grants := make([]*recipe.Grant, len(ls.all))
 	for i, l := range ls.all {
 		grants[i] = l.grant
 		l.leavesReceipts()
 	}
-	return protocol.MultiHeld(ctx, grants, ops...)
+	return recipe.MultiHeld(ctx, grants, ops...)
 }
 
 // Unlock gives all of the locks back, at once. It blocks until their nodes are deleted or ctx or

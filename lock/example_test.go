@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -239,7 +240,7 @@ func ExampleLease_Multi() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	session, err := client.Session(ctx)
+	session, err := recipe.SessionOf(ctx, client)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -5,9 +5,9 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 func TestMain(m *testing.M) { suite.Main(m) }
 
-var tooMuch = lock.WithData(make([]byte, protocol.MaxData))
+var tooMuch = lock.WithData(make([]byte, recipe.MaxData))

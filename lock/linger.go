@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 const (
@@ -97,16 +98,16 @@ type linger struct {
 }
 
 // A removal deletes a node.
-type removal = func(context.Context, *protocol.Session) error
+type removal = func(context.Context, *recipe.Session) error
 
 // A kept is a node that outlasts the leases on it.
 type kept struct {
 	linger  *linger
-	session *protocol.Session
+	session *recipe.Session
 	node    string // its path
 	token   int64
 	remove  removal
-	watch   *protocol.Watch // on the node; belongs to who has the turn, as resumed does
+	watch   *recipe.Watch   // on the node; belongs to who has the turn, as resumed does
 	resumed <-chan struct{} // closed once there is a connection over which the node was not read
 	changed atomic.Bool     // the node has, or may not be read
 	life    context.Context // until the node is given back or lost
@@ -128,7 +129,7 @@ type kept struct {
 }
 
 // take returns a grant when it is the caller's turn, on the kept node if there is one.
-func (l *linger) take(ctx context.Context, s *protocol.Session, r *line.Request, acquire attempt) (g *protocol.Grant, err error) {
+func (l *linger) take(ctx context.Context, s *recipe.Session, r *line.Request, acquire attempt) (g *recipe.Grant, err error) {
 	if err := l.await(ctx, s, r.Try); err != nil {
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func (l *linger) take(ctx context.Context, s *protocol.Session, r *line.Request,
 }
 
 // await waits for the caller's turn. Whoever waits is counted until lend is called.
-func (l *linger) await(ctx context.Context, s *protocol.Session, try bool) error {
+func (l *linger) await(ctx context.Context, s *recipe.Session, try bool) error {
 	if try {
 		return l.turn.wait(ctx, s, true)
 	}
@@ -181,7 +182,7 @@ func (l *linger) wait(n int) {
 }
 
 // lend returns the kept node, if it is one of s, to the caller whose turn it is.
-func (l *linger) lend(s *protocol.Session, try bool) *kept {
+func (l *linger) lend(s *recipe.Session, try bool) *kept {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !try {
@@ -201,7 +202,7 @@ var errNotKept = errors.New("node not kept")
 
 // grant returns a grant on the node to the caller whose turn it is. It makes a request only if the
 // session has to be confirmed, or if there was a reconnect since the node was read.
-func (k *kept) grant(ctx context.Context) (g *protocol.Grant, err error) {
+func (k *kept) grant(ctx context.Context) (g *recipe.Grant, err error) {
 	l := k.linger
 	defer func() {
 		if g == nil {
@@ -261,12 +262,12 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // keep notes that the node of g, which was just granted, is kept.
-func (l *linger) keep(k *kept, g *protocol.Grant) {
+func (l *linger) keep(k *kept, g *recipe.Grant) {
 	k.life, k.end = context.WithCancel(context.Background())
 	k.node, k.token = l.mutex.recipe.Path()+"/"+g.Node(), g.Token()
 	k.resumed = k.session.Resumption()
 	k.watch = k.session.Watch(k.node)
-	k.nodes = protocol.Shared(k.session, lingerersKey{}, newLingerers)
+	k.nodes = recipe.Shared(k.session, lingerersKey{}, newLingerers)
 	l.mu.Lock()
 	if l.kept != nil { // its session has ended
 		l.drop(l.kept)
@@ -279,7 +280,7 @@ func (l *linger) keep(k *kept, g *protocol.Grant) {
 	l.mu.Unlock()
 	k.nodes.add(k)
 	g.AfterFunc(func() { l.ended(k, g) })
-	k.session.Go(func(ctx context.Context, s *protocol.Session) {
+	k.session.Go(func(ctx context.Context, s *recipe.Session) {
 		k.awaitContender(ctx, s)
 		k.awaitChange(ctx, s)
 	})
@@ -287,7 +288,7 @@ func (l *linger) keep(k *kept, g *protocol.Grant) {
 
 // awaitContender calls itself whenever the line has changed, until another contender is in it, and
 // says for how long the node may be kept then. A line that may not be listed may have contenders.
-func (k *kept) awaitContender(ctx context.Context, s *protocol.Session) {
+func (k *kept) awaitContender(ctx context.Context, s *recipe.Session) {
 	l := k.linger
 	for k.life.Err() == nil {
 		w := s.WatchChildren(l.mutex.recipe.Path())
@@ -303,7 +304,7 @@ func (k *kept) awaitContender(ctx context.Context, s *protocol.Session) {
 			if l.mutex.recipe.Path()+"/"+n.Node == k.node {
 				continue
 			}
-			if n.Owner == (protocol.Owner{}) {
+			if n.Owner == (recipe.Owner{}) {
 				l.mu.Lock()
 				k.visitor = n.Node
 				l.mu.Unlock()
@@ -323,11 +324,11 @@ func (k *kept) awaitContender(ctx context.Context, s *protocol.Session) {
 }
 
 // awaitChange has the node given back when it has changed or gone: it was revoked, or broken.
-func (k *kept) awaitChange(ctx context.Context, s *protocol.Session) {
+func (k *kept) awaitChange(ctx context.Context, s *recipe.Session) {
 	w := s.Watch(k.node)
 	changed := func() {
 		k.changed.Store(true)
-		k.session.Go(func(context.Context, *protocol.Session) { k.linger.limit(k, 0) })
+		k.session.Go(func(context.Context, *recipe.Session) { k.linger.limit(k, 0) })
 	}
 	if stat, err := w.Ready(ctx); err != nil || stat.Version > 0 {
 		changed()
@@ -338,11 +339,11 @@ func (k *kept) awaitChange(ctx context.Context, s *protocol.Session) {
 
 // look asks the server again whether the line or the node has changed. If an event is missing, that
 // makes up for it.
-func (k *kept) look(ctx context.Context, s *protocol.Session) {
+func (k *kept) look(ctx context.Context, s *recipe.Session) {
 	if k.changed.Load() || k.life.Err() != nil {
 		return
 	}
-	for _, w := range []*protocol.Watch{s.WatchChildren(k.linger.mutex.recipe.Path()), s.Watch(k.node)} {
+	for _, w := range []*recipe.Watch{s.WatchChildren(k.linger.mutex.recipe.Path()), s.Watch(k.node)} {
 		if _, err := w.Ready(ctx); err == nil {
 			w.Recheck(ctx)
 		}
@@ -360,7 +361,7 @@ func (l *linger) limit(k *kept, d time.Duration) {
 }
 
 // leave ends the turn of a lease that was given back, and deletes the node if it is not to be kept.
-func (k *kept) leave(ctx context.Context, s *protocol.Session) error {
+func (k *kept) leave(ctx context.Context, s *recipe.Session) error {
 	l := k.linger
 	l.mu.Lock()
 	k.used, k.idle = false, time.Now()
@@ -385,7 +386,7 @@ func (k *kept) leave(ctx context.Context, s *protocol.Session) error {
 }
 
 // ended ends the turn of a lease that was lost.
-func (l *linger) ended(k *kept, g *protocol.Grant) {
+func (l *linger) ended(k *kept, g *recipe.Grant) {
 	if !errors.Is(g.Err(), protocol.ErrLost) {
 		return
 	}
@@ -419,7 +420,7 @@ func (l *linger) settle() {
 		return
 	}
 	l.drop(k)
-	k.session.Go(func(ctx context.Context, s *protocol.Session) {
+	k.session.Go(func(ctx context.Context, s *recipe.Session) {
 		if err := l.remove(ctx, k, s); err != nil {
 			l.mutex.recipe.Logger().Debug("unused lock not given back", "node", k.node, "error", err)
 		}
@@ -452,13 +453,13 @@ func (l *linger) drop(k *kept) {
 
 // remove deletes the node. If it goes for a contender of another library, remove finds out what has
 // become of that.
-func (l *linger) remove(ctx context.Context, k *kept, s *protocol.Session) error {
+func (l *linger) remove(ctx context.Context, k *kept, s *recipe.Session) error {
 	l.mu.Lock()
 	visitor := k.visitor
 	l.mu.Unlock()
 	err := k.remove(ctx, s)
 	if visitor != "" && err == nil {
-		k.session.Go(func(ctx context.Context, s *protocol.Session) { l.noteVisit(ctx, s, visitor) })
+		k.session.Go(func(ctx context.Context, s *recipe.Session) { l.noteVisit(ctx, s, visitor) })
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // lookAgain is how often the nodes and their lines are read again, in case an event is missing.
@@ -72,7 +72,7 @@ func (ls *lingerers) excess(n int) *kept {
 	return ls.unused.Front().Value.(*kept)
 }
 
-func (ls *lingerers) look(ctx context.Context, s *protocol.Session) {
+func (ls *lingerers) look(ctx context.Context, s *recipe.Session) {
 	ticker := time.NewTicker(lookAgain)
 	defer ticker.Stop()
 	resumed := s.Resumption()

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 const (
@@ -34,7 +34,7 @@ func (v *visits) rest() time.Duration {
 
 // noteVisit counts the visitor if it has gone. By now, our node has just gone: if the visitor has not,
 // it waits, and holds the lock.
-func (l *linger) noteVisit(ctx context.Context, s *protocol.Session, visitor string) {
+func (l *linger) noteVisit(ctx context.Context, s *recipe.Session, visitor string) {
 	names, err := l.mutex.line.Names(ctx, s)
 	if err == nil {
 		l.visited(!slices.ContainsFunc(names, func(n line.Name) bool { return n.Node == visitor }))
@@ -59,7 +59,7 @@ func (l *linger) visited(gone bool) {
 }
 
 // standBack waits while the lock is left alone: until another contender is in line, as a rule.
-func (l *linger) standBack(ctx context.Context, s *protocol.Session, try bool) error {
+func (l *linger) standBack(ctx context.Context, s *recipe.Session, try bool) error {
 	l.mu.Lock()
 	rest := l.visits.rest()
 	l.mu.Unlock()

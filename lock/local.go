@@ -3,8 +3,8 @@ package lock
 import (
 	"context"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A localQueue makes callers of one process wait for each other. It has an element while any caller
@@ -29,11 +29,11 @@ func WithLocalQueue() Option {
 }
 
 // An attempt tries to get the lock under one session.
-type attempt func(context.Context, *protocol.Session, *line.Request) (*protocol.Grant, error)
+type attempt func(context.Context, *recipe.Session, *line.Request) (*recipe.Grant, error)
 
 // take calls acquire when it is the caller's turn, which ends when the grant does.
-func (q localQueue) take(ctx context.Context, s *protocol.Session, request *line.Request,
-	acquire attempt) (g *protocol.Grant, err error) {
+func (q localQueue) take(ctx context.Context, s *recipe.Session, request *line.Request,
+	acquire attempt) (g *recipe.Grant, err error) {
 	if q == nil {
 		return acquire(ctx, s, request)
 	}
@@ -51,7 +51,7 @@ func (q localQueue) take(ctx context.Context, s *protocol.Session, request *line
 	return acquire(ctx, s, request)
 }
 
-func (q localQueue) wait(ctx context.Context, s *protocol.Session, try bool) error {
+func (q localQueue) wait(ctx context.Context, s *recipe.Session, try bool) error {
 	if try {
 		select {
 		case q <- struct{}{}:
@@ -67,6 +67,6 @@ func (q localQueue) wait(ctx context.Context, s *protocol.Session, try bool) err
 	case <-s.Done():
 		return s.Err()
 	case <-ctx.Done():
-		return protocol.Ended(ctx)
+		return recipe.Ended(ctx)
 	}
 }

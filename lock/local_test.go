@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -64,7 +65,7 @@ func TestWaitInTheLocalQueueUnderAShorterContextOfDetachedWork(t *testing.T) {
 		c := srv.Client(t)
 		m := lock.New(c, srv.Root(t)+"/lock", lock.WithLocalQueue())
 		holder := suite.Must(t, m.Lock)
-		_, err := protocol.Detach(t.Context(), suite.Session(t, c), func(ctx context.Context, _ *protocol.Session) (*lock.Lease, error) {
+		_, err := recipe.Detach(t.Context(), suite.Session(t, c), func(ctx context.Context, _ *recipe.Session) (*lock.Lease, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			return m.Lock(ctx)

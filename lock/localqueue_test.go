@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 func TestPanicEndsItsTurnInTheLocalQueue(t *testing.T) {
@@ -15,7 +15,7 @@ func TestPanicEndsItsTurnInTheLocalQueue(t *testing.T) {
 	for range 2 { // the second one would fail otherwise
 		require.PanicsWithValue(t, "by a user's back-off", func() {
 			q.take(t.Context(), nil, &line.Request{Try: true},
-				func(context.Context, *protocol.Session, *line.Request) (*protocol.Grant, error) {
+				func(context.Context, *recipe.Session, *line.Request) (*recipe.Grant, error) {
 					panic("by a user's back-off")
 				})
 		})

@@ -5,8 +5,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // ErrLocked is returned by TryLock and TryDo when another contender holds the lock or waits for it.
@@ -15,7 +15,7 @@ var ErrLocked = line.NewBusy("locked")
 // A Lease is a lock that is held until it is given back with [Lease.Unlock] or lost. It is lost
 // with its session, or when another client deletes its node. It is safe for concurrent use.
 type Lease struct {
-	grant *protocol.Grant
+	grant *recipe.Grant
 	revocable
 }
 
@@ -66,7 +66,7 @@ func (l *Lease) Check() *zk.CheckVersionRequest { return l.grant.Check() }
 //
 // Multi is one request. To know its own transactions again, it keeps an ephemeral node named
 // receipt-… beside the lease's node until the lease ends. It wakes no waiter. See
-// [protocol.Grant.Multi] for the costs.
+// [recipe.Grant.Multi] for the costs.
 func (l *Lease) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	l.leavesReceipts()
 	return l.grant.Multi(ctx, ops...)
@@ -99,7 +99,7 @@ type Option func(*Mutex) error
 
 // WithData stores data in the node of each contender, for [Mutex.Contenders] to show, instead of
 // the [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together may have
-// [protocol.MaxData] bytes; an acquisition with more returns [protocol.ErrTooLarge]. The caller
+// [recipe.MaxData] bytes; an acquisition with more returns [protocol.ErrTooLarge]. The caller
 // must not change the slice afterwards.
 func WithData(data []byte) Option {
 	return func(m *Mutex) error {

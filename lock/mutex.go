@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A Mutex is a fair lock: it is granted in order of arrival. A caller holds it once [Mutex.Lock]
@@ -18,7 +19,7 @@ import (
 // sequential nodes below the lock's path. The first contender holds the lock, and every other
 // contender watches its predecessor.
 type Mutex struct {
-	recipe  *protocol.Recipe
+	recipe  *recipe.Recipe
 	line    *line.Line
 	request line.Request
 	local   localQueue // nil without WithLocalQueue
@@ -32,7 +33,7 @@ type Mutex struct {
 // New returns the lock at path, a node of its own that is created as needed. New does no I/O and
 // cannot fail: the first call reports a nil client, a bad path or a bad option.
 func New(c *protocol.Client, path string, opts ...Option) *Mutex {
-	r := protocol.NewRecipe(c, "lock", path)
+	r := recipe.New(c, "lock", path)
 	m := &Mutex{
 		recipe:  r,
 		line:    line.New(r, line.Locks...),
@@ -40,7 +41,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Mutex {
 		client:  c, lingerLimit: defaultLingerLimit,
 	}
 	m.acquire = m.line.Join
-	protocol.Configure(r, m, opts)
+	recipe.Configure(r, m, opts)
 	return m
 }
 
@@ -76,7 +77,7 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 }
 
 func (m *Mutex) take(ctx context.Context, request *line.Request) (*Lease, error) {
-	g, err := m.recipe.Acquire(ctx, request.Data, func(s *protocol.Session) (*protocol.Grant, error) {
+	g, err := m.recipe.Acquire(ctx, request.Data, func(s *recipe.Session) (*recipe.Grant, error) {
 		acquire := m.acquire
 		if m.local != nil || m.linger != nil {
 			notice := time.AfterFunc(line.Notice, func() {
@@ -84,7 +85,7 @@ func (m *Mutex) take(ctx context.Context, request *line.Request) (*Lease, error)
 					"path", m.recipe.Path(), "for", line.Notice, "held by this client", true)
 			})
 			defer notice.Stop()
-			acquire = func(ctx context.Context, s *protocol.Session, r *line.Request) (*protocol.Grant, error) {
+			acquire = func(ctx context.Context, s *recipe.Session, r *line.Request) (*recipe.Grant, error) {
 				notice.Stop()
 				return m.acquire(ctx, s, r)
 			}
@@ -133,7 +134,7 @@ func (m *Mutex) do(ctx context.Context, acquire func(context.Context) (*Lease, e
 	if err != nil {
 		return err
 	}
-	return protocol.RunHeld(ctx, l.grant, func(ctx context.Context) error { return fn(ctx, l) })
+	return recipe.RunHeld(ctx, l.grant, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
 // Contenders returns the contenders in line, the holder first, as of a moment after the call began.

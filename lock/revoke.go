@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // revocation is what Apache Curator's Revoker writes, and its makeRevocable waits for.
@@ -56,7 +56,7 @@ type revocable struct {
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (m *Mutex) Revoke(ctx context.Context, node string) error {
 	return m.line.UpdateData(ctx, node, func(data []byte) ([]byte, error) {
-		_, _, ours := protocol.ParseOwner(node)
+		_, _, ours := recipe.ParseOwner(node)
 		_, err := netip.ParseAddr(string(data))
 		switch {
 		case isRevoked(data):
@@ -94,7 +94,7 @@ func (l *Lease) Revoked() <-chan struct{} {
 // awaitRevocation waits under the life of the session, which outlasts the view's back-off. No caller
 // would hear of its end, so it goes on after a refusal, too, until the lease ends. The node may outlast
 // that: see [WithLinger].
-func (l *Lease) awaitRevocation(ctx context.Context, s *protocol.Session) {
+func (l *Lease) awaitRevocation(ctx context.Context, s *recipe.Session) {
 	if l.linger != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)

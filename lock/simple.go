@@ -6,6 +6,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A Simple is an unfair lock with one ephemeral node, its holder's. Waiters have no node and no
@@ -27,7 +28,7 @@ func NewSimple(c *protocol.Client, path string, opts ...Option) *Simple {
 }
 
 // claim waits without a node of its own until the lock can be granted at once.
-func (s *Simple) claim(ctx context.Context, session *protocol.Session, request *line.Request) (*protocol.Grant, error) {
+func (s *Simple) claim(ctx context.Context, session *recipe.Session, request *line.Request) (*recipe.Grant, error) {
 	for {
 		g, holder, err := s.mutex.line.Claim(ctx, session, request)
 		if errors.Is(err, line.ErrBusy) && s.mutex.line.Lingers(holder) {

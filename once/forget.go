@@ -13,13 +13,13 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // forget deletes the keys that have been done for longest, if too many are remembered, or for too
 // long. dir is the Stat of the node above the records. What fails is left to a later call.
-func (o *Once) forget(ctx context.Context, s *protocol.Session, dir *zk.Stat) {
+func (o *Once) forget(ctx context.Context, s *recipe.Session, dir *zk.Stat) {
 	if dir == nil || int(dir.NumChildren) <= o.keep+o.keep/10 && !o.sweeps(dir) {
 		return
 	}
@@ -36,7 +36,7 @@ func (o *Once) sweeps(dir *zk.Stat) bool {
 	return o.retention > 0 && dir.Mtime-last > o.retention.Milliseconds()/10 && o.swept.CompareAndSwap(last, dir.Mtime)
 }
 
-func (o *Once) forgetOldest(ctx context.Context, s *protocol.Session, now int64) error {
+func (o *Once) forgetOldest(ctx context.Context, s *recipe.Session, now int64) error {
 	records, _ := o.records(ctx, s) // a record that cannot be read now stays for a later call
 	calls, err := o.line.Names(ctx, s)
 	if err != nil {
@@ -92,7 +92,7 @@ type record struct {
 }
 
 // records reads all records, in order of their names.
-func (o *Once) records(ctx context.Context, s *protocol.Session) ([]record, error) {
+func (o *Once) records(ctx context.Context, s *recipe.Session) ([]record, error) {
 	names, _, err := s.Children(ctx, o.donesPath())
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
@@ -104,7 +104,7 @@ func (o *Once) records(ctx context.Context, s *protocol.Session) ([]record, erro
 }
 
 // read reads records, many at a time. It leaves out those that are not there.
-func (o *Once) read(ctx context.Context, s *protocol.Session, names []string) ([]record, error) {
+func (o *Once) read(ctx context.Context, s *recipe.Session, names []string) ([]record, error) {
 	all, errs := make([]record, len(names)), make([]error, len(names))
 	slots := make(chan struct{}, 50)
 	var reading sync.WaitGroup
@@ -132,7 +132,7 @@ func (o *Once) Done(ctx context.Context, key string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	done, err := protocol.AcrossSessions(ctx, o.recipe, func(s *protocol.Session) (bool, error) {
+	done, err := recipe.AcrossSessions(ctx, o.recipe, func(s *recipe.Session) (bool, error) {
 		if err := s.Sync(ctx, o.recipe.Path()); err != nil {
 			return false, err
 		}
@@ -151,7 +151,7 @@ func (o *Once) Forget(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	_, err = protocol.AcrossSessions(ctx, o.recipe, func(s *protocol.Session) (none struct{}, err error) {
+	_, err = recipe.AcrossSessions(ctx, o.recipe, func(s *recipe.Session) (none struct{}, err error) {
 		if err := s.Sync(ctx, o.recipe.Path()); err != nil {
 			return none, err
 		}
@@ -161,7 +161,7 @@ func (o *Once) Forget(ctx context.Context, key string) error {
 		}
 		_, err = s.Multi(ctx, o.deletion(record{name: name, stat: stat})...)
 		if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNotEmpty) {
-			err = protocol.Again(err) // another call was faster, or an attempt of ours
+			err = recipe.Again(err) // another call was faster, or an attempt of ours
 		}
 		return none, err
 	})
@@ -188,7 +188,7 @@ func (o *Once) Keys(ctx context.Context) iter.Seq2[Key, error] {
 		var records []record
 		err := o.recipe.ValidateCall(ctx, nil)
 		if err == nil {
-			records, err = protocol.AcrossSessions(ctx, o.recipe, func(s *protocol.Session) ([]record, error) {
+			records, err = recipe.AcrossSessions(ctx, o.recipe, func(s *recipe.Session) ([]record, error) {
 				if err := s.Sync(ctx, o.recipe.Path()); err != nil {
 					return nil, err
 				}

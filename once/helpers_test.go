@@ -11,6 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 func TestMain(m *testing.M) { suite.Main(m) }
@@ -60,7 +61,7 @@ func calls(t testing.TB, c *protocol.Client, path string, n int) (nodes []string
 		suite.CatchUp(t, c)
 		nodes = nil
 		for _, child := range suite.Children(t, c, path) {
-			if _, _, ok := protocol.ParseOwner(child); ok {
+			if _, _, ok := recipe.ParseOwner(child); ok {
 				nodes = append(nodes, child)
 			}
 		}

@@ -14,11 +14,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A Once runs a job once for each key. It is safe for concurrent use.
 type Once struct {
-	recipe *protocol.Recipe
+	recipe *recipe.Recipe
 	line   *line.Line
 	keep   int
 
@@ -53,16 +54,16 @@ const (
 // New returns the Once at path, a node of its own that is created as needed. New does no I/O and
 // cannot fail: the first call reports a nil client, a bad path or a bad option.
 func New(c *protocol.Client, path string, opts ...Option) *Once {
-	r := protocol.NewRecipe(c, "once", path)
+	r := recipe.New(c, "once", path)
 	o := &Once{recipe: r, line: line.New(r, line.Kind{Name: kind}), keep: defaultKeep}
-	protocol.Configure(r, o, opts)
+	recipe.Configure(r, o, opts)
 	return o
 }
 
 // A Run is the right to run a key. It is held until fn has returned, or lost with its session, or
 // when another client deletes its node. It is safe for concurrent use.
 type Run struct {
-	grant *protocol.Grant
+	grant *recipe.Grant
 	key   string
 }
 
@@ -146,7 +147,7 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 	if err != nil {
 		return false, err
 	}
-	done, err := protocol.AcrossSessions(ctx, o.recipe, func(s *protocol.Session) (bool, error) {
+	done, err := recipe.AcrossSessions(ctx, o.recipe, func(s *recipe.Session) (bool, error) {
 		return o.isDone(ctx, s, name)
 	})
 	if done || err != nil {
@@ -155,7 +156,7 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 
 	// While the call was in line, its predecessors may have made the key done.
 	var now start
-	g, err := o.recipe.Acquire(ctx, nil, func(s *protocol.Session) (*protocol.Grant, error) {
+	g, err := o.recipe.Acquire(ctx, nil, func(s *recipe.Session) (*recipe.Grant, error) {
 		g, err := o.line.Join(ctx, s, &line.Request{Kind: name + kind, Blockers: sameKey})
 		if err != nil {
 			return nil, err
@@ -170,7 +171,7 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 		return false, err
 	}
 
-	err = protocol.RunHeld(ctx, g, func(held context.Context) (err error) {
+	err = recipe.RunHeld(ctx, g, func(held context.Context) (err error) {
 		if now.done {
 			return nil
 		}
@@ -189,7 +190,7 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 			return err
 		}
 		failed = false
-		recording, stop := protocol.Linger(ctx, recordTimeout)
+		recording, stop := recipe.Linger(ctx, recordTimeout)
 		defer stop()
 		if err := o.record(recording, g, name); err != nil {
 			return o.recipe.Wrap(fmt.Errorf("key %q has run, and that is not recorded: %w", key, err))
@@ -214,7 +215,7 @@ func (o *Once) wait(held context.Context, pause time.Duration) error {
 	case <-time.After(pause):
 		return nil
 	case <-held.Done():
-		return o.recipe.Wrap(fmt.Errorf("waiting after a run that has failed: %w", protocol.Ended(held)))
+		return o.recipe.Wrap(fmt.Errorf("waiting after a run that has failed: %w", recipe.Ended(held)))
 	}
 }
 
@@ -242,6 +243,6 @@ func sameKey(names []line.Name, self int) []line.Name {
 
 // callOf returns the escaped key of a contender.
 func callOf(n line.Name) string {
-	_, rest, _ := protocol.ParseOwner(n.Node)
+	_, rest, _ := recipe.ParseOwner(n.Node)
 	return rest[:max(0, strings.LastIndex(rest, kind))]
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Below the path are
@@ -38,14 +39,14 @@ type whoData struct {
 	Done  time.Time `json:"done,omitzero"` // by the clock of that host
 }
 
-func who(g *protocol.Grant, done time.Time) []byte {
+func who(g *recipe.Grant, done time.Time) []byte {
 	host, _ := os.Hostname()
 	data, _ := json.Marshal(whoData{host, os.Getpid(), g.Node(), g.Token(), done}) // cannot fail
 	return data
 }
 
 // isDone reports whether a key is done, as far as the session's server knows.
-func (o *Once) isDone(ctx context.Context, s *protocol.Session, name string) (bool, error) {
+func (o *Once) isDone(ctx context.Context, s *recipe.Session, name string) (bool, error) {
 	stat, err := s.Exists(ctx, o.donePath(name))
 	return err == nil && stat != nil && stat.NumChildren == 0, err
 }
@@ -60,7 +61,7 @@ type start struct {
 
 // begin makes the record of a key that is about to run. If the answer to its first attempt was lost,
 // it finds its own record, which is as good as another's: g alone runs.
-func (o *Once) begin(ctx context.Context, g *protocol.Grant, name string) (start, error) {
+func (o *Once) begin(ctx context.Context, g *recipe.Grant, name string) (start, error) {
 	s, path := g.Session(), o.donePath(name)
 	for range 3 {
 		answers, err := s.Multi(ctx,
@@ -99,13 +100,13 @@ func (o *Once) begin(ctx context.Context, g *protocol.Grant, name string) (start
 		}
 		return now, nil
 	}
-	return start{}, protocol.Again(fmt.Errorf("%w: the record of the key comes and goes", zk.ErrNoNode))
+	return start{}, recipe.Again(fmt.Errorf("%w: the record of the key comes and goes", zk.ErrNoNode))
 }
 
 // fail counts a failed run, so that the next run waits. It tries once, because the pause is only a
 // courtesy. The expected version keeps an attempt with a lost answer from counting twice.
-func (o *Once) fail(ctx context.Context, g *protocol.Grant, name string, failures int32) {
-	ctx, stop := protocol.Linger(ctx, recordTimeout)
+func (o *Once) fail(ctx context.Context, g *recipe.Grant, name string, failures int32) {
+	ctx, stop := recipe.Linger(ctx, recordTimeout)
 	defer stop()
 	_, err := g.Session().Set(ctx, o.openPath(name), nil, failures)
 	if err != nil && !errors.Is(err, zk.ErrBadVersion) && g.Err() == nil {
@@ -115,15 +116,15 @@ func (o *Once) fail(ctx context.Context, g *protocol.Grant, name string, failure
 
 // record makes a key done, in a transaction that fails once g is lost. It blocks until the outcome
 // is known, or can no longer be found out.
-func (o *Once) record(ctx context.Context, g *protocol.Grant, name string) error {
+func (o *Once) record(ctx context.Context, g *recipe.Grant, name string) error {
 	s := g.Session()
 	ops := []any{g.Check(),
 		&zk.DeleteRequest{Path: s.Path(o.openPath(name)), Version: -1},
 		&zk.SetDataRequest{Path: s.Path(o.donePath(name)), Data: who(g, time.Now().UTC()), Version: -1},
 	}
 	for {
-		_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-			return protocol.Multi(c, ops...)
+		_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+			return recipe.Multi(c, ops...)
 		}, func(ctx context.Context) (none []zk.MultiResponse, recorded bool, err error) {
 			recorded, err = o.isRecorded(ctx, g, name)
 			return none, recorded, err
@@ -146,7 +147,7 @@ func (o *Once) record(ctx context.Context, g *protocol.Grant, name string) error
 }
 
 // isRecorded reports whether this run has made the key done.
-func (o *Once) isRecorded(ctx context.Context, g *protocol.Grant, name string) (bool, error) {
+func (o *Once) isRecorded(ctx context.Context, g *recipe.Grant, name string) (bool, error) {
 	data, stat, err := g.Session().Get(ctx, o.donePath(name))
 	if errors.Is(err, zk.ErrNoNode) {
 		return false, nil

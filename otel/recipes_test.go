@@ -23,6 +23,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/once"
 	zkotel "github.com/zkrecipes/zkrecipes/otel"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
@@ -146,7 +147,7 @@ func TestCutConnectionLeadsToRetries(t *testing.T) {
 		c := link.Client(t, protocol.WithObserver(p), protocol.WithSessionTimeout(timeout))
 		lease, err := lock.New(c, path).Lock(t.Context())
 		require.NoError(t, err)
-		s, err := c.Session(t.Context())
+		s, err := recipe.SessionOf(t.Context(), c)
 		require.NoError(t, err)
 
 		link.LoseReply(recipestest.OpExists, 1)

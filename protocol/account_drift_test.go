@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -67,7 +67,7 @@ func TestEachOfSeveralSequentialNodesIsCountedBeforeItIsThere(t *testing.T) {
 		one := len(s.Path(root+"/n-")) + 10 + 4
 		link.StallReplies()
 		for range n {
-			go protocol.Create(s.Conn(), s.Path(root+"/n-"), nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+			go recipe.Create(s.Conn(), s.Path(root+"/n-"), nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 		}
 		synctest.Wait()
 		require.Equal(t, n*one, s.EphemeralBytes())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -19,7 +20,7 @@ const mostEphemeral = 1_500_000
 
 // fill creates ephemeral nodes at long paths through s until there is no more room. It returns their
 // paths.
-func fill(t testing.TB, s *protocol.Session, dir string) (paths []string) {
+func fill(t testing.TB, s *recipe.Session, dir string) (paths []string) {
 	t.Helper()
 	for i := 0; ; i++ {
 		path := fmt.Sprintf("%s/%05d-%s", dir, i, strings.Repeat("f", 9000))

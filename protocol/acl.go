@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/session"
 )
 
 // WithACL creates all nodes with this ACL, which must not be empty.
@@ -23,11 +25,11 @@ import (
 // The ACL of a node does not change when the node exists already. The server evaluates it for each
 // request: an identity that may create children of a recipe's path may enter its line.
 func WithACL(acl []zk.ACL) Option {
-	return option(func(c *Client) error {
+	return option(func(_ *Client, v *session.View) error {
 		if len(acl) == 0 {
 			return errors.New("empty ACL")
 		}
-		c.aclFor, c.anyACL = func(string) []zk.ACL { return acl }, true
+		v.ACLFor, v.AnyACL = func(string) []zk.ACL { return acl }, true
 		return nil
 	})
 }
@@ -49,11 +51,11 @@ func WithACL(acl []zk.ACL) Option {
 //
 // The last WithACL or WithACLFor counts.
 func WithACLFor(f func(path string) []zk.ACL) Option {
-	return option(func(c *Client) error {
+	return option(func(_ *Client, v *session.View) error {
 		if f == nil {
 			return errors.New("nil function for ACLs")
 		}
-		c.aclFor, c.anyACL = f, false
+		v.ACLFor, v.AnyACL = f, false
 		return nil
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -33,7 +34,7 @@ func TestFunctionForACLsGetsPathsWithoutTheChroot(t *testing.T) {
 		return nil
 	}))
 
-	s, err := view.Session(suite.Lasting(t))
+	s, err := recipe.SessionOf(suite.Lasting(t), view)
 	require.NoError(t, err)
 	_, err = s.EnsurePath(suite.Lasting(t), "/a")
 	require.NoError(t, err)

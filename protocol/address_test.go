@@ -1,4 +1,4 @@
-package protocol
+package protocol_test
 
 import (
 	"context"
@@ -16,6 +16,9 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	kernel "github.com/zkrecipes/zkrecipes/internal/session"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -121,29 +124,26 @@ func (w *town) asked() (dials, lookups int) {
 	return dials, lookups
 }
 
-func (w *town) client(t *testing.T, connect string, timeout time.Duration) *Client {
-	c, err := Connect(t.Context(), connect, WithSessionTimeout(timeout), connectOption(func(c *Client) error {
-		c.ensemble.Dial, c.ensemble.Lookup = w.dial, w.lookup
-		return nil
-	}))
+func (w *town) client(t *testing.T, connect string, timeout time.Duration) *protocol.Client {
+	c, err := protocol.Connect(t.Context(), connect, protocol.WithSessionTimeout(timeout), protocol.WithNet(w.dial, w.lookup))
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
-// hold holds a node of its own.
-func hold(t *testing.T, c *Client, path string) (*Session, *Grant) {
+// holdNode holds a node of its own.
+func holdNode(t *testing.T, c *protocol.Client, path string) (*recipe.Session, *recipe.Grant) {
 	s := place(t, c, path)
 	stat, err := s.Exists(t.Context(), path)
 	require.NoError(t, err)
-	g, err := NewRecipe(c, "test", "/x").NewGrant(t.Context(), s, path, stat.Czxid, func(context.Context, *Session) error { return nil })
+	g, err := recipe.New(c, "test", "/x").NewGrant(t.Context(), s, path, stat.Czxid, func(context.Context, *recipe.Session) error { return nil })
 	require.NoError(t, err)
 	return s, g
 }
 
 // place creates an ephemeral node.
-func place(t *testing.T, c *Client, path string) *Session {
-	s, err := c.Session(t.Context())
+func place(t *testing.T, c *protocol.Client, path string) *recipe.Session {
+	s, err := recipe.SessionOf(t.Context(), c)
 	require.NoError(t, err)
 	require.NoError(t, s.Create(t.Context(), path, nil, zk.FlagEphemeral))
 	return s
@@ -166,7 +166,7 @@ func TestRollingRestartWithNewAddressesLosesNothing(t *testing.T) {
 			for round := range 5 {
 				inTown(t, n, func(t *testing.T, w *town, connect string) {
 					c := w.client(t, connect, timeout)
-					_, g := hold(t, c, "/node")
+					_, g := holdNode(t, c, "/node")
 					w.mu.Lock()
 					mine := w.dialled[len(w.dialled)-1]
 					w.mu.Unlock()
@@ -202,7 +202,7 @@ func TestSessionIsResumedThoughNamesDoNotResolve(t *testing.T) {
 	for _, mute := range []bool{false, true} {
 		inTown(t, 3, func(t *testing.T, w *town, connect string) {
 			c := w.client(t, connect, 10*time.Second)
-			s, g := hold(t, c, "/node")
+			s, g := holdNode(t, c, "/node")
 			time.Sleep(time.Hour)
 			srv := w.homes["10.0.0.1"]
 			w.mu.Lock()
@@ -238,7 +238,7 @@ func TestClientStaysWithItsEnsemble(t *testing.T) {
 	t.Parallel()
 	inTown(t, 2, func(t *testing.T, w *town, connect string) {
 		c := w.client(t, connect, 10*time.Second)
-		s, g := hold(t, c, "/node")
+		s, g := holdNode(t, c, "/node")
 		home := w.homes["10.0.0.1"]
 		time.Sleep(time.Hour)
 		other := ensembleIn(t)
@@ -263,7 +263,7 @@ func TestClientStaysWithItsEnsemble(t *testing.T) {
 		<-g.Done()
 		time.Sleep(time.Hour)
 		require.Error(t, s.Err())
-		require.NotEqual(t, Connected, c.State())
+		require.NotEqual(t, protocol.Connected, c.State())
 		require.ErrorContains(t, c.Close(), "could not be closed", "the other ensemble says that the session is gone")
 	})
 }
@@ -293,11 +293,11 @@ func TestLostSessionIsNotKeptAliveBehindABrokenProxy(t *testing.T) {
 	inTown(t, 1, func(t *testing.T, w *town, connect string) {
 		const timeout = 4 * time.Second
 		c := w.client(t, connect, timeout)
-		_, g := hold(t, c, "/node")
-		other, err := w.client(t, connect, timeout).Session(t.Context())
+		_, g := holdNode(t, c, "/node")
+		other, err := recipe.SessionOf(t.Context(), w.client(t, connect, timeout))
 		require.NoError(t, err)
 		w.mu.Lock()
-		c.ensemble.Dial = func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
+		kernel.Open(c).Dial = func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
 			conn, err := w.dial(ctx, network, address, timeout)
 			if err != nil {
 				return nil, err
@@ -402,8 +402,8 @@ func TestSessionThatIsLostAtOnceIsFollowedByAnother(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		c, err := Connect(ctx, connect, WithSessionTimeout(4*time.Second), WithAuth("digest", []byte("alice:secret")),
-			connectOption(func(c *Client) error { c.ensemble.Dial, c.ensemble.Lookup = dial, w.lookup; return nil }))
+		c, err := protocol.Connect(ctx, connect, protocol.WithSessionTimeout(4*time.Second), protocol.WithAuth("digest", []byte("alice:secret")),
+			protocol.WithNet(dial, w.lookup))
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 	})
@@ -437,16 +437,13 @@ func TestResolverThatDoesNotReturn(t *testing.T) {
 				defer close(over)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				c, err := Connect(ctx, connect, connectOption(func(c *Client) error {
-					c.ensemble.Dial, c.ensemble.Lookup = w.dial, func(ctx context.Context, host string) ([]string, error) {
-						if first := calls.Add(1) == 1; first && name == "hang" {
-							<-over
-						} else if first {
-							fails()
-						}
-						return w.lookup(ctx, host)
+				c, err := protocol.Connect(ctx, connect, protocol.WithNet(w.dial, func(ctx context.Context, host string) ([]string, error) {
+					if first := calls.Add(1) == 1; first && name == "hang" {
+						<-over
+					} else if first {
+						fails()
 					}
-					return nil
+					return w.lookup(ctx, host)
 				}))
 				require.NoError(t, err)
 				require.NoError(t, c.Close())

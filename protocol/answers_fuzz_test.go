@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/buffer"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // FuzzAnswers is a server that accepts a session and then sends arbitrary bytes, over each
@@ -42,7 +43,7 @@ func FuzzAnswers(f *testing.F) {
 			client, err := protocol.Connect(ctx, "server:2181", protocol.WithDialer(dial), protocol.WithSessionTimeout(10*time.Second),
 				buffer.Limit(128<<10).(protocol.ConnectOption)) // zk.Conn allocates what a length says
 			require.NoError(t, err)
-			if s, err := client.Session(ctx); err == nil {
+			if s, err := recipe.SessionOf(ctx, client); err == nil {
 				s.Exists(ctx, "/a")
 				s.Children(ctx, "/a")
 			}

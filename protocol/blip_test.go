@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -96,7 +97,7 @@ func TestRequestsAtRest(t *testing.T) {
 				link, root := srv.Link(t), srv.Root(t)
 				c := link.Client(t, protocol.WithSessionTimeout(10*time.Second))
 				require.Equal(t, 10*time.Second, session(t, c).Timeout())
-				var held []*protocol.Grant
+				var held []*recipe.Grant
 				for i := range leases {
 					held = append(held, hold(t, c, fmt.Sprint(root, "/", i)))
 				}
@@ -129,7 +130,7 @@ func TestGrantAfterAnIdleWait(t *testing.T) {
 		twelfth := s.Timeout() / 12
 		for wait := range 60 {
 			held := hold(t, holder, root)
-			granted := later(func() *protocol.Grant { return hold(t, c, root) })
+			granted := later(func() *recipe.Grant { return hold(t, c, root) })
 			time.Sleep(2*twelfth + time.Duration(wait)*twelfth/4)
 			release(t, held)
 			g := <-granted

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -79,7 +80,7 @@ func TestDeadlineDuringAnAttemptSaysWhatTheLastDiedOf(t *testing.T) {
 		s := session(t, c)
 		calls := 0
 
-		_, err := protocol.Do(within(t, time.Second), s, func(c *zk.Conn) (bool, error) {
+		_, err := recipe.Do(within(t, time.Second), s, func(c *zk.Conn) (bool, error) {
 			if calls++; calls == 1 {
 				return false, zk.ErrSessionMoved
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -87,7 +88,7 @@ func TestNoHandshakeClaimsLessThanWasDelivered(t *testing.T) {
 			h := hold(t, srv.Client(t), path)
 			blip := func() { link.Cut(); link.Heal() }
 			stop := link.At(step, blip)
-			got := later(func() *protocol.Grant { g, _ := lineAt(c, path).Enter(context.Background(), request); return g })
+			got := later(func() *recipe.Grant { g, _ := lineAt(c, path).Enter(context.Background(), request); return g })
 			time.Sleep(700 * time.Millisecond)
 			release(t, h)
 			g := wait(t, got)

@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -69,8 +70,8 @@ func TestFinishGoesOnAfterItsBackOffHasEnded(t *testing.T) {
 		deletes.Store(5)
 		finished, undone := make(chan error, 1), make(chan struct{})
 
-		_, err = protocol.Detach(t.Context(), s, func(life context.Context, s *protocol.Session) (struct{}, error) {
-			_, err := protocol.Do(life, s, func(c *zk.Conn) (struct{}, error) {
+		_, err = recipe.Detach(t.Context(), s, func(life context.Context, s *recipe.Session) (struct{}, error) {
+			_, err := recipe.Do(life, s, func(c *zk.Conn) (struct{}, error) {
 				return struct{}{}, c.Delete(s.Path(path), -1)
 			})
 			finished <- err
@@ -174,7 +175,7 @@ func TestReleaseToThatIsRefusedIsARelease(t *testing.T) {
 		c := srv.Client(t)
 		term, err := election.New(c, path).Campaign(lasting(t), nil)
 		require.NoError(t, err)
-		waiter := later(func() *protocol.Grant {
+		waiter := later(func() *recipe.Grant {
 			g, err := lineAt(other, path).Enter(lasting(t), request)
 			require.NoError(t, err)
 			return g
@@ -230,7 +231,7 @@ func TestReleaseInDetachedWorkSaysThatTheSessionIsLost(t *testing.T) {
 		link.Stall()
 
 		released := later(func() error {
-			_, err := protocol.Detach(t.Context(), s, func(ctx context.Context, s *protocol.Session) (struct{}, error) {
+			_, err := recipe.Detach(t.Context(), s, func(ctx context.Context, s *recipe.Session) (struct{}, error) {
 				return struct{}{}, g.Release(ctx)
 			}, nil)
 			return err

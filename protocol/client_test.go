@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -240,7 +241,7 @@ func TestCredentialsAndACLsOutliveConnectionsAndSessions(t *testing.T) {
 		requireOurs := func() {
 			t.Helper()
 			s := session(t, c)
-			_, err := protocol.Do(lasting(t), s, func(conn *zk.Conn) (*zk.Stat, error) {
+			_, err := recipe.Do(lasting(t), s, func(conn *zk.Conn) (*zk.Stat, error) {
 				return conn.Set(s.Path(root+"/own"), []byte("mine"), -1)
 			})
 			require.NoError(t, err)
@@ -480,9 +481,9 @@ func TestListenerMayCallTheClientAndCloseIt(t *testing.T) {
 			switch state {
 			case protocol.Connected:
 				<-begun // c is set
-				s, err := c.Session(context.Background())
+				s, err := recipe.SessionOf(context.Background(), c)
 				if err == nil {
-					_, err = protocol.Do(context.Background(), s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
+					_, err = recipe.Do(context.Background(), s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
 				}
 				first <- errors.Join(err, closed(c))
 			case protocol.Closed:
@@ -512,7 +513,7 @@ func TestExpiredSessionRunsNothingInTheNext(t *testing.T) {
 			node := root + "/zombie" + string(rune('a'+i))
 			calls.Go(func() { _, err := create(old, node, zk.FlagEphemeral)(old.Conn()); errs <- err })
 			calls.Go(func() {
-				_, err := protocol.Do(context.Background(), old, create(old, node, zk.FlagEphemeral))
+				_, err := recipe.Do(context.Background(), old, create(old, node, zk.FlagEphemeral))
 				errs <- err
 			})
 		}
@@ -526,7 +527,7 @@ func TestExpiredSessionRunsNothingInTheNext(t *testing.T) {
 		}
 		require.ErrorIs(t, old.Err(), protocol.ErrLost)
 		require.ErrorIs(t, g.Err(), protocol.ErrLost)
-		_, err := protocol.Do(t.Context(), old, func(*zk.Conn) (int, error) { t.Error("called"); return 0, nil })
+		_, err := recipe.Do(t.Context(), old, func(*zk.Conn) (int, error) { t.Error("called"); return 0, nil })
 		require.ErrorIs(t, err, protocol.ErrLost)
 
 		next := session(t, c)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -23,7 +24,7 @@ func TestRefusedDeletionOfALostSessionIsALoss(t *testing.T) {
 
 		refused := errors.New("refused")
 		heard := make(chan error, 1)
-		s.Go(func(life context.Context, s *protocol.Session) {
+		s.Go(func(life context.Context, s *recipe.Session) {
 			heard <- s.DeleteWith(life, node, func(*zk.Conn) error {
 				srv.ExpireSession(s.ID())
 				link.Cut()

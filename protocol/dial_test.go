@@ -1,4 +1,4 @@
-package protocol
+package protocol_test
 
 import (
 	"context"
@@ -9,20 +9,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// names is an option that resolves names to these addresses.
-func names(addresses map[string][]string) ConnectOption {
-	return connectOption(func(c *Client) error {
-		c.ensemble.Lookup = func(_ context.Context, host string) ([]string, error) {
-			if found := addresses[host]; found != nil {
-				return append([]string(nil), found...), nil
-			}
-			return nil, &net.DNSError{Err: "no such host", Name: host}
-		}
-		return nil
-	})
+// names resolves names to these addresses.
+type names map[string][]string
+
+func (n names) LookupHost(_ context.Context, host string) ([]string, error) {
+	if found := n[host]; found != nil {
+		return append([]string(nil), found...), nil
+	}
+	return nil, &net.DNSError{Err: "no such host", Name: host}
 }
 
 // TestEveryAddressOfAServerIsTried has a name whose first address accepts connections and hangs up,
@@ -53,7 +51,7 @@ func TestEveryAddressOfAServerIsTried(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := Connect(ctx, "missing:"+port+",ensemble:"+port, names(map[string][]string{"ensemble": {"127.0.0.2", "127.0.0.1"}}))
+	c, err := protocol.Connect(ctx, "missing:"+port+",ensemble:"+port, protocol.WithResolver(names{"ensemble": {"127.0.0.2", "127.0.0.1"}}))
 	require.NoError(t, err)
 	s, err := c.Session(ctx)
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -85,7 +86,7 @@ func TestEventsArriveThroughCutsInBothVersions(t *testing.T) {
 
 		for round := range 100 {
 			var events <-chan zk.Event
-			before, err := protocol.Do(lasting(t), s, func(conn *zk.Conn) (stat *zk.Stat, err error) {
+			before, err := recipe.Do(lasting(t), s, func(conn *zk.Conn) (stat *zk.Stat, err error) {
 				if _, err := conn.Sync(path); err != nil {
 					return nil, err
 				}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -177,7 +178,7 @@ func ExampleClient_Session() {
 	}
 	defer client.Close()
 
-	session, err := client.Session(ctx)
+	session, err := recipe.SessionOf(ctx, client)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func ExampleSession_Watch() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	session, err := client.Session(ctx)
+	session, err := recipe.SessionOf(ctx, client)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -237,20 +238,20 @@ func ExampleSession_Watch() {
 
 // A recipe of one's own: a flag that is up for as long as its process has it. The whole way is in
 // docs/writing-a-recipe.md.
-type flag struct{ recipe *protocol.Recipe }
+type flag struct{ recipe *recipe.Recipe }
 
 func newFlag(c *protocol.Client, path string) *flag {
-	return &flag{protocol.NewRecipe(c, "flag", path)}
+	return &flag{recipe.New(c, "flag", path)}
 }
 
-func (f *flag) raise(ctx context.Context) (*protocol.Grant, error) {
-	return f.recipe.Acquire(ctx, nil, func(s *protocol.Session) (*protocol.Grant, error) {
-		own, err := s.CreateOwn(ctx, protocol.OwnNode{Dir: f.recipe.Path(), Prefix: s.NewOwner().String() + "-flag-"})
+func (f *flag) raise(ctx context.Context) (*recipe.Grant, error) {
+	return f.recipe.Acquire(ctx, nil, func(s *recipe.Session) (*recipe.Grant, error) {
+		own, err := s.CreateOwn(ctx, recipe.OwnNode{Dir: f.recipe.Path(), Prefix: s.NewOwner().String() + "-flag-"})
 		if err != nil {
 			return nil, err
 		}
 		g, err := f.recipe.NewGrant(ctx, s, f.recipe.Path()+"/"+own.Name(), own.Czxid(),
-			func(ctx context.Context, _ *protocol.Session) error { return own.Withdraw(ctx) })
+			func(ctx context.Context, _ *recipe.Session) error { return own.Withdraw(ctx) })
 		if err != nil {
 			own.Withdraw(ctx)
 		}
@@ -275,7 +276,7 @@ func ExampleRecipe() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	owner, rest, ok := protocol.ParseOwner(up.Node())
+	owner, rest, ok := recipe.ParseOwner(up.Node())
 	fmt.Println("of this session:", ok && owner.Session == up.Session().ID(), rest)
 
 	if err := up.Release(ctx); err != nil {

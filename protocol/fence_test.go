@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -50,11 +51,11 @@ func TestDeposedLeaderThatChecksACLsEagerlyProvesNothing(t *testing.T) {
 func TestWriteThatIsCommittedLateIsDoneOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		op  recipestest.Op
-		try func(t *testing.T, c *protocol.Client, g *protocol.Grant, path string)
+		try func(t *testing.T, c *protocol.Client, g *recipe.Grant, path string)
 	}{
-		"own node": {recipestest.OpCreate, func(t *testing.T, c *protocol.Client, _ *protocol.Grant, path string) {
+		"own node": {recipestest.OpCreate, func(t *testing.T, c *protocol.Client, _ *recipe.Grant, path string) {
 			s := session(t, c)
-			own, err := s.CreateOwn(lasting(t), protocol.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-x-"})
+			own, err := s.CreateOwn(lasting(t), recipe.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-x-"})
 			require.NoError(t, err)
 			time.Sleep(10 * time.Second)
 			names, _, err := s.Children(lasting(t), path)
@@ -62,14 +63,14 @@ func TestWriteThatIsCommittedLateIsDoneOnce(t *testing.T) {
 			require.Len(t, names, 2, "this node, and what is held")
 			require.NoError(t, own.Withdraw(lasting(t)))
 		}},
-		"data": {recipestest.OpSetData, func(t *testing.T, c *protocol.Client, g *protocol.Grant, path string) {
+		"data": {recipestest.OpSetData, func(t *testing.T, c *protocol.Client, g *recipe.Grant, path string) {
 			require.NoError(t, g.SetData(lasting(t), []byte("new")))
 			time.Sleep(10 * time.Second)
 			_, stat, err := session(t, c).Get(lasting(t), path+"/"+g.Node())
 			require.NoError(t, err)
 			require.EqualValues(t, 1, stat.Version)
 		}},
-		"offer": {recipestest.OpMulti, func(t *testing.T, c *protocol.Client, _ *protocol.Grant, path string) {
+		"offer": {recipestest.OpMulti, func(t *testing.T, c *protocol.Client, _ *recipe.Grant, path string) {
 			q := queue.New(c, path+"-queue")
 			_, err := q.Offer(lasting(t), []byte("x"))
 			require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -92,7 +93,7 @@ func TestManyLossesAreOneMessage(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		link, log, root := srv.Link(t), newJournal(), srv.Root(t)
 		c := link.Client(t, log.logger())
-		var last *protocol.Grant
+		var last *recipe.Grant
 		for i := range 2000 {
 			last = hold(t, c, fmt.Sprint(root, "/", i))
 		}

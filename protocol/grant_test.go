@@ -16,6 +16,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -208,8 +209,8 @@ func TestNamedGrantWhoseNameIsTakenIsLost(t *testing.T) {
 		require.NoError(t, s.Create(t.Context(), path, nil, zk.FlagEphemeral))
 		stat, err := s.Exists(t.Context(), path)
 		require.NoError(t, err)
-		g, err := protocol.NewRecipe(c, "test", path).NewNamedGrant(t.Context(), s, path, stat.Czxid,
-			func(context.Context, *protocol.Session) error { return zk.ErrNoNode })
+		g, err := recipe.New(c, "test", path).NewNamedGrant(t.Context(), s, path, stat.Czxid,
+			func(context.Context, *recipe.Session) error { return zk.ErrNoNode })
 		require.NoError(t, err)
 		_, err = other.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
 			&zk.CreateRequest{Path: path, Flags: zk.FlagEphemeral, Acl: zk.WorldACL(zk.PermAll &^ zk.PermRead)})
@@ -225,8 +226,8 @@ func TestReleaseOfADeletedNodeReportsTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/x"
 		s := session(t, c)
-		g, err := protocol.NewRecipe(c, "test", path).NewGrant(t.Context(), s, path, 1,
-			func(context.Context, *protocol.Session) error { return zk.ErrNoNode })
+		g, err := recipe.New(c, "test", path).NewGrant(t.Context(), s, path, 1,
+			func(context.Context, *recipe.Session) error { return zk.ErrNoNode })
 		require.NoError(t, err)
 		err = g.Release(t.Context())
 		require.ErrorIs(t, err, protocol.ErrLost)
@@ -272,8 +273,8 @@ func TestGrantWithoutAConnectionEndsWithTrust(t *testing.T) {
 		defer s.KeepAlive()()
 		link.Cut()
 		synctest.Wait()
-		g, err := protocol.NewRecipe(c, "test", path).NewGrant(t.Context(), s, path, 1,
-			func(context.Context, *protocol.Session) error { return zk.ErrNoNode })
+		g, err := recipe.New(c, "test", path).NewGrant(t.Context(), s, path, 1,
+			func(context.Context, *recipe.Session) error { return zk.ErrNoNode })
 		require.NoError(t, err)
 		end := s.Deadline()
 		wait(t, g.Done())

@@ -20,6 +20,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -287,7 +288,7 @@ func TestPathsThatAreValidAreAcceptedByTheServer(t *testing.T) {
 		require.NoError(t, err)
 		rapid.Check(t, func(t *rapid.T) {
 			path := root + "/" + drawPath(t)
-			if protocol.ValidatePath(path) != nil {
+			if recipe.ValidatePath(path) != nil {
 				return
 			}
 			_, err := s.Conn().Create(s.Path(path), nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/zkrecipes/zkrecipes/internal/conn"
+	"github.com/zkrecipes/zkrecipes/internal/session"
 )
 
 // WithAuth adds a credential, such as "user:password" for the scheme "digest". The client sends it
@@ -28,32 +29,14 @@ import (
 // for further sessions, at intervals of the session timeout. Meanwhile its state is [Lost], the
 // logger gets a warning for each attempt, and the error of [Client.Session] says why.
 func WithAuth(scheme string, auth []byte) ConnectOption {
-	return connectOption(func(c *Client) error {
+	return connectOption(func(c *session.Client) error {
 		switch {
 		case scheme == "":
 			return errors.New("empty auth scheme")
 		case strings.EqualFold(scheme, "sasl"):
 			return errors.New("auth sasl: the ZooKeeper client has no SASL: use digest, or client certificates and x509")
 		}
-		c.ensemble.Credentials = append(c.ensemble.Credentials, conn.NewCredential(scheme, auth))
+		c.Credentials = append(c.Credentials, conn.NewCredential(scheme, auth))
 		return nil
 	})
-}
-
-// String returns the servers and as whom the client acts, without secrets, as in
-// "zk1:2181,zk2:2181/app as digest:alice".
-func (c *Client) String() string {
-	return strings.Join(c.ensemble.Servers, ",") + c.chroot + " as " + c.identities()
-}
-
-// identities returns as whom the client acts: schemes and user names, without secrets.
-func (c *sessions) identities() string {
-	if len(c.ensemble.Credentials) == 0 {
-		return "world:anyone"
-	}
-	all := make([]string, len(c.ensemble.Credentials))
-	for i, a := range c.ensemble.Credentials {
-		all[i] = a.String()
-	}
-	return strings.Join(all, ", ")
 }

@@ -1,4 +1,4 @@
-package protocol
+package protocol_test
 
 import (
 	"context"
@@ -8,13 +8,16 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+	kernel "github.com/zkrecipes/zkrecipes/internal/session"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // overBroken has c dial from now on through a proxy that passes requests on and hangs up instead of
 // answering.
-func (w *town) overBroken(c *Client) {
+func (w *town) overBroken(c *protocol.Client) {
 	w.mu.Lock()
-	c.ensemble.Dial = func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
+	kernel.Open(c).Dial = func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
 		conn, err := w.dial(ctx, network, address, timeout)
 		if err != nil {
 			return nil, err
@@ -33,7 +36,7 @@ func TestPlaceInLineIsNotKeptBehindABrokenProxy(t *testing.T) {
 		const timeout = 4 * time.Second
 		c := w.client(t, connect, timeout)
 		s := place(t, c, "/node")
-		other, err := w.client(t, connect, timeout).Session(t.Context())
+		other, err := recipe.SessionOf(t.Context(), w.client(t, connect, timeout))
 		require.NoError(t, err)
 		w.overBroken(c)
 		gone, cancel := context.WithTimeout(t.Context(), 4*timeout)
@@ -53,14 +56,17 @@ func TestCallsEndThoughTheirSessionLasts(t *testing.T) {
 		srv := w.homes["10.0.0.1"]
 		c := w.client(t, connect, timeout)
 		s := place(t, c, "/node")
-		patient, err := NewRecipe(c, "test", "/x").Session(t.Context())
+		patient, err := recipe.SessionOf(t.Context(), recipe.New(c, "test", "/x"))
 		require.NoError(t, err)
 		srv.Stop()
 		for name, call := range map[string]func() error{
-			"read":    func() error { _, _, err := s.Get(t.Context(), "/node"); return err },
-			"fence":   func() error { return s.Fence(t.Context()) },
-			"watch":   func() error { _, err := s.Watch("/other").Ready(t.Context()); return err },
-			"contend": func() error { _, err := s.CreateOwn(t.Context(), OwnNode{Dir: "/dir", Prefix: "n-"}); return err },
+			"read":  func() error { _, _, err := s.Get(t.Context(), "/node"); return err },
+			"fence": func() error { return s.Fence(t.Context()) },
+			"watch": func() error { _, err := s.Watch("/other").Ready(t.Context()); return err },
+			"contend": func() error {
+				_, err := s.CreateOwn(t.Context(), recipe.OwnNode{Dir: "/dir", Prefix: "n-"})
+				return err
+			},
 		} {
 			began := time.Now()
 			require.ErrorIs(t, call(), zk.ErrNoServer, name)
@@ -107,10 +113,7 @@ func TestNamesThatDoNotResolveAreLookedUpOnceARound(t *testing.T) {
 		clear(w.names)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		_, err := Connect(ctx, connect, connectOption(func(c *Client) error {
-			c.ensemble.Dial, c.ensemble.Lookup = w.dial, w.lookup
-			return nil
-		}))
+		_, err := protocol.Connect(ctx, connect, protocol.WithNet(w.dial, w.lookup))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		_, lookups := w.asked()
 		require.Less(t, lookups, 5*80)

@@ -16,14 +16,15 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 // holdMany holds n locks below root, which are watched when it returns.
-func holdMany(t testing.TB, c *protocol.Client, link *recipestest.Link, root string, n int) []*protocol.Grant {
+func holdMany(t testing.TB, c *protocol.Client, link *recipestest.Link, root string, n int) []*recipe.Grant {
 	t.Helper()
 	watched := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+n)
-	grants := make([]*protocol.Grant, n)
+	grants := make([]*recipe.Grant, n)
 	var group suite.Group
 	for first := range 16 {
 		group.Go(func() (err error) {
@@ -42,7 +43,7 @@ func holdMany(t testing.TB, c *protocol.Client, link *recipestest.Link, root str
 func lockAt(root string, i int) string { return fmt.Sprintf("%s/%d", root, i) }
 
 // breakOne deletes the node of one of the locks below root, whose holder must hear of that.
-func breakOne(t testing.TB, other *protocol.Client, root string, grants []*protocol.Grant, i int) {
+func breakOne(t testing.TB, other *protocol.Client, root string, grants []*recipe.Grant, i int) {
 	t.Helper()
 	require.NoError(t, grants[i].Err())
 	require.NoError(t, lineAt(other, lockAt(root, i)).Break(lasting(t), grants[i].Node()))
@@ -125,7 +126,7 @@ func measureLeases(spec string) error {
 	}
 	defer c.Close()
 
-	grants := make([]*protocol.Grant, 1+n)
+	grants := make([]*recipe.Grant, 1+n)
 	hold := func(i int) (err error) {
 		grants[i], err = lineAt(c, lockAt(root, i)).Enter(context.Background(), request)
 		return err

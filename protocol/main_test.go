@@ -17,6 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -101,14 +102,14 @@ func closed(c *protocol.Client) error {
 	return err
 }
 
-func session(t testing.TB, c *protocol.Client) *protocol.Session {
+func session(t testing.TB, c *protocol.Client) *recipe.Session {
 	t.Helper()
-	s, err := c.Session(lasting(t))
+	s, err := recipe.SessionOf(lasting(t), c)
 	require.NoError(t, err)
 	return s
 }
 
-func create(s *protocol.Session, path string, flags int32) func(*zk.Conn) (string, error) {
+func create(s *recipe.Session, path string, flags int32) func(*zk.Conn) (string, error) {
 	return func(conn *zk.Conn) (string, error) {
 		return conn.Create(s.Path(path), nil, flags, zk.WorldACL(zk.PermAll))
 	}
@@ -118,7 +119,7 @@ func create(s *protocol.Session, path string, flags int32) func(*zk.Conn) (strin
 func exists(t testing.TB, c *protocol.Client, path string) bool {
 	t.Helper()
 	s := session(t, c)
-	found, err := protocol.Do(lasting(t), s, func(conn *zk.Conn) (bool, error) {
+	found, err := recipe.Do(lasting(t), s, func(conn *zk.Conn) (bool, error) {
 		if _, err := conn.Sync(s.Path(path)); err != nil {
 			return false, err
 		}
@@ -143,18 +144,18 @@ func gone(t testing.TB, c *protocol.Client, path string) <-chan zk.Event {
 
 // A lock of the simplest kind, to have something that is held.
 func lineAt(c *protocol.Client, path string) *line.Line {
-	return line.New(protocol.NewRecipe(c, "test", path), line.Kind{Name: "lock-", Exclusive: true})
+	return line.New(recipe.New(c, "test", path), line.Kind{Name: "lock-", Exclusive: true})
 }
 
 var request = line.Request{Kind: "lock-", Blockers: line.Exclusive}
 
-func release(t testing.TB, g *protocol.Grant) {
+func release(t testing.TB, g *recipe.Grant) {
 	t.Helper()
 	require.NotNil(t, g)
 	require.NoError(t, g.Release(lasting(t)))
 }
 
-func hold(t testing.TB, c *protocol.Client, path string) *protocol.Grant {
+func hold(t testing.TB, c *protocol.Client, path string) *recipe.Grant {
 	t.Helper()
 	g, err := lineAt(c, path).Enter(lasting(t), request)
 	require.NoError(t, err)

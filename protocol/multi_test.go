@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -327,7 +328,7 @@ func TestMultiWakesNobodyInLine(t *testing.T) {
 		path, link, behind := srv.Root(t)+"/line", srv.Link(t), srv.Link(t)
 		g := hold(t, link.Client(t), path)
 		node := makes(t, srv.Client(t), path+"/node")
-		waiter := later(func() *protocol.Grant { return hold(t, behind.Client(t), path) })
+		waiter := later(func() *recipe.Grant { return hold(t, behind.Client(t), path) })
 		time.Sleep(time.Second)
 		synctest.Wait()
 		packets, asked := behind.Packets(), link.Count(recipestest.OpAny)
@@ -351,12 +352,12 @@ func TestMultiHeldChecksAllGrants(t *testing.T) {
 		a, b, other := hold(t, c, root+"/a"), hold(t, c, root+"/b"), hold(t, srv.Client(t), root+"/c")
 		node := makes(t, c, root+"/node")
 		set := &zk.SetDataRequest{Path: node, Version: -1}
-		_, err := protocol.MultiHeld(lasting(t), []*protocol.Grant{a, b}, set)
+		_, err := recipe.MultiHeld(lasting(t), []*recipe.Grant{a, b}, set)
 		require.NoError(t, err)
-		_, err = protocol.MultiHeld(lasting(t), []*protocol.Grant{a, other}, set)
+		_, err = recipe.MultiHeld(lasting(t), []*recipe.Grant{a, other}, set)
 		require.ErrorIs(t, err, zk.ErrBadArguments)
 		require.NoError(t, session(t, srv.Client(t)).Delete(lasting(t), root+"/b/"+b.Node(), -1))
-		_, err = protocol.MultiHeld(lasting(t), []*protocol.Grant{a, b}, set)
+		_, err = recipe.MultiHeld(lasting(t), []*recipe.Grant{a, b}, set)
 		require.ErrorIs(t, err, protocol.ErrLost)
 		require.ErrorContains(t, err, root+"/b")
 		version, _ := written(t, c, node)

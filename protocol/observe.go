@@ -187,8 +187,3 @@ func (o logObserver) Observe(e Event) {
 	add(e.Err != nil, slog.Any("error", e.Err))
 	o.log.LogAttrs(ctx, level, message, attrs...)
 }
-
-// noObserver is the observer of a client that was given none.
-type noObserver struct{}
-
-func (noObserver) Observe(Event) {}

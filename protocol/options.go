@@ -14,12 +14,13 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/buffer"
 	"github.com/zkrecipes/zkrecipes/internal/conn"
+	"github.com/zkrecipes/zkrecipes/internal/session"
 )
 
 func init() {
 	buffer.Limit = func(bytes int) any {
-		return connectOption(func(c *Client) error {
-			c.ensemble.Limit, c.ensemble.Incoming = bytes-4, bytes
+		return connectOption(func(c *session.Client) error {
+			c.Limit, c.Incoming = bytes-4, bytes
 			return nil
 		})
 	}
@@ -35,14 +36,14 @@ type Option interface {
 	apply(*Client) error
 }
 
-type connectOption func(*Client) error
+type connectOption func(*session.Client) error
 
-func (o connectOption) applyConnect(c *Client) error { return o(c) }
+func (o connectOption) applyConnect(c *Client) error { return o(session.Open(c).Client) }
 
-type option func(*Client) error
+type option func(*Client, *session.View) error
 
-func (o option) applyConnect(c *Client) error { return o(c) }
-func (o option) apply(c *Client) error        { return o(c) }
+func (o option) applyConnect(c *Client) error { return o(c, &session.Open(c).View) }
+func (o option) apply(c *Client) error        { return o(c, &session.Open(c).View) }
 
 // WithSessionTimeout asks for this session timeout, which must be at least one millisecond. The
 // default is ten seconds. The server clamps the timeout to its own limits (2 and 20 of its ticks,
@@ -52,11 +53,11 @@ func (o option) apply(c *Client) error        { return o(c) }
 // ms for a timeout of two seconds). If a round trip takes longer, no session outlives its
 // connection.
 func WithSessionTimeout(d time.Duration) ConnectOption {
-	return connectOption(func(c *Client) error {
+	return connectOption(func(c *session.Client) error {
 		if d < time.Millisecond || d.Milliseconds() > math.MaxInt32 {
 			return fmt.Errorf("session timeout %v out of range", d)
 		}
-		c.ensemble.Timeout = d
+		c.Timeout = d
 		return nil
 	})
 }
@@ -67,11 +68,11 @@ func WithSessionTimeout(d time.Duration) ConnectOption {
 // is the servers' default of 1,048,575 bytes. It must be at least 1,024 bytes, and no more than the
 // least jute.maxbuffer of the ensemble.
 func WithRequestLimit(bytes int) ConnectOption {
-	return connectOption(func(c *Client) error {
+	return connectOption(func(c *session.Client) error {
 		if bytes < 1024 || bytes > conn.MaxFrame {
 			return fmt.Errorf("request limit %d out of range", bytes)
 		}
-		c.ensemble.Limit = bytes
+		c.Limit = bytes
 		return nil
 	})
 }
@@ -85,12 +86,12 @@ func WithRequestLimit(bytes int) ConnectOption {
 // member can accept connections and not serve. Without a dialer, the client tries every address of
 // every name.
 func WithDialer(d zk.Dialer) ConnectOption {
-	return connectOption(func(c *Client) error {
+	return connectOption(func(c *session.Client) error {
 		if d == nil {
 			return errors.New("nil dialer")
 		}
-		c.ensemble.Lookup = nil // but see WithResolver
-		c.ensemble.Dial = func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
+		c.Lookup = nil // but see WithResolver
+		c.Dial = func(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
 			return conn.DialWith(ctx, d, network, address, timeout)
 		}
 		return nil
@@ -103,11 +104,11 @@ func WithDialer(d zk.Dialer) ConnectOption {
 func WithResolver(r interface {
 	LookupHost(ctx context.Context, host string) ([]string, error)
 }) ConnectOption {
-	return connectOption(func(c *Client) error {
+	return connectOption(func(c *session.Client) error {
 		if r == nil {
 			return errors.New("nil resolver")
 		}
-		c.resolve = r.LookupHost
+		c.Resolve = r.LookupHost
 		return nil
 	})
 }
@@ -119,12 +120,12 @@ func WithResolver(r interface {
 // If f blocks until 1,000 calls are due, the client leaves out connections that came and went, but
 // still calls f for every loss and for the last state. If f panics, the logger gets a warning.
 func WithStateListener(f func(State)) ConnectOption {
-	return connectOption(func(c *Client) error {
+	return connectOption(func(c *session.Client) error {
 		if f == nil {
 			return errors.New("nil state listener")
 		}
-		say := func(message string, args ...any) { c.log.Warn(message, args...) }
-		c.listeners = append(c.listeners, listener{f, calleeOf(f, "state listener", say)})
+		say := func(message string, args ...any) { c.Root.Log.Warn(message, args...) }
+		c.Listen(func(s session.State) { f(State(s)) }, session.CalleeOf(f, "state listener", say))
 		return nil
 	})
 }
@@ -136,11 +137,11 @@ func WithStateListener(f func(State)) ConnectOption {
 // When a back-off stops, the operation returns its last error. The clean-up goes on in the
 // background at the default pace, until nothing of the operation is left or the session ends.
 func WithBackOff(newBackOff func() backoff.BackOff) Option {
-	return option(func(c *Client) error {
+	return option(func(_ *Client, v *session.View) error {
 		if newBackOff == nil {
 			return errors.New("nil back-off")
 		}
-		c.newBackOff = newBackOff
+		v.NewBackOff = newBackOff
 		return nil
 	})
 }
@@ -149,8 +150,8 @@ func WithBackOff(newBackOff func() backoff.BackOff) Option {
 // the chroot does not exist. By default the client creates it, and then a program with a mistyped
 // chroot has locks of its own and waits for no other.
 func WithExistingChroot() ConnectOption {
-	return connectOption(func(c *Client) error {
-		c.existing = true
+	return connectOption(func(c *session.Client) error {
+		c.Existing = true
 		return nil
 	})
 }
@@ -169,11 +170,11 @@ func WithExistingChroot() ConnectOption {
 // The client calls the logger from a goroutine of its own, so the logger may block. If 1,000
 // messages are due, it misses the next, and gets their number when it goes on.
 func WithLogger(l *slog.Logger) Option {
-	return option(func(c *Client) error {
+	return option(func(c *Client, v *session.View) error {
 		if l == nil {
 			return errors.New("nil logger")
 		}
-		c.log = c.foreign.queued(l)
+		v.Log = session.Open(c).Foreign.Queued(l)
 		return nil
 	})
 }
@@ -181,12 +182,12 @@ func WithLogger(l *slog.Logger) Option {
 // WithObserver calls o for events (waiting, acquired, lost): see [Observer] and [EventKind]. If
 // [Client.With] gives a view an observer, the view's recipes use only that observer.
 func WithObserver(o Observer) Option {
-	return option(func(c *Client) error {
+	return option(func(c *Client, v *session.View) error {
 		if o == nil {
 			return errors.New("nil observer")
 		}
-		c.observer = o
-		c.observing = calleeOf(o, "observer", func(message string, args ...any) { c.log.Warn(message, args...) })
+		c.observer, v.Observed = o, true
+		c.observing = session.CalleeOf(o, "observer", func(message string, args ...any) { v.Log.Warn(message, args...) })
 		return nil
 	})
 }

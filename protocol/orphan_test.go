@@ -14,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -101,7 +102,7 @@ func closeWithCredentials(t *testing.T, servers string, dial zk.Dialer) {
 	other := connect(t, servers, alice, protocol.WithDialer(dial))
 	timeout := session(t, victim).Timeout()
 	g := hold(t, victim, "/lock")
-	next := later(func() *protocol.Grant { g, _ := lineAt(other, "/lock").Enter(context.Background(), request); return g })
+	next := later(func() *recipe.Grant { g, _ := lineAt(other, "/lock").Enter(context.Background(), request); return g })
 	way.set(true)
 	wait(t, g.Done())
 	lost := time.Now()
@@ -157,7 +158,7 @@ func TestAttemptsToCloseALostSessionDoNotKeepItAlive(t *testing.T) {
 		victim := connect(t, srv.ConnectString(), protocol.WithSessionTimeout(10*time.Second), protocol.WithDialer(way.dial))
 		other := connect(t, srv.ConnectString(), protocol.WithDialer(srv.Dial))
 		g := hold(t, victim, "/lock")
-		next := later(func() *protocol.Grant { g, _ := lineAt(other, "/lock").Enter(context.Background(), request); return g })
+		next := later(func() *recipe.Grant { g, _ := lineAt(other, "/lock").Enter(context.Background(), request); return g })
 		way.set(true)
 		wait(t, g.Done())
 		granted := wait(t, next)

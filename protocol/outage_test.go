@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -213,9 +214,9 @@ func TestManyCallsThatWaitForASessionAreToldOfOnce(t *testing.T) {
 		synctest.Wait()
 		log.take("")
 		const n = 10_000
-		sessions := make(chan *protocol.Session, n)
+		sessions := make(chan *recipe.Session, n)
 		for range n {
-			go func() { s, _ := c.Session(context.Background()); sessions <- s }()
+			go func() { s, _ := recipe.SessionOf(context.Background(), c); sessions <- s }()
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()

@@ -10,17 +10,17 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 func TestOwnerIsFollowedByAHyphen(t *testing.T) {
-	o := protocol.Owner{Session: 1, Nonce: 2}
+	o := recipe.Owner{Session: 1, Nonce: 2}
 	for _, name := range []string{"", o.String(), o.String() + "x"} {
-		_, _, ok := protocol.ParseOwner(name)
+		_, _, ok := recipe.ParseOwner(name)
 		require.False(t, ok, name)
 	}
-	parsed, rest, ok := protocol.ParseOwner(o.String() + "-lock-")
+	parsed, rest, ok := recipe.ParseOwner(o.String() + "-lock-")
 	require.True(t, ok)
 	require.Equal(t, o, parsed)
 	require.Equal(t, "lock-", rest)
@@ -47,7 +47,7 @@ func TestOwnNodeIsOneOrNoneAtEachStep(t *testing.T) {
 					time.AfterFunc(100*time.Millisecond, link.Heal)
 				})
 
-				own, err := s.CreateOwn(ctx, protocol.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-"})
+				own, err := s.CreateOwn(ctx, recipe.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-"})
 
 				over = stop()
 				time.Sleep(time.Minute)
@@ -70,7 +70,7 @@ func TestOwnNodeIsOneOrNoneAtEachStep(t *testing.T) {
 func TestPrefixOfAnOwnNodeHasNoSlash(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		s := session(t, srv.Client(t))
-		_, err := s.CreateOwn(t.Context(), protocol.OwnNode{Dir: "/dir", Prefix: "a/b-"})
+		_, err := s.CreateOwn(t.Context(), recipe.OwnNode{Dir: "/dir", Prefix: "a/b-"})
 		require.ErrorIs(t, err, zk.ErrBadArguments)
 		stat, err := s.Exists(t.Context(), "/dir")
 		require.NoError(t, err)
@@ -84,9 +84,9 @@ func TestCreateOwnIsPacedWhileItsDirectoryIsMissing(t *testing.T) {
 		s := session(t, srv.Client(t, impatient(1)))
 		dir, attempts := srv.Root(t)+"/dir", 0
 		began := time.Now()
-		own, err := s.CreateOwn(t.Context(), protocol.OwnNode{
+		own, err := s.CreateOwn(t.Context(), recipe.OwnNode{
 			Dir: dir, Prefix: s.NewOwner().String() + "-",
-			Missing: func(ctx context.Context, s *protocol.Session) error {
+			Missing: func(ctx context.Context, s *recipe.Session) error {
 				if attempts++; time.Since(began) < time.Minute {
 					return nil
 				}

@@ -1,4 +1,4 @@
-package protocol
+package protocol_test
 
 import (
 	"context"
@@ -10,7 +10,9 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/internal/trust"
+	kernel "github.com/zkrecipes/zkrecipes/internal/session"
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -22,23 +24,20 @@ func TestGrantAfterASuspensionIsPaced(t *testing.T) {
 		srv, err := embedded.Start(embedded.Config{InMemory: true, TickTime: 500 * time.Millisecond})
 		require.NoError(t, err)
 		defer srv.Close()
-		c, err := Connect(t.Context(), "127.0.0.1:1", WithSessionTimeout(10*time.Second), WithDialer(
+		c, err := protocol.Connect(t.Context(), "127.0.0.1:1", protocol.WithSessionTimeout(10*time.Second), protocol.WithDialer(
 			func(_, _ string, d time.Duration) (net.Conn, error) { return srv.Dial("tcp", srv.ConnectString(), d) }))
 		require.NoError(t, err)
 		defer c.Close()
-		s, err := c.Session(t.Context())
+		s, err := recipe.SessionOf(t.Context(), c)
 		require.NoError(t, err)
 		require.NoError(t, s.Create(t.Context(), "/node", nil, zk.FlagEphemeral))
 		stat, err := s.Exists(t.Context(), "/node")
 		require.NoError(t, err)
 
-		s.mu.Lock()
-		s.trust = trust.Trust{}
-		s.trust.Began(time.Now().Add(-s.client.ensemble.Timeout*99/100), s.client.ensemble.Timeout)
-		s.mu.Unlock()
+		kernel.Open(s).Suspend(s.Timeout()*99/100, s.Timeout())
 		began := time.Now()
-		_, err = NewRecipe(c, "test", "/x").NewGrant(t.Context(), s, "/node", stat.Czxid,
-			func(context.Context, *Session) error { return nil })
+		_, err = recipe.New(c, "test", "/x").NewGrant(t.Context(), s, "/node", stat.Czxid,
+			func(context.Context, *recipe.Session) error { return nil })
 		require.NoError(t, err)
 		after, err := s.Set(t.Context(), "/node", nil, -1)
 		require.NoError(t, err)

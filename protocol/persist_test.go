@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -56,7 +57,7 @@ func TestBackOffBeginsWithTheFailureNotWithTheWait(t *testing.T) {
 func TestAbandonedAlsoTellsOfTheEndOfTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		s := session(t, srv.Client(t))
-		_, err := protocol.Detach(t.Context(), s, func(ctx context.Context, s *protocol.Session) (struct{}, error) {
+		_, err := recipe.Detach(t.Context(), s, func(ctx context.Context, s *recipe.Session) (struct{}, error) {
 			assert.NoError(t, s.Abandoned(), "the caller waits on")
 
 			srv.ExpireSession(s.ID())
@@ -85,7 +86,7 @@ func TestWorkOfASessionOutlivesTheBackOff(t *testing.T) {
 				deletes.Store(5)
 
 				done := make(chan error, 1)
-				s.Go(func(life context.Context, s *protocol.Session) { done <- s.Delete(derive(life), node, -1) })
+				s.Go(func(life context.Context, s *recipe.Session) { done <- s.Delete(derive(life), node, -1) })
 
 				require.NoError(t, <-done)
 				require.Zero(t, deletes.Load())

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/session"
 )
 
 // A Process says where a contender runs. A node of a contender has it as its data, unless the user
@@ -67,11 +68,11 @@ const maxOwnerData = 1024
 // Elections and groups are not concerned: the value of a candidate and the data of a member are
 // what the user gives, even if that is nothing.
 func WithOwnerData(data []byte) Option {
-	return option(func(c *Client) error {
+	return option(func(_ *Client, v *session.View) error {
 		if len(data) > maxOwnerData {
 			return fmt.Errorf("%w: owner data of %d bytes, at most %d", ErrTooLarge, len(data), maxOwnerData)
 		}
-		c.ownerData = data
+		v.OwnerData = data
 		return nil
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -51,7 +52,7 @@ func TestCreateThatMayNotBeLookedForFails(t *testing.T) {
 		suite.Keep(t, srv.Client(t), path)
 		link.LoseReply(recipestest.OpCreate, 1)
 		link.Fail(recipestest.OpGetChildren, path, refused, 1)
-		_, err := s.CreateOwn(lasting(t), protocol.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-"})
+		_, err := s.CreateOwn(lasting(t), recipe.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-"})
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		requireNoChildren(t, s, path)
 	})
@@ -78,12 +79,12 @@ func TestAttemptsEndWithTheBackOff(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c := srv.Client(t, protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
 		attempts := 0
-		_, err := protocol.AcrossSessions(lasting(t), protocol.NewRecipe(c, "test", "/x"),
-			func(*protocol.Session) (struct{}, error) {
+		_, err := recipe.AcrossSessions(lasting(t), recipe.New(c, "test", "/x"),
+			func(*recipe.Session) (struct{}, error) {
 				if attempts++; attempts > 1 {
 					return struct{}{}, nil
 				}
-				return struct{}{}, protocol.Again(errors.New("once more"))
+				return struct{}{}, recipe.Again(errors.New("once more"))
 			})
 		require.ErrorContains(t, err, "given up: once more")
 	})
@@ -94,8 +95,8 @@ func TestAttemptThatCtxHasEndedSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := errors.New("failed")
-		_, err := protocol.AcrossSessions(ctx, protocol.NewRecipe(srv.Client(t), "test", "/x"),
-			func(*protocol.Session) (struct{}, error) {
+		_, err := recipe.AcrossSessions(ctx, recipe.New(srv.Client(t), "test", "/x"),
+			func(*recipe.Session) (struct{}, error) {
 				cancel()
 				return struct{}{}, failed
 			})
@@ -120,7 +121,7 @@ func TestCloseNeedsNoOtherConnection(t *testing.T) {
 func TestWorkLetsItsCallerGo(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		s, refusal, goOn, done := session(t, srv.Client(t)), errors.New("refused"), make(chan struct{}), make(chan struct{})
-		_, err := protocol.Detach(lasting(t), s, func(ctx context.Context, s *protocol.Session) (struct{}, error) {
+		_, err := recipe.Detach(lasting(t), s, func(ctx context.Context, s *recipe.Session) (struct{}, error) {
 			s.LetGo(refusal)
 			<-goOn
 			return struct{}{}, nil
@@ -183,12 +184,12 @@ func TestContextOfAGrantCanBeCancelled(t *testing.T) {
 // transaction that was not executed.
 func TestRefusalsDoNotRenewTrust(t *testing.T) {
 	const sessionExpired = -112
-	for name, ask := range map[string]func(t *testing.T, link *recipestest.Link, s *protocol.Session, path string){
-		"none": func(*testing.T, *recipestest.Link, *protocol.Session, string) {},
-		"delete": func(t *testing.T, _ *recipestest.Link, s *protocol.Session, path string) {
+	for name, ask := range map[string]func(t *testing.T, link *recipestest.Link, s *recipe.Session, path string){
+		"none": func(*testing.T, *recipestest.Link, *recipe.Session, string) {},
+		"delete": func(t *testing.T, _ *recipestest.Link, s *recipe.Session, path string) {
 			require.ErrorIs(t, s.Delete(lasting(t), path, 7), zk.ErrNoAuth)
 		},
-		"transaction": func(t *testing.T, link *recipestest.Link, s *protocol.Session, path string) {
+		"transaction": func(t *testing.T, link *recipestest.Link, s *recipe.Session, path string) {
 			link.FailPart(1, sessionExpired)
 			_, err := s.Conn().Multi(&zk.SetDataRequest{Path: s.Path(path), Version: -1})
 			require.ErrorIs(t, err, zk.ErrSessionExpired)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -16,20 +17,20 @@ import (
 func TestRefusalAfterALostAnswerIsUncertain(t *testing.T) {
 	for name, c := range map[string]struct {
 		op  recipestest.Op
-		try func(t *testing.T, s *protocol.Session, path string) error
+		try func(t *testing.T, s *recipe.Session, path string) error
 		err error
 	}{
-		"create": {recipestest.OpCreate, func(t *testing.T, s *protocol.Session, path string) error {
+		"create": {recipestest.OpCreate, func(t *testing.T, s *recipe.Session, path string) error {
 			return s.Create(lasting(t), path+"/x", nil, 0)
 		}, zk.ErrNodeExists},
-		"set": {recipestest.OpSetData, func(t *testing.T, s *protocol.Session, path string) error {
+		"set": {recipestest.OpSetData, func(t *testing.T, s *recipe.Session, path string) error {
 			_, err := s.Set(lasting(t), path, []byte("x"), 0)
 			return err
 		}, zk.ErrBadVersion},
-		"delete": {recipestest.OpDelete, func(t *testing.T, s *protocol.Session, path string) error {
+		"delete": {recipestest.OpDelete, func(t *testing.T, s *recipe.Session, path string) error {
 			return s.Delete(lasting(t), path, 0)
 		}, zk.ErrNoNode},
-		"multi": {recipestest.OpMulti, func(t *testing.T, s *protocol.Session, path string) error {
+		"multi": {recipestest.OpMulti, func(t *testing.T, s *recipe.Session, path string) error {
 			_, err := s.Multi(lasting(t), &zk.CheckVersionRequest{Path: path, Version: 0}, &zk.SetDataRequest{Path: path, Version: 0})
 			return err
 		}, zk.ErrBadVersion},
@@ -59,7 +60,7 @@ func TestRefusalAfterASettledAttemptIsCertain(t *testing.T) {
 		link, root := srv.Link(t), srv.Root(t)
 		s := session(t, link.Client(t))
 		link.LoseReply(recipestest.OpCreate, 1)
-		_, err := protocol.DoOnce(lasting(t), s, create(s, root, 0), func(context.Context) (string, bool, error) { return "", false, nil })
+		_, err := recipe.DoOnce(lasting(t), s, create(s, root, 0), func(context.Context) (string, bool, error) { return "", false, nil })
 		require.ErrorIs(t, err, zk.ErrNodeExists)
 		require.NotErrorIs(t, err, protocol.ErrUncertain)
 	})

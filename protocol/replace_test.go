@@ -14,24 +14,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 // granted returns a grant whose node is below path.
-func granted(t *testing.T, s *protocol.Session, r *protocol.Recipe) (g *protocol.Grant, node string) {
+func granted(t *testing.T, s *recipe.Session, r *recipe.Recipe) (g *recipe.Grant, node string) {
 	t.Helper()
-	own, err := s.CreateOwn(lasting(t), protocol.OwnNode{Dir: r.Path(), Prefix: s.NewOwner().String() + "-"})
+	own, err := s.CreateOwn(lasting(t), recipe.OwnNode{Dir: r.Path(), Prefix: s.NewOwner().String() + "-"})
 	require.NoError(t, err)
 	node = r.Path() + "/" + own.Name()
 	stat, err := s.Exists(lasting(t), node)
 	require.NoError(t, err)
-	g, err = r.NewGrant(lasting(t), s, node, stat.Czxid, func(ctx context.Context, s *protocol.Session) error { return s.Delete(ctx, node, -1) })
+	g, err = r.NewGrant(lasting(t), s, node, stat.Czxid, func(ctx context.Context, s *recipe.Session) error { return s.Delete(ctx, node, -1) })
 	require.NoError(t, err)
 	return g, node
 }
 
 // swap puts next in the place of old.
-func swap(ctx context.Context, s *protocol.Session, old, next string) error {
+func swap(ctx context.Context, s *recipe.Session, old, next string) error {
 	_, err := s.Multi(ctx, &zk.CreateRequest{Path: next, Flags: zk.FlagEphemeral}, &zk.DeleteRequest{Path: old, Version: -1})
 	return err
 }
@@ -42,9 +43,9 @@ func TestReplacementWhoseOutcomeIsUnknownIsGivenBack(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *recipestest.Server) {
 				c, path := srv.Client(t), srv.Root(t)+"/x"
 				s := session(t, c)
-				g, old := granted(t, s, protocol.NewRecipe(c, "test", path))
+				g, old := granted(t, s, recipe.New(c, "test", path))
 
-				_, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", func(ctx context.Context, s *protocol.Session) error {
+				_, err := g.Replace(lasting(t), recipe.New(c, "test", path), path+"/next", func(ctx context.Context, s *recipe.Session) error {
 					if done {
 						require.NoError(t, swap(ctx, s, old, path+"/next"))
 					}
@@ -67,13 +68,13 @@ func TestReplacementWhoseOutcomeIsUnknownIsGivenBack(t *testing.T) {
 func TestReleaseInAnotherWayWhileReplacedLeavesNothingBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/x"
-		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
+		s, r := session(t, c), recipe.New(c, "test", path)
 		g, old := granted(t, s, r)
 		next := path + "/next"
-		remove := func(ctx context.Context, s *protocol.Session) error { return s.Delete(ctx, old, -1) }
+		remove := func(ctx context.Context, s *recipe.Session) error { return s.Delete(ctx, old, -1) }
 		swapped, released := make(chan struct{}), make(chan struct{})
 		replaced := later(func() error {
-			_, err := g.Replace(lasting(t), r, next, func(ctx context.Context, s *protocol.Session) error {
+			_, err := g.Replace(lasting(t), r, next, func(ctx context.Context, s *recipe.Session) error {
 				err := swap(ctx, s, old, next)
 				close(swapped)
 				<-released
@@ -96,8 +97,8 @@ func TestReleaseInAnotherWayWhileReplacedLeavesNothingBehind(t *testing.T) {
 }
 
 // replacing returns work for Replace that puts the node at path in g's place.
-func replacing(g *protocol.Grant, line, path string) func(context.Context, *protocol.Session) error {
-	return func(ctx context.Context, s *protocol.Session) error {
+func replacing(g *recipe.Grant, line, path string) func(context.Context, *recipe.Session) error {
+	return func(ctx context.Context, s *recipe.Session) error {
 		_, err := s.Multi(ctx,
 			&zk.CreateRequest{Path: path, Flags: zk.FlagEphemeral},
 			&zk.DeleteRequest{Path: line + "/" + g.Node(), Version: -1})
@@ -105,7 +106,7 @@ func replacing(g *protocol.Grant, line, path string) func(context.Context, *prot
 	}
 }
 
-func requireNoChildren(t *testing.T, s *protocol.Session, path string) {
+func requireNoChildren(t *testing.T, s *recipe.Session, path string) {
 	t.Helper()
 	requireSoon(t, func() bool {
 		children, _, err := s.Children(lasting(t), path)
@@ -124,7 +125,7 @@ func TestReplacementIsNotMistakenForALoss(t *testing.T) {
 		wait(t, watched)
 		replace := replacing(g, path, path+"/next")
 
-		next, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", func(ctx context.Context, s *protocol.Session) error {
+		next, err := g.Replace(lasting(t), recipe.New(c, "test", path), path+"/next", func(ctx context.Context, s *recipe.Session) error {
 			err := replace(ctx, s)
 			synctest.Wait() // whatever can be found out has been
 			return err
@@ -158,7 +159,7 @@ func TestReplacementForACallerThatHasGoneIsGivenBack(t *testing.T) {
 		g := hold(t, c, path)
 		replace, ctx := replacing(g, path, path+"/next"), &endingContext{Context: lasting(t)}
 
-		_, err := g.Replace(ctx, protocol.NewRecipe(c, "test", path), path+"/next", func(life context.Context, s *protocol.Session) error {
+		_, err := g.Replace(ctx, recipe.New(c, "test", path), path+"/next", func(life context.Context, s *recipe.Session) error {
 			err := replace(life, s)
 			ctx.ended.Store(true)
 			return err
@@ -177,7 +178,7 @@ func TestReplacementOfUnknownOutcomeGivesBothNodesBack(t *testing.T) {
 		g := hold(t, c, path)
 		s := g.Session()
 
-		_, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", func(ctx context.Context, s *protocol.Session) error {
+		_, err := g.Replace(lasting(t), recipe.New(c, "test", path), path+"/next", func(ctx context.Context, s *recipe.Session) error {
 			if err := s.Create(ctx, path+"/next", nil, zk.FlagEphemeral); err != nil {
 				return err
 			}
@@ -195,18 +196,18 @@ func TestReplacementOfUnknownOutcomeGivesBothNodesBack(t *testing.T) {
 func TestReplacementThatFailsChangesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/x"
-		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
+		s, r := session(t, c), recipe.New(c, "test", path)
 		g, old := granted(t, s, r)
-		_, err := g.Replace(lasting(t), r, path+"/first", func(context.Context, *protocol.Session) error { return zk.ErrBadVersion })
+		_, err := g.Replace(lasting(t), r, path+"/first", func(context.Context, *recipe.Session) error { return zk.ErrBadVersion })
 		require.ErrorIs(t, err, zk.ErrBadVersion)
 		require.NoError(t, g.Err())
 
-		next, err := g.Replace(within(t, time.Minute), r, path+"/second", func(ctx context.Context, s *protocol.Session) error {
+		next, err := g.Replace(within(t, time.Minute), r, path+"/second", func(ctx context.Context, s *recipe.Session) error {
 			return swap(ctx, s, old, path+"/second")
 		})
 		require.NoError(t, err)
 		require.NoError(t, g.Release(lasting(t)), "it was given back")
-		_, err = next.Replace(lasting(t), r, path+"/third", func(context.Context, *protocol.Session) error { return zk.ErrBadVersion })
+		_, err = next.Replace(lasting(t), r, path+"/third", func(context.Context, *recipe.Session) error { return zk.ErrBadVersion })
 		require.ErrorIs(t, err, zk.ErrBadVersion)
 		require.NoError(t, next.Release(lasting(t)))
 		requireNoChildren(t, s, path)
@@ -223,9 +224,9 @@ func TestReplacementOfAGrantThatIsLostMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *recipestest.Server) {
 				c, path := srv.Client(t), srv.Root(t)+"/x"
-				s, r := session(t, c), protocol.NewRecipe(c, "test", path)
+				s, r := session(t, c), recipe.New(c, "test", path)
 				g, node := granted(t, s, r)
-				next, err := g.Replace(lasting(t), r, path+"/next", func(ctx context.Context, s *protocol.Session) error {
+				next, err := g.Replace(lasting(t), r, path+"/next", func(ctx context.Context, s *recipe.Session) error {
 					if swapped == zk.ErrNoNode {
 						require.NoError(t, s.Delete(ctx, node, -1))
 						return swapped
@@ -248,11 +249,11 @@ func TestReplacementThatIsGivenUpIsGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, other := srv.Root(t)+"/x", session(t, srv.Client(t))
 		c := srv.Client(t, protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
-		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
+		s, r := session(t, c), recipe.New(c, "test", path)
 		g, old := granted(t, s, r)
 		attempts := 0
-		_, err := g.Replace(lasting(t), r, path+"/next", func(ctx context.Context, s *protocol.Session) error {
-			_, err := protocol.Do(ctx, s, func(*zk.Conn) (struct{}, error) {
+		_, err := g.Replace(lasting(t), r, path+"/next", func(ctx context.Context, s *recipe.Session) error {
+			_, err := recipe.Do(ctx, s, func(*zk.Conn) (struct{}, error) {
 				attempts++
 				if attempts == 1 {
 					return struct{}{}, zk.ErrConnectionClosed
@@ -271,16 +272,16 @@ func TestReplacementThatIsGivenUpIsGivenBack(t *testing.T) {
 func TestReplacementWaitsForOneThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/x"
-		s, r := session(t, c), protocol.NewRecipe(c, "test", path)
+		s, r := session(t, c), recipe.New(c, "test", path)
 		g, old := granted(t, s, r)
 		fail := make(chan struct{})
 		first := later(func() error {
-			_, err := g.Replace(lasting(t), r, path+"/first", func(context.Context, *protocol.Session) error { <-fail; return zk.ErrBadVersion })
+			_, err := g.Replace(lasting(t), r, path+"/first", func(context.Context, *recipe.Session) error { <-fail; return zk.ErrBadVersion })
 			return err
 		})
 		synctest.Wait()
-		second := later(func() *protocol.Grant {
-			next, _ := g.Replace(lasting(t), r, path+"/second", func(ctx context.Context, s *protocol.Session) error { return swap(ctx, s, old, path+"/second") })
+		second := later(func() *recipe.Grant {
+			next, _ := g.Replace(lasting(t), r, path+"/second", func(ctx context.Context, s *recipe.Session) error { return swap(ctx, s, old, path+"/second") })
 			return next
 		})
 		synctest.Wait()
@@ -308,7 +309,7 @@ func TestReplacementThatIsGivenBackCostsNothingAfterwards(t *testing.T) {
 				if finish {
 					caller = ending
 				}
-				_, err := g.Replace(caller, protocol.NewRecipe(c, "test", path), path+"/next", func(life context.Context, s *protocol.Session) error {
+				_, err := g.Replace(caller, recipe.New(c, "test", path), path+"/next", func(life context.Context, s *recipe.Session) error {
 					err := replace(life, s)
 					if ending.ended.Store(true); !finish {
 						cancel()
@@ -338,7 +339,7 @@ func TestReplacementIsReported(t *testing.T) {
 		told := make(observer, 20)
 		c, path := srv.Client(t, protocol.WithObserver(told)), srv.Root(t)+"/line"
 		g := hold(t, c, path)
-		next, err := g.Replace(lasting(t), protocol.NewRecipe(c, "test", path), path+"/next", replacing(g, path, path+"/next"))
+		next, err := g.Replace(lasting(t), recipe.New(c, "test", path), path+"/next", replacing(g, path, path+"/next"))
 		require.NoError(t, err)
 		synctest.Wait()
 		var kinds []protocol.EventKind

@@ -16,6 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -175,15 +176,15 @@ func TestRequestsTooLargeForAnyServerAreNotSent(t *testing.T) {
 		root, link := srv.Root(t), srv.Link(t)
 		for op, call := range map[recipestest.Op]func(c *zk.Conn, node string, data []byte) error{
 			recipestest.OpCreate: func(c *zk.Conn, node string, data []byte) error {
-				_, err := protocol.Create(c, node+"/x-", data, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+				_, err := recipe.Create(c, node+"/x-", data, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 				return err
 			},
 			recipestest.OpSetData: func(c *zk.Conn, node string, data []byte) error {
-				_, err := protocol.Set(c, node, data, -1)
+				_, err := recipe.Set(c, node, data, -1)
 				return err
 			},
 			recipestest.OpMulti: func(c *zk.Conn, node string, data []byte) error {
-				_, err := protocol.Multi(c,
+				_, err := recipe.Multi(c,
 					&zk.CheckVersionRequest{Path: node, Version: -1},
 					&zk.SetDataRequest{Path: node, Version: -1},
 					&zk.CreateRequest{Path: node + "/y", Data: data, Acl: zk.DigestACL(zk.PermAll, "a", "b")},

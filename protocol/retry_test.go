@@ -22,6 +22,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -38,7 +39,7 @@ func TestDoRepeatsUntilTheServerHasAnswered(t *testing.T) {
 		s := session(t, link.Client(t, steady(99)))
 		link.LoseReply(recipestest.OpExists, 3)
 		attempts := 0
-		found, err := protocol.Do(lasting(t), s, func(conn *zk.Conn) (bool, error) {
+		found, err := recipe.Do(lasting(t), s, func(conn *zk.Conn) (bool, error) {
 			attempts++
 			found, _, err := conn.Exists("/zookeeper")
 			return found, err
@@ -55,7 +56,7 @@ func TestDoReturnsTheServersWordAtOnce(t *testing.T) {
 		link, root := srv.Link(t), srv.Root(t)
 		s := session(t, link.Client(t))
 		before := link.Count(recipestest.OpAny)
-		_, err := protocol.Do(lasting(t), s, create(s, root+"/no/parent", 0))
+		_, err := recipe.Do(lasting(t), s, create(s, root+"/no/parent", 0))
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		require.Equal(t, before+1, link.Count(recipestest.OpAny))
 	})
@@ -64,17 +65,17 @@ func TestDoReturnsTheServersWordAtOnce(t *testing.T) {
 func TestDoEndsWithItsContextItsSessionAndItsClient(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		for name, c := range map[string]struct {
-			end  func(*recipestest.Link, *protocol.Client, *protocol.Session, context.CancelCauseFunc)
+			end  func(*recipestest.Link, *protocol.Client, *recipe.Session, context.CancelCauseFunc)
 			want []error
 		}{
-			"context": {func(_ *recipestest.Link, _ *protocol.Client, _ *protocol.Session, cancel context.CancelCauseFunc) {
+			"context": {func(_ *recipestest.Link, _ *protocol.Client, _ *recipe.Session, cancel context.CancelCauseFunc) {
 				cancel(nil)
 			}, []error{context.Canceled}},
-			"session": {func(link *recipestest.Link, _ *protocol.Client, s *protocol.Session, _ context.CancelCauseFunc) {
+			"session": {func(link *recipestest.Link, _ *protocol.Client, s *recipe.Session, _ context.CancelCauseFunc) {
 				srv.ExpireSession(s.ID())
 				link.Heal()
 			}, []error{protocol.ErrLost}},
-			"client": {func(_ *recipestest.Link, c *protocol.Client, _ *protocol.Session, _ context.CancelCauseFunc) {
+			"client": {func(_ *recipestest.Link, c *protocol.Client, _ *recipe.Session, _ context.CancelCauseFunc) {
 				c.Close()
 			}, []error{protocol.ErrClosed}},
 		} {
@@ -85,7 +86,7 @@ func TestDoEndsWithItsContextItsSessionAndItsClient(t *testing.T) {
 				fault(link)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				result := later(func() error {
-					_, err := protocol.Do(ctx, s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
+					_, err := recipe.Do(ctx, s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
 					return err
 				})
 				time.Sleep(time.Second)
@@ -108,7 +109,7 @@ func TestBackOffThatStopsEndsDoWithTheLastError(t *testing.T) {
 		link := srv.Link(t)
 		s := session(t, link.Client(t, steady(2)))
 		link.LoseReply(recipestest.OpExists, 99)
-		_, err := protocol.Do(lasting(t), s, func(conn *zk.Conn) (bool, error) {
+		_, err := recipe.Do(lasting(t), s, func(conn *zk.Conn) (bool, error) {
 			found, _, err := conn.Exists("/")
 			return found, err
 		})
@@ -127,23 +128,23 @@ func TestSettleAsksOnlyWhereTheOutcomeIsUnknown(t *testing.T) {
 			asked++
 			return answer()
 		}
-		made, err := protocol.DoOnce(lasting(t), s, create(s, root, 0), settle)
+		made, err := recipe.DoOnce(lasting(t), s, create(s, root, 0), settle)
 		require.NoError(t, err)
 		require.Equal(t, s.Path(root), made)
-		_, err = protocol.DoOnce(lasting(t), s, create(s, root, 0), settle)
+		_, err = recipe.DoOnce(lasting(t), s, create(s, root, 0), settle)
 		require.ErrorIs(t, err, zk.ErrNodeExists)
 		require.Zero(t, asked)
 
 		link.LoseReply(recipestest.OpCreate, 1)
 		answer = func() (string, bool, error) { return "found", true, nil }
-		made, err = protocol.DoOnce(lasting(t), s, create(s, root+"/a", 0), settle)
+		made, err = recipe.DoOnce(lasting(t), s, create(s, root+"/a", 0), settle)
 		require.NoError(t, err)
 		require.Equal(t, "found", made)
 		require.Equal(t, 1, asked)
 
 		link.LoseReply(recipestest.OpCreate, 2)
 		answer = func() (string, bool, error) { return "", false, nil }
-		made, err = protocol.DoOnce(lasting(t), s, create(s, root+"/s-", zk.FlagSequence), settle)
+		made, err = recipe.DoOnce(lasting(t), s, create(s, root+"/s-", zk.FlagSequence), settle)
 		require.NoError(t, err)
 		require.NotEmpty(t, made)
 		require.Equal(t, 3, asked)
@@ -151,7 +152,7 @@ func TestSettleAsksOnlyWhereTheOutcomeIsUnknown(t *testing.T) {
 		reason := errors.New("the reason")
 		link.LoseReply(recipestest.OpCreate, 1)
 		answer = func() (string, bool, error) { return "", false, reason }
-		_, err = protocol.DoOnce(lasting(t), s, create(s, root+"/b", 0), settle)
+		_, err = recipe.DoOnce(lasting(t), s, create(s, root+"/b", 0), settle)
 		require.Equal(t, reason, err)
 	})
 }
@@ -207,7 +208,7 @@ func TestWhatBecameOfACreateIsLookedForBehindAFence(t *testing.T) {
 		fences, lists := link.Count(recipestest.OpDelete), link.Count(recipestest.OpGetChildren)
 		link.LoseReply(recipestest.OpCreate, 1)
 		listed := link.Answered(recipestest.OpGetChildren, lists+1)
-		held := later(func() *protocol.Grant {
+		held := later(func() *recipe.Grant {
 			g, err := lineAt(c, root).Enter(context.Background(), request)
 			if err != nil {
 				t.Error(err)
@@ -228,7 +229,7 @@ func TestSecondNodeOfOursIsDeleted(t *testing.T) {
 		c := link.Client(t)
 		holder := hold(t, other, root)
 		link.LoseReply(recipestest.OpCreate, 1)
-		next := later(func() *protocol.Grant {
+		next := later(func() *recipe.Grant {
 			g, err := lineAt(c, root).Enter(context.Background(), request)
 			if err != nil {
 				t.Error(err)
@@ -409,7 +410,7 @@ func TestObserverIsToldWhatHappensInOrder(t *testing.T) {
 		link, root, told := srv.Link(t), srv.Root(t), make(observer, 99)
 		c := link.Client(t, protocol.WithObserver(told))
 		id := session(t, c).ID()
-		event := func(k protocol.EventKind, g *protocol.Grant, d time.Duration, err error) protocol.Event {
+		event := func(k protocol.EventKind, g *recipe.Grant, d time.Duration, err error) protocol.Event {
 			e := protocol.Event{Kind: k, Recipe: "test", Path: root, Duration: d, Err: err}
 			if g != nil {
 				e.Session, e.Token = id, g.Token()
@@ -471,14 +472,14 @@ func TestObserverIsToldOfEntries(t *testing.T) {
 		root, told := srv.Root(t), make(observer, 9)
 		base := srv.Client(t)
 		c := base.With(protocol.WithObserver(told))
-		r := protocol.NewRecipe(c, "test", root)
+		r := recipe.New(c, "test", root)
 		s := session(t, c)
 		taken := protocol.Event{Kind: protocol.EventTaken, Session: s.ID(), Count: 3}
 		r.Report(taken)
 		r.Report(protocol.Event{Kind: protocol.EventCollided, Count: 1, Err: zk.ErrNodeExists})
 		r.Part(root + "/inside").Report(taken)
-		protocol.NewRecipe(base, "test", root).Report(taken) // another view's
-		protocol.NewRecipe(nil, "test", root).Report(taken)
+		recipe.New(base, "test", root).Report(taken) // another view's
+		recipe.New(nil, "test", root).Report(taken)
 
 		told.require(t,
 			protocol.Event{Kind: protocol.EventTaken, Recipe: "test", Path: root, Session: s.ID(), Count: 3},
@@ -521,7 +522,7 @@ func TestObserverMayCallTheClientAndCloseIt(t *testing.T) {
 		go func() {
 			<-told      // a wait begins
 			e := <-told // from within Observe, as far as the dispatcher can tell
-			s, err := c.Session(context.Background())
+			s, err := recipe.SessionOf(context.Background(), c)
 			if err == nil {
 				_, err = s.EnsurePath(context.Background(), root+"/"+e.Kind.String())
 			}
@@ -537,7 +538,7 @@ func TestOversizedDataIsRefusedBeforeItIsSent(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		c, root := srv.Client(t), srv.Root(t)
 		s := session(t, c)
-		room := protocol.MaxData - len(root) - len(s.Path("/")) + 1
+		room := recipe.MaxData - len(root) - len(s.Path("/")) + 1
 		big := request
 		big.Data = make([]byte, room)
 		g, err := lineAt(c, root).Enter(lasting(t), big)
@@ -583,7 +584,7 @@ func TestErrorOfAnAttemptDoesNotHideTheEndOfItsContext(t *testing.T) {
 		s := session(t, srv.Client(t))
 		for range 50 { // whether the end or the error is seen first is chance
 			ctx, cancel := context.WithCancel(t.Context())
-			_, err := protocol.DoOnce(ctx, s, func(*zk.Conn) (struct{}, error) {
+			_, err := recipe.DoOnce(ctx, s, func(*zk.Conn) (struct{}, error) {
 				cancel()
 				return struct{}{}, zk.ErrConnectionClosed
 			}, nil)
@@ -597,7 +598,7 @@ func TestCallWhoseContextEndsInSettleSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		s := session(t, srv.Client(t))
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := protocol.DoOnce(ctx, s, func(*zk.Conn) (struct{}, error) {
+		_, err := recipe.DoOnce(ctx, s, func(*zk.Conn) (struct{}, error) {
 			return struct{}{}, zk.ErrConnectionClosed
 		}, func(context.Context) (none struct{}, done bool, err error) {
 			cancel()

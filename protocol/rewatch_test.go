@@ -17,6 +17,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -418,7 +419,7 @@ func TestUnreadAnswerKeepsItsWatchWhenTheConnectionIsCut(t *testing.T) {
 			conn, err := link.Dial(network, address, timeout)
 			return &lateConn{Conn: conn, path: g.Node(), late: late, closed: make(chan struct{})}, err
 		}))
-		waiter := later(func() *protocol.Grant { return hold(t, c, path) })
+		waiter := later(func() *recipe.Grant { return hold(t, c, path) })
 		wait(t, late)
 		resumed := link.Answered(recipestest.OpConnect, link.Count(recipestest.OpConnect)+1)
 		wait(t, resumed)

@@ -19,6 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -33,14 +34,14 @@ func TestCallsKeepTheirDeadlineAtASilentServerAndTheSessionIsResumed(t *testing.
 		read := func(conn *zk.Conn) (bool, error) { found, _, err := conn.Exists(s.Path(root)); return found, err }
 		for range 4 {
 			d := took(func() {
-				_, err := protocol.Do(within(t, 500*time.Millisecond), s, read)
+				_, err := recipe.Do(within(t, 500*time.Millisecond), s, read)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				_, err = lineAt(c, root).Enter(within(t, 0), request)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			})
 			require.InDelta(t, 0.5, d.Seconds(), 0.1)
 		}
-		found, err := protocol.Do(within(t, 5*time.Second), s, read)
+		found, err := recipe.Do(within(t, 5*time.Second), s, read)
 		require.NoError(t, err)
 		require.True(t, found)
 		require.NoError(t, g.Err(), "3 s of 10 s were silent")
@@ -141,7 +142,7 @@ func TestCallsMadeWhileSuspendedGoOnAfterTheReconnect(t *testing.T) {
 		var answers []<-chan error
 		for range 20 {
 			answers = append(answers, later(func() error {
-				_, err := protocol.Do(context.Background(), s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
+				_, err := recipe.Do(context.Background(), s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
 				return err
 			}))
 			time.Sleep(100 * time.Millisecond)
@@ -168,11 +169,11 @@ func TestCallsCancelledWhileSuspendedNeverAct(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 20 {
 			calls.Go(func() {
-				_, err := protocol.Do(ctx, s, create(s, fmt.Sprintf("%s-%d", root, i), zk.FlagEphemeral))
+				_, err := recipe.Do(ctx, s, create(s, fmt.Sprintf("%s-%d", root, i), zk.FlagEphemeral))
 				if !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
-				_, err = protocol.Do(ctx, s, func(conn *zk.Conn) (int, error) { return 0, conn.Delete(victim, -1) })
+				_, err = recipe.Do(ctx, s, func(conn *zk.Conn) (int, error) { return 0, conn.Delete(victim, -1) })
 				if !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
@@ -470,23 +471,23 @@ func TestCauseThatLooksLikeAnOutageIsNotRepeated(t *testing.T) {
 }
 
 // networks are the states in which Close has to work.
-var networks = map[string]func(*recipestest.Link, *protocol.Session){
-	"sound":    func(*recipestest.Link, *protocol.Session) {},
-	"cut":      func(l *recipestest.Link, _ *protocol.Session) { l.Cut() },
-	"cut long": func(l *recipestest.Link, _ *protocol.Session) { l.Cut(); time.Sleep(time.Second) },
-	"silent":   func(l *recipestest.Link, _ *protocol.Session) { l.Stall() },
-	"silent handshake": func(l *recipestest.Link, _ *protocol.Session) {
+var networks = map[string]func(*recipestest.Link, *recipe.Session){
+	"sound":    func(*recipestest.Link, *recipe.Session) {},
+	"cut":      func(l *recipestest.Link, _ *recipe.Session) { l.Cut() },
+	"cut long": func(l *recipestest.Link, _ *recipe.Session) { l.Cut(); time.Sleep(time.Second) },
+	"silent":   func(l *recipestest.Link, _ *recipe.Session) { l.Stall() },
+	"silent handshake": func(l *recipestest.Link, _ *recipe.Session) {
 		l.Cut()
 		time.Sleep(time.Second)
 		l.Stall()
 		time.Sleep(500 * time.Millisecond)
 	},
-	"mute":      func(l *recipestest.Link, _ *protocol.Session) { l.StallReplies() },
-	"deaf":      func(l *recipestest.Link, _ *protocol.Session) { l.StallRequests() },
-	"slow":      func(l *recipestest.Link, _ *protocol.Session) { l.Delay(5 * time.Second) },
-	"lost":      func(l *recipestest.Link, s *protocol.Session) { l.Stall(); <-s.Done() },
-	"lost, cut": func(l *recipestest.Link, s *protocol.Session) { l.Cut(); <-s.Done() },
-	"calls in the queue": func(l *recipestest.Link, s *protocol.Session) {
+	"mute":      func(l *recipestest.Link, _ *recipe.Session) { l.StallReplies() },
+	"deaf":      func(l *recipestest.Link, _ *recipe.Session) { l.StallRequests() },
+	"slow":      func(l *recipestest.Link, _ *recipe.Session) { l.Delay(5 * time.Second) },
+	"lost":      func(l *recipestest.Link, s *recipe.Session) { l.Stall(); <-s.Done() },
+	"lost, cut": func(l *recipestest.Link, s *recipe.Session) { l.Cut(); <-s.Done() },
+	"calls in the queue": func(l *recipestest.Link, s *recipe.Session) {
 		l.Cut()
 		time.Sleep(time.Second)
 		for range 40 {
@@ -569,7 +570,7 @@ func TestAfterCloseEverythingReturnsErrClosedAtOnce(t *testing.T) {
 			require.ErrorIs(t, err, protocol.ErrClosed)
 			_, err = c.With().Session(background)
 			require.ErrorIs(t, err, protocol.ErrClosed)
-			_, err = protocol.Do(background, s, nothing)
+			_, err = recipe.Do(background, s, nothing)
 			require.ErrorIs(t, err, protocol.ErrClosed)
 			_, err = s.EnsurePath(background, root+"/a")
 			require.ErrorIs(t, err, protocol.ErrClosed)
@@ -598,7 +599,7 @@ func TestCloseDeletesWhatWasHeldAtOnce(t *testing.T) {
 		root := srv.Root(t)
 		c, other := srv.Client(t), srv.Client(t)
 		hold(t, c, root)
-		next := later(func() *protocol.Grant {
+		next := later(func() *recipe.Grant {
 			g, err := lineAt(other, root).Enter(context.Background(), request)
 			if err != nil {
 				t.Error(err)

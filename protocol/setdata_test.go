@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -20,7 +21,7 @@ func TestSetDataThatCannotSucceedSendsNothing(t *testing.T) {
 		g := hold(t, link.Client(t), srv.Root(t)+"/line")
 		time.Sleep(time.Second) // until the node is watched
 		before := link.Count(recipestest.OpAny)
-		require.ErrorIs(t, g.SetData(lasting(t), make([]byte, protocol.MaxData)), protocol.ErrTooLarge)
+		require.ErrorIs(t, g.SetData(lasting(t), make([]byte, recipe.MaxData)), protocol.ErrTooLarge)
 		var none context.Context
 		require.ErrorContains(t, g.SetData(none, nil), "nil context")
 		require.Equal(t, before, link.Count(recipestest.OpAny))

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -58,10 +59,10 @@ func TestLongRequestsAndRepliesOverASlowLinkLoseNothing(t *testing.T) {
 		for range 12 { // in all phases
 			time.Sleep(time.Minute + time.Second/10)
 			connects := link.Count(recipestest.OpConnect)
-			_, err := protocol.Do(lasting(t), s, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(root, make([]byte, 900_000), -1) })
+			_, err := recipe.Do(lasting(t), s, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(root, make([]byte, 900_000), -1) })
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
-			data, err := protocol.Do(lasting(t), s, func(c *zk.Conn) ([]byte, error) { data, _, err := c.Get(root); return data, err })
+			data, err := recipe.Do(lasting(t), s, func(c *zk.Conn) ([]byte, error) { data, _, err := c.Get(root); return data, err })
 			require.NoError(t, err)
 			require.Len(t, data, 900_000)
 			require.LessOrEqual(t, link.Count(recipestest.OpConnect), connects+6, "connections")
@@ -86,7 +87,7 @@ func TestReplyThatTakesLongerThanTrustLosesNothing(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err = protocol.Do(ctx, s, func(c *zk.Conn) ([]byte, error) { data, _, err := c.Get(root); return data, err })
+		_, err = recipe.Do(ctx, s, func(c *zk.Conn) ([]byte, error) { data, _, err := c.Get(root); return data, err })
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NoError(t, g.Err())
 		release(t, g)
@@ -153,7 +154,7 @@ func TestConnectionsThatEndAtOnceArePaced(t *testing.T) {
 				defer cancel()
 				var err error
 				for err == nil {
-					_, err = protocol.Do(ctx, s, func(conn *zk.Conn) (struct{}, error) { return struct{}{}, test.request(conn) })
+					_, err = recipe.Do(ctx, s, func(conn *zk.Conn) (struct{}, error) { return struct{}{}, test.request(conn) })
 				}
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.Less(t, link.Count(recipestest.OpConnect)-before, 60, "connections in 2 s")
@@ -162,7 +163,7 @@ func TestConnectionsThatEndAtOnceArePaced(t *testing.T) {
 					require.ErrorIs(t, err, zk.ErrAuthFailed)
 				}
 				spoilt.Store(false)
-				_, err = protocol.Do(lasting(t), s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
+				_, err = recipe.Do(lasting(t), s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
 				require.NoError(t, err)
 				require.NoError(t, c.Close())
 			})
@@ -255,7 +256,7 @@ func TestWhatIsHeldIsConfirmedBeforeOtherRequests(t *testing.T) {
 		var reads sync.WaitGroup
 		for range 20 {
 			reads.Go(func() {
-				_, err := protocol.Do(t.Context(), s, func(c *zk.Conn) (bool, error) { there, _, err := c.Exists(root); return there, err })
+				_, err := recipe.Do(t.Context(), s, func(c *zk.Conn) (bool, error) { there, _, err := c.Exists(root); return there, err })
 				assert.NoError(t, err)
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/conn"
+	"github.com/zkrecipes/zkrecipes/internal/session"
 )
 
 // WithTLS speaks TLS with the servers, over the connections of [WithDialer] if that is given. Each
@@ -19,7 +20,7 @@ import (
 // then be let in. cfg is cloned. [WithTLSFiles] reads files, and reads them again when they change.
 // The last of the two counts.
 func WithTLS(cfg *tls.Config) ConnectOption {
-	return connectOption(func(c *Client) error {
+	return connectOption(func(c *session.Client) error {
 		switch {
 		case cfg == nil:
 			return errors.New("TLS: nil configuration: give &tls.Config{} to trust the CAs of the system")
@@ -29,7 +30,7 @@ func WithTLS(cfg *tls.Config) ConnectOption {
 			return errors.New("TLS: InsecureSkipVerify lets any server in: set RootCAs, or check certificates in VerifyConnection")
 		}
 		cfg := cfg.Clone()
-		c.ensemble.TLS = func() (*tls.Config, error) { return cfg, nil }
+		c.TLS = func() (*tls.Config, error) { return cfg, nil }
 		return nil
 	})
 }
@@ -51,11 +52,11 @@ type TLSFiles struct {
 //
 // [Connect] returns an error that names the file if they cannot be read at first.
 func WithTLSFiles(files TLSFiles) ConnectOption {
-	return connectOption(func(c *Client) error {
+	return connectOption(func(c *session.Client) error {
 		loader, err := conn.NewTLSLoader(conn.TLSFiles(files), func(err error) {
-			c.log.Warn("TLS files not read again: the former ones are used", "error", err)
+			c.Root.Log.Warn("TLS files not read again: the former ones are used", "error", err)
 		})
-		c.ensemble.TLS = loader.Config
+		c.TLS = loader.Config
 		return err
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -30,7 +30,7 @@ func TestCancelledCreateLeavesNoDirectoryAtAnyStep(t *testing.T) {
 				time.Sleep(time.Millisecond) // until the call has returned
 			})
 
-			own, err := s.CreateOwn(ctx, protocol.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-"})
+			own, err := s.CreateOwn(ctx, recipe.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-"})
 
 			if over = stop(); err == nil {
 				require.NoError(t, own.Withdraw(t.Context()))
@@ -72,7 +72,7 @@ func TestCancelledCreateLeavesNoDirectoryWhateverIsLost(t *testing.T) {
 						time.Sleep(time.Millisecond) // until the call has returned
 					})
 
-					own, err := s.CreateOwn(ctx, protocol.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-"})
+					own, err := s.CreateOwn(ctx, recipe.OwnNode{Dir: path, Prefix: s.NewOwner().String() + "-"})
 
 					if over = stop(); err == nil {
 						require.NoError(t, own.Withdraw(t.Context()))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -23,7 +24,7 @@ func TestWaitAnyReturnsForAWatchThatHasFired(t *testing.T) {
 	each(t, func(t *testing.T, srv *recipestest.Server) {
 		s, root := session(t, srv.Client(t)), srv.Root(t)
 		for fired := range 3 {
-			var watches []*protocol.Watch
+			var watches []*recipe.Watch
 			for i := range 3 {
 				path := fmt.Sprintf("%s/%d/%d", root, fired, i)
 				_, err := s.EnsurePath(lasting(t), path)
@@ -127,7 +128,7 @@ func TestRecheckTellsAllWhoShareTheWatch(t *testing.T) {
 		_, err := s.EnsurePath(lasting(t), path)
 		require.NoError(t, err)
 		watch, sharer := s.Watch(path), s.Watch(path)
-		for _, w := range []*protocol.Watch{watch, sharer} {
+		for _, w := range []*recipe.Watch{watch, sharer} {
 			_, err := w.Ready(lasting(t))
 			require.NoError(t, err)
 		}

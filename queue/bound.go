@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A bound keeps a queue at a maximum length. Far from that, producers append, and look at the length
@@ -18,9 +18,9 @@ type bound struct {
 	own    int       // of these, what was appended since the length was read
 	readAt time.Time // zero if nothing is known
 
-	turn   *protocol.Grant
-	others *protocol.Watch // on the line, since the turn began
-	over   time.Time       // when the turn is if others wait; zero before its first transaction
+	turn   *recipe.Grant
+	others *recipe.Watch // on the line, since the turn began
+	over   time.Time     // when the turn is if others wait; zero before its first transaction
 
 	checkedAt int // the operation of the latest transaction that was the check of the turn; -1: none
 }
@@ -162,6 +162,6 @@ func (p *producer) contended(life context.Context) (yes bool, err error) {
 func (p *producer) endTurn() {
 	if turn := p.bound.turn; turn != nil {
 		p.bound.turn, p.bound.readAt = nil, time.Time{}
-		p.session.Go(func(life context.Context, _ *protocol.Session) { turn.Release(life) })
+		p.session.Go(func(life context.Context, _ *recipe.Session) { turn.Release(life) })
 	}
 }

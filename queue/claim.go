@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/batch"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A claim is an entry that a consumer has reserved: in one transaction the entry was deleted, and
@@ -48,7 +49,7 @@ func (c *claim) unique() string {
 // these claims.
 type settlement struct {
 	batch.Request
-	session *protocol.Session // for the work of the caller
+	session *recipe.Session // for the work of the caller
 	claims  []*claim
 	ops     []any
 }
@@ -89,7 +90,7 @@ func claimGone(err error) bool { return refusedAt(err) == 0 && errors.Is(err, zk
 
 // settle blocks until claims have ended and more was done, all or nothing. [refusedAt] tells which
 // operation has failed.
-func (s *settler) settle(ctx context.Context, work *protocol.Session, claims []*claim, more ...any) error {
+func (s *settler) settle(ctx context.Context, work *recipe.Session, claims []*claim, more ...any) error {
 	ops := make([]any, 0, len(claims)+len(more))
 	for _, c := range claims {
 		ops = append(ops, s.deletion(work, c.node, -1))
@@ -102,7 +103,7 @@ func (s *settler) settle(ctx context.Context, work *protocol.Session, claims []*
 func (s *settler) serve(life context.Context) {
 	for range s.settlements.Rounds() {
 		over := make(chan struct{})
-		_, err := protocol.Detach(life, s.session, func(life context.Context, work *protocol.Session) (struct{}, error) {
+		_, err := recipe.Detach(life, s.session, func(life context.Context, work *recipe.Session) (struct{}, error) {
 			defer close(over)
 			s.round(life, work)
 			return struct{}{}, nil
@@ -123,7 +124,7 @@ func (s *settler) serve(life context.Context) {
 
 // round sends the pending settlements, as many as fit into one transaction. Those that were not
 // executed stay pending.
-func (s *settler) round(life context.Context, work *protocol.Session) {
+func (s *settler) round(life context.Context, work *recipe.Session) {
 	node, err := s.presence.use(life, work)
 	if err == nil && (node != s.receipt.node || s.receipt.doubt) {
 		err = s.receipt.begin(life, work, node)
@@ -132,7 +133,7 @@ func (s *settler) round(life context.Context, work *protocol.Session) {
 	operations := 0
 	collect := func() (ops []any) {
 		sent = s.settlements.Collect(func(r *settlement, room *batch.Room) bool {
-			return room.Take(len(r.ops), protocol.MultiSize(r.ops...))
+			return room.Take(len(r.ops), recipe.MultiSize(r.ops...))
 		})
 		for _, r := range sent {
 			ops = append(ops, r.ops...)
@@ -177,7 +178,7 @@ func (s *settler) round(life context.Context, work *protocol.Session) {
 }
 
 // putBack moves the entry of a claim.
-func (s *settler) putBack(ctx context.Context, work *protocol.Session, c *claim, to *place, m move) error {
+func (s *settler) putBack(ctx context.Context, work *recipe.Session, c *claim, to *place, m move) error {
 	err := to.relocate(ctx, work, m, func(ops []any) (int, error) {
 		err := s.settle(ctx, work, []*claim{c}, ops...)
 		return refusedAt(err) - 1, err
@@ -191,7 +192,7 @@ func (s *settler) putBack(ctx context.Context, work *protocol.Session, c *claim,
 func (s *settler) letGo(claims ...*claim) {
 	for _, c := range claims {
 		s.coming.Add(1)
-		s.session.Go(func(life context.Context, work *protocol.Session) {
+		s.session.Go(func(life context.Context, work *recipe.Session) {
 			s.giveUp(life, work, c, c.before(), func() {
 				s.coming.Add(-1)
 				select {
@@ -207,7 +208,7 @@ const firstPause = 10 * time.Millisecond
 
 // giveUp puts the entry of a claim back to its place, until that succeeds, the claim is gone or the
 // session is over. It calls tried after the first attempt.
-func (s *settler) giveUp(life context.Context, work *protocol.Session, c *claim, record layout.Record, tried func()) {
+func (s *settler) giveUp(life context.Context, work *recipe.Session, c *claim, record layout.Record, tried func()) {
 	defer s.claims.Add(-1)
 	for pause := firstPause; life.Err() == nil; pause = min(2*pause, time.Minute) {
 		err := s.putBack(life, work, c, &s.place, move{record: record, data: c.data})

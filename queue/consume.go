@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Items yields one item after the other, as [Queue.Reserve] returns them. It ends with the loop,
@@ -115,7 +116,7 @@ func (q *Queue) Consume(
 
 	w.working = ctx
 	if w.grace > 0 {
-		working, stop := protocol.Linger(ctx, w.grace)
+		working, stop := recipe.Linger(ctx, w.grace)
 		w.working = working
 		defer stop()
 	}

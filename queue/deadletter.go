@@ -9,10 +9,11 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // bury moves an entry that is claimed to the dead letters.
-func (q *Queue) bury(life context.Context, work *protocol.Session, u *under, c *claim, record layout.Record) error {
+func (q *Queue) bury(life context.Context, work *recipe.Session, u *under, c *claim, record layout.Record) error {
 	letter := layout.Record{
 		ID: layout.DeadID(c.unique()), Since: record.Since, Reason: record.Reason,
 		Origin: &layout.Origin{Queue: q.path, ID: record.ID, Attempts: record.Attempts},
@@ -22,7 +23,7 @@ func (q *Queue) bury(life context.Context, work *protocol.Session, u *under, c *
 
 // buryLate moves an entry that was reserved once too often to the dead letters. If they do not take
 // it, the entry is given back and set aside.
-func (q *Queue) buryLate(life context.Context, work *protocol.Session, u *under, c *claim) error {
+func (q *Queue) buryLate(life context.Context, work *recipe.Session, u *under, c *claim) error {
 	record := c.before()
 	if record.Reason == "" {
 		record.Reason = "not acknowledged by its last consumer"
@@ -75,7 +76,7 @@ func (q *Queue) Redrive(ctx context.Context, dead *Queue, max int) (moved int, e
 		return 0, q.recipe.Wrap(err)
 	}
 	open := "" // the letter that a lost session may have moved
-	_, err = ask(ctx, q, func(s *protocol.Session) (struct{}, error) {
+	_, err = ask(ctx, q, func(s *recipe.Session) (struct{}, error) {
 		if err := s.Sync(ctx, dead.path); err != nil {
 			return struct{}{}, err
 		}
@@ -113,7 +114,7 @@ func (q *Queue) Redrive(ctx context.Context, dead *Queue, max int) (moved int, e
 }
 
 // redrive moves an entry of dead, if it comes from q.
-func (q *Queue) redrive(ctx context.Context, s *protocol.Session, dead *Queue, f found) (done bool, err error) {
+func (q *Queue) redrive(ctx context.Context, s *recipe.Session, dead *Queue, f found) (done bool, err error) {
 	if f.Node == f.ID {
 		return false, nil
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A found is an entry of a listing, and where it is.
@@ -84,7 +84,7 @@ type reading struct {
 
 // read reads an entry, with what is known of it. If there is a record beside an entry, they were
 // created together.
-func (p *place) read(ctx context.Context, s *protocol.Session, f found) (*reading, error) {
+func (p *place) read(ctx context.Context, s *recipe.Session, f found) (*reading, error) {
 	data, stat, err := s.Get(ctx, p.path+f.node)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (p *place) read(ctx context.Context, s *protocol.Session, f found) (*readin
 }
 
 // removal are the operations that remove an entry as it was read.
-func (p *place) removal(s *protocol.Session, r *reading) []any {
+func (p *place) removal(s *recipe.Session, r *reading) []any {
 	ops := []any{p.deletion(s, r.node, r.stat.Version)}
 	if r.recorded && !r.beside() {
 		ops = append(ops, p.deletion(s, returnedPath(r.ID), -1))
@@ -123,7 +123,7 @@ func (p *place) removal(s *protocol.Session, r *reading) []any {
 
 // end removes an entry as it was read, and does more, all or nothing. It returns at which of the
 // further operations it has failed. After a lost answer it has succeeded if the entry is gone.
-func (p *place) end(ctx context.Context, s *protocol.Session, r *reading, more ...any) (failed int, err error) {
+func (p *place) end(ctx context.Context, s *recipe.Session, r *reading, more ...any) (failed int, err error) {
 	removal := p.removal(s, r)
 	ops := slices.Concat(removal, more)
 	done, err := transact(ctx, s, func() []any { return ops }, func(bool) {}, func(ctx context.Context) (bool, error) {
@@ -140,7 +140,7 @@ type snapshot struct {
 	state   []zk.Stat
 }
 
-func (p *place) snapshot(ctx context.Context, s *protocol.Session) (shot snapshot, err error) {
+func (p *place) snapshot(ctx context.Context, s *recipe.Session) (shot snapshot, err error) {
 	list := func(node string) []string {
 		names, stat, failed := p.children(ctx, s, node)
 		if err = cmp.Or(err, failed); stat != nil {
@@ -163,7 +163,7 @@ const snapshots = 4
 
 // list returns the entries, in order, at a moment after the call began. While entries move all the
 // time, steady is false: one that has moved meanwhile may be missing or be out of date.
-func (p *place) list(ctx context.Context, s *protocol.Session) (all []found, steady bool, err error) {
+func (p *place) list(ctx context.Context, s *recipe.Session) (all []found, steady bool, err error) {
 	if err := s.Sync(ctx, p.path); err != nil {
 		return nil, false, err
 	}

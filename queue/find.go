@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // find reads up to n entries that nobody has. It returns none only if there were none at some moment
@@ -67,7 +68,7 @@ func (c *consumer) begin(block []found) []*readAhead {
 	for i, f := range block {
 		r := &readAhead{found: f, done: make(chan struct{})}
 		all[i] = r
-		started := c.session.Go(func(life context.Context, work *protocol.Session) {
+		started := c.session.Go(func(life context.Context, work *recipe.Session) {
 			defer close(r.done)
 			r.reading, r.err = c.read(life, work, f)
 		})

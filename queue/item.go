@@ -11,13 +11,14 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // An Item is an entry that is reserved: no other consumer gets it until it is given back with
 // [Item.Nack] or lost. [Item.Ack] removes it. It is lost with its session, or when another client
 // deletes its claim. It is safe for concurrent use.
 type Item struct {
-	grant *protocol.Grant
+	grant *recipe.Grant
 	queue *Queue
 	under *under
 	claim *claim
@@ -130,7 +131,7 @@ func (it *Item) Ack(ctx context.Context, ops ...any) error {
 // [Item.Ack] or [Item.Nack] it wraps [protocol.ErrReleased]. If the server refuses an op, the error
 // says which, and nothing was done. If ctx or the session ends before the outcome is known, the
 // error wraps [protocol.ErrUncertain]. [Item.Ack] takes ops, too, and removes the item with them. A
-// lost reply is settled by an ephemeral node beside the item's: see [protocol.Grant.Multi].
+// lost reply is settled by an ephemeral node beside the item's: see [recipe.Grant.Multi].
 func (it *Item) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	return it.grant.Multi(ctx, ops...)
 }
@@ -166,7 +167,7 @@ func (it *Item) absolute(ops []any) ([]any, error) {
 		if create, ok := op.(*zk.CreateRequest); ok && create.Flags&zk.FlagSequence != 0 {
 			path += "0"
 		}
-		if err := protocol.ValidatePath(path); err != nil {
+		if err := recipe.ValidatePath(path); err != nil {
 			return nil, fmt.Errorf("operation %d: %w", i, err)
 		}
 	}
@@ -221,7 +222,7 @@ func (it *Item) decide(ctx context.Context, d decision, n nack, ops []any) error
 }
 
 // carryOut does what was decided and releases the grant.
-func (it *Item) carryOut(life context.Context, work *protocol.Session) error {
+func (it *Item) carryOut(life context.Context, work *recipe.Session) error {
 	it.mu.Lock()
 	d, n, ops := it.decision, it.nack, it.ops
 	it.mu.Unlock()
@@ -317,7 +318,7 @@ func (q *Queue) reserve(ctx context.Context, wait bool) (it *Item, err error) {
 	began := time.Now()
 	q.reserves.Waiting(ctx)
 	defer func() {
-		var s *protocol.Session
+		var s *recipe.Session
 		if u != nil {
 			s = u.of
 		}
@@ -351,7 +352,7 @@ func (q *Queue) reserve(ctx context.Context, wait bool) (it *Item, err error) {
 // is no item.
 func (q *Queue) itemFor(ctx context.Context, u *under, c *claim) (*Item, error) {
 	if q.deadLetters != nil && c.record.Attempts > q.attempts {
-		return protocol.Detach(ctx, u.of, func(life context.Context, work *protocol.Session) (*Item, error) {
+		return recipe.Detach(ctx, u.of, func(life context.Context, work *recipe.Session) (*Item, error) {
 			return nil, q.buryLate(life, work, u, c)
 		}, nil)
 	}
@@ -372,7 +373,7 @@ func (q *Queue) itemFor(ctx context.Context, u *under, c *claim) (*Item, error) 
 		if errors.Is(it.Err(), protocol.ErrLost) {
 			// Another client has ended it, or the session has ended. If the claim could only not be
 			// seen any more it would stay.
-			u.session.Go(func(life context.Context, work *protocol.Session) { u.giveUp(life, work, c, c.record, func() {}) })
+			u.session.Go(func(life context.Context, work *recipe.Session) { u.giveUp(life, work, c, c.record, func() {}) })
 		}
 	})
 	return it, nil

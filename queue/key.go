@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Keys are in directories with numbers. New ones go to the latest, whose number is the data of the
@@ -95,7 +95,7 @@ func (k *keys) roll(now int64) {
 	}
 	k.known = false // and read anew by the next offer
 	number, version := k.number, k.version
-	k.session.Go(func(life context.Context, work *protocol.Session) {
+	k.session.Go(func(life context.Context, work *recipe.Session) {
 		next := strconv.FormatInt(number+1, 10)
 		if k.ensure(life, work, keyDir(number+1)) != nil {
 			return
@@ -108,7 +108,7 @@ func (k *keys) roll(now int64) {
 }
 
 // forget deletes all directories before the one with that number.
-func (k *keys) forget(life context.Context, work *protocol.Session, number int64) {
+func (k *keys) forget(life context.Context, work *recipe.Session, number int64) {
 	all, _, _ := k.children(life, work, keysNode)
 	for _, name := range all {
 		dir := keysNode + "/" + name
@@ -121,7 +121,7 @@ func (k *keys) forget(life context.Context, work *protocol.Session, number int64
 			for _, key := range chunk {
 				ops = append(ops, k.deletion(work, dir+"/"+key, -1))
 			}
-			protocol.Do(life, work, func(c *zk.Conn) ([]zk.MultiResponse, error) { return protocol.Multi(c, ops...) })
+			recipe.Do(life, work, func(c *zk.Conn) ([]zk.MultiResponse, error) { return recipe.Multi(c, ops...) })
 		}
 		k.deleteNode(life, work, dir, -1)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // An Info describes an entry, as [Queue.List] has found it.
@@ -37,7 +37,7 @@ type Info struct {
 // [zk.ErrInvalidPath], or the server's error. After a session loss it asks again in the next
 // session.
 func (q *Queue) Len(ctx context.Context) (int, error) {
-	return ask(ctx, q, func(s *protocol.Session) (int, error) {
+	return ask(ctx, q, func(s *recipe.Session) (int, error) {
 		entries, _, err := q.list(ctx, s)
 		return len(entries), err
 	})
@@ -51,7 +51,7 @@ func (q *Queue) Len(ctx context.Context) (int, error) {
 // it may not read. It returns ctx's error, [protocol.ErrClosed], [zk.ErrInvalidPath], or the
 // server's error. After a session loss it asks again in the next session.
 func (q *Queue) Peek(ctx context.Context) ([]byte, error) {
-	return ask(ctx, q, func(s *protocol.Session) ([]byte, error) {
+	return ask(ctx, q, func(s *recipe.Session) ([]byte, error) {
 		if err := s.Sync(ctx, q.path); err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (q *Queue) Peek(ctx context.Context) ([]byte, error) {
 // and concurrently.
 func (q *Queue) List(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		entries, err := ask(ctx, q, func(s *protocol.Session) ([]found, error) {
+		entries, err := ask(ctx, q, func(s *recipe.Session) ([]found, error) {
 			entries, _, err := q.list(ctx, s)
 			return entries, err
 		})
@@ -99,7 +99,7 @@ func (q *Queue) List(ctx context.Context) iter.Seq2[Info, error] {
 
 		for chunk := range slices.Chunk(entries, inParallel) {
 			infos := make([]*Info, len(chunk))
-			_, err := ask(ctx, q, func(s *protocol.Session) (struct{}, error) {
+			_, err := ask(ctx, q, func(s *recipe.Session) (struct{}, error) {
 				return struct{}{}, each(len(chunk), func(i int) (err error) {
 					infos[i], err = q.inspect(ctx, s, chunk[i])
 					return err
@@ -120,7 +120,7 @@ func (q *Queue) List(ctx context.Context) iter.Seq2[Info, error] {
 }
 
 // inspect describes an entry. It returns nil if the entry is gone.
-func (q *Queue) inspect(ctx context.Context, s *protocol.Session, f found) (*Info, error) {
+func (q *Queue) inspect(ctx context.Context, s *recipe.Session, f found) (*Info, error) {
 	i := &Info{ID: f.ID, Priority: f.Priority}
 	if f.due != 0 {
 		i.Due = time.UnixMilli(f.due)
@@ -155,9 +155,9 @@ func (q *Queue) Drained(ctx context.Context) error {
 		return err
 	}
 
-	began, in := time.Now(), (*protocol.Session)(nil)
+	began, in := time.Now(), (*recipe.Session)(nil)
 	q.drains.Waiting(ctx)
-	_, err := ask(ctx, q, func(s *protocol.Session) (struct{}, error) {
+	_, err := ask(ctx, q, func(s *recipe.Session) (struct{}, error) {
 		in = s
 		for {
 			entries, steady, err := q.list(ctx, s)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A move is how an entry goes from one place to another.
@@ -32,7 +33,7 @@ type move struct {
 const returnVersions = 8
 
 // ops are the operations that create an entry where it moves, with its record.
-func (p *place) ops(s *protocol.Session, m move) []any {
+func (p *place) ops(s *recipe.Session, m move) []any {
 	if m.tail {
 		m.record.Node = ""
 	}
@@ -60,7 +61,7 @@ func (p *place) ops(s *protocol.Session, m move) []any {
 // are created as needed. If the entry's place is taken, it goes to the tail. A record that was left
 // alone is deleted in the same transaction: by itself that could hit the one of another client, which
 // has just moved the entry.
-func (p *place) relocate(ctx context.Context, s *protocol.Session, m move, do func(ops []any) (failed int, err error)) error {
+func (p *place) relocate(ctx context.Context, s *recipe.Session, m move, do func(ops []any) (failed int, err error)) error {
 	for sweep := false; ; {
 		if m.record.Node == "" || m.tail {
 			if err := p.numbered(ctx, s); err != nil {
@@ -102,7 +103,7 @@ func (p *place) relocate(ctx context.Context, s *protocol.Session, m move, do fu
 }
 
 // numbered returns an error if the queue has no numbers left for moves.
-func (p *place) numbered(ctx context.Context, s *protocol.Session) error {
+func (p *place) numbered(ctx context.Context, s *recipe.Session) error {
 	stat, err := s.Exists(ctx, p.path)
 	if err != nil || stat == nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -68,7 +69,7 @@ func (b *bench) infos(q *queue.Queue) (all []queue.Info) {
 func (b *bench) crash(it *queue.Item, q *queue.Queue) {
 	b.Helper()
 	record := path.Dir(it.Check().Path)
-	id, _, _ := protocol.ParseOwner(path.Base(record) + "-")
+	id, _, _ := recipe.ParseOwner(path.Base(record) + "-")
 	b.srv.ExpireSession(id.Session)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Offer appends an entry and returns its ID, which is the name of its node. It blocks until the
@@ -36,7 +37,7 @@ func (q *Queue) Offer(ctx context.Context, data []byte) (id string, err error) {
 // blocks and returns errors as [Queue.Offer] does. ids is nil if the server's answer was lost.
 //
 // Together the entries must fit into one request: their data, and for each the queue's path and
-// about a hundred bytes, may add up to [protocol.MaxData]. Otherwise (or if a chroot or a long ACL
+// about a hundred bytes, may add up to [recipe.MaxData]. Otherwise (or if a chroot or a long ACL
 // makes the request too large) OfferAll returns [protocol.ErrTooLarge] before it sends anything.
 //
 // A server whose jute.maxbuffer is smaller refuses a request by ending the connection. Once it has
@@ -112,10 +113,10 @@ func (q *Queue) offer(ctx context.Context, o offer) (ids []string, err error) {
 	// A single entry is checked by itself, against the same limit.
 	size := 0
 	for _, data := range o.items {
-		size += protocol.MultiSize(&zk.CreateRequest{Path: q.path + o.prefix, Data: data, Acl: q.recipe.ACL(q.path)})
+		size += recipe.MultiSize(&zk.CreateRequest{Path: q.path + o.prefix, Data: data, Acl: q.recipe.ACL(q.path)})
 	}
-	if len(o.items) > 1 && size > protocol.MaxData {
-		err := fmt.Errorf("%w: %d bytes, and %d are the limit", protocol.ErrTooLarge, size, protocol.MaxData)
+	if len(o.items) > 1 && size > recipe.MaxData {
+		err := fmt.Errorf("%w: %d bytes, and %d are the limit", protocol.ErrTooLarge, size, recipe.MaxData)
 		return nil, q.recipe.Wrap(err)
 	}
 

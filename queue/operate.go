@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Remove drops an entry (even if it is reserved or delayed), given its ID. A consumer that has
@@ -22,7 +23,7 @@ import (
 // server's own, for example [zk.ErrNoAuth]. If ctx ends first, the entry may be removed all the
 // same. Remove never hits a later entry with the same ID. It is safe for concurrent use.
 func (q *Queue) Remove(ctx context.Context, id string) error {
-	return q.operate(ctx, id, func(s *protocol.Session, op *operation) error {
+	return q.operate(ctx, id, func(s *recipe.Session, op *operation) error {
 		for {
 			t, err := op.find(ctx, s, id)
 			if err != nil {
@@ -47,7 +48,7 @@ func (q *Queue) Remove(ctx context.Context, id string) error {
 // entry is not reserved. It never ends a later reservation. It is safe for concurrent use.
 func (q *Queue) Free(ctx context.Context, id string) error {
 	var held *reading // as it was found first: its name is never used again
-	return q.operate(ctx, id, func(s *protocol.Session, op *operation) (err error) {
+	return q.operate(ctx, id, func(s *recipe.Session, op *operation) (err error) {
 		if held == nil {
 			t, err := op.find(ctx, s, id)
 			switch {
@@ -79,21 +80,21 @@ type operation struct {
 
 // operate calls do, for the entry with this ID, under the current session, and under the next one
 // if that is lost.
-func (q *Queue) operate(ctx context.Context, id string, do func(*protocol.Session, *operation) error) error {
+func (q *Queue) operate(ctx context.Context, id string, do func(*recipe.Session, *operation) error) error {
 	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
 		return err
 	}
-	if !layout.IsEntryID(id) || strings.Contains(id, "/") || protocol.ValidatePath("/"+id) != nil {
+	if !layout.IsEntryID(id) || strings.Contains(id, "/") || recipe.ValidatePath("/"+id) != nil {
 		return q.recipe.Wrap(fmt.Errorf("%w: %q is not the ID of an entry", zk.ErrInvalidPath, id))
 	}
 	op := operation{queue: q}
-	_, err := ask(ctx, q, func(s *protocol.Session) (struct{}, error) { return struct{}{}, do(s, &op) })
+	_, err := ask(ctx, q, func(s *recipe.Session) (struct{}, error) { return struct{}{}, do(s, &op) })
 	return err
 }
 
 // find returns the entry with an ID, or nil. If the operation has begun, it is the same entry as
 // before, also where that has moved.
-func (o *operation) find(ctx context.Context, s *protocol.Session, id string) (*reading, error) {
+func (o *operation) find(ctx context.Context, s *recipe.Session, id string) (*reading, error) {
 	r, err := o.read(ctx, s, found{Entry: withID(id), node: "/" + id})
 	for errors.Is(err, zk.ErrNoNode) {
 		entries, steady, failed := o.queue.list(ctx, s)
@@ -113,7 +114,7 @@ func (o *operation) find(ctx context.Context, s *protocol.Session, id string) (*
 }
 
 // read reads an entry. That one in the queue may not be read is no reason not to remove it.
-func (o *operation) read(ctx context.Context, s *protocol.Session, f found) (*reading, error) {
+func (o *operation) read(ctx context.Context, s *recipe.Session, f found) (*reading, error) {
 	r, err := o.queue.read(ctx, s, f)
 	if errors.Is(err, zk.ErrNoAuth) && !f.beside() {
 		var stat *zk.Stat
@@ -126,7 +127,7 @@ func (o *operation) read(ctx context.Context, s *protocol.Session, f found) (*re
 }
 
 // end removes an entry from where it is and does more.
-func (o *operation) end(ctx context.Context, s *protocol.Session, r *reading, more ...any) (failed int, err error) {
+func (o *operation) end(ctx context.Context, s *recipe.Session, r *reading, more ...any) (failed int, err error) {
 	failed, err = o.queue.end(ctx, s, r, more...)
 	o.executed = o.executed || err == nil || errors.Is(err, protocol.ErrUncertain)
 	return failed, err

@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/batch"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // The records of a queue are nodes below its path that are no entries:
@@ -43,28 +44,28 @@ func bucketOf(due int64) string     { return delayedNode + "/" + layout.DelayedB
 
 // A place is where a queue is, for any session. Nodes have a slash in front, and are below it.
 type place struct {
-	recipe     *protocol.Recipe
+	recipe     *recipe.Recipe
 	path       string
 	priorities bool // of entries: kazoo's layout
 }
 
 // The operations of a transaction have absolute paths.
 
-func (p *place) creation(s *protocol.Session, node string, data []byte, flags int32) *zk.CreateRequest {
+func (p *place) creation(s *recipe.Session, node string, data []byte, flags int32) *zk.CreateRequest {
 	path := p.path + node
 	return &zk.CreateRequest{Path: s.Path(path), Data: data, Acl: p.recipe.ACL(path), Flags: flags}
 }
 
-func (p *place) deletion(s *protocol.Session, node string, version int32) *zk.DeleteRequest {
+func (p *place) deletion(s *recipe.Session, node string, version int32) *zk.DeleteRequest {
 	return &zk.DeleteRequest{Path: s.Path(p.path + node), Version: version}
 }
 
-func (p *place) setting(s *protocol.Session, node string, data []byte, version int32) *zk.SetDataRequest {
+func (p *place) setting(s *recipe.Session, node string, data []byte, version int32) *zk.SetDataRequest {
 	return &zk.SetDataRequest{Path: s.Path(p.path + node), Data: data, Version: version}
 }
 
 // ensure creates directories of a queue where they are missing.
-func (p *place) ensure(ctx context.Context, s *protocol.Session, nodes ...string) error {
+func (p *place) ensure(ctx context.Context, s *recipe.Session, nodes ...string) error {
 	for _, node := range nodes {
 		if _, err := s.EnsurePath(ctx, p.path+node); err != nil {
 			return err
@@ -74,7 +75,7 @@ func (p *place) ensure(ctx context.Context, s *protocol.Session, nodes ...string
 }
 
 // children lists a node. One that does not exist has no children, and a nil Stat.
-func (p *place) children(ctx context.Context, s *protocol.Session, node string) ([]string, *zk.Stat, error) {
+func (p *place) children(ctx context.Context, s *recipe.Session, node string) ([]string, *zk.Stat, error) {
 	names, stat, err := s.Children(ctx, p.path+node)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil, nil
@@ -83,9 +84,9 @@ func (p *place) children(ctx context.Context, s *protocol.Session, node string) 
 }
 
 // deleteNode deletes a node. One that is gone is no error.
-func (p *place) deleteNode(ctx context.Context, s *protocol.Session, node string, version int32) error {
-	_, err := protocol.Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, protocol.Delete(c, s.Path(p.path+node), version)
+func (p *place) deleteNode(ctx context.Context, s *recipe.Session, node string, version int32) error {
+	_, err := recipe.Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
+		return struct{}{}, recipe.Delete(c, s.Path(p.path+node), version)
 	})
 	return ignore(err, zk.ErrNoNode)
 }
@@ -93,7 +94,7 @@ func (p *place) deleteNode(ctx context.Context, s *protocol.Session, node string
 // A site is a queue under one session, for work that nobody waits for.
 type site struct {
 	place
-	session  *protocol.Session
+	session  *recipe.Session
 	claims   atomic.Int64  // of this session
 	returned atomic.Bool   // an entry was put back by this session
 	coming   atomic.Int32  // entries that this session is putting back
@@ -108,7 +109,7 @@ func (p *site) report(kind protocol.EventKind, n int, err error) {
 // Start runs the goroutine of a batcher, and Err returns why the session is over: p is a
 // [batch.Host].
 func (p *site) Start(work func(life context.Context)) error {
-	if !p.session.Go(func(life context.Context, _ *protocol.Session) { work(life) }) {
+	if !p.session.Go(func(life context.Context, _ *recipe.Session) { work(life) }) {
 		return protocol.ErrClosed
 	}
 	return nil
@@ -147,7 +148,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return protocol.Ended(ctx)
+		return recipe.Ended(ctx)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A gate is a lock that is held during requests.
@@ -38,7 +38,7 @@ type presence struct {
 const idlePresence = time.Second
 
 // use makes sure that the node is there until rest is called. It returns its path, without the chroot.
-func (p *presence) use(life context.Context, s *protocol.Session) (node string, err error) {
+func (p *presence) use(life context.Context, s *recipe.Session) (node string, err error) {
 	p.lock.take()
 	defer p.lock.give()
 	if p.idle != nil {
@@ -89,7 +89,7 @@ func (p *presence) rest() {
 	}
 	var timer *time.Timer
 	timer = time.AfterFunc(idlePresence, func() {
-		p.session.Go(func(life context.Context, s *protocol.Session) {
+		p.session.Go(func(life context.Context, s *recipe.Session) {
 			p.lock.take()
 			defer p.lock.give()
 			switch {
@@ -112,12 +112,12 @@ func (p *presence) discard() {
 	defer p.lock.give()
 	if old := p.name; old != "" {
 		p.name = ""
-		p.session.Go(func(life context.Context, s *protocol.Session) { p.end(life, s, old) })
+		p.session.Go(func(life context.Context, s *recipe.Session) { p.end(life, s, old) })
 	}
 }
 
 // end deletes the node, and the directory of the claims before.
-func (p *presence) end(life context.Context, s *protocol.Session, name string) error {
+func (p *presence) end(life context.Context, s *recipe.Session, name string) error {
 	if p.consumes {
 		if err := p.deleteNode(life, s, heldDir(name), -1); err != nil {
 			return err

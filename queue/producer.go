@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // An offer is what a call asks for: entries that are appended together.
@@ -117,7 +118,7 @@ func (p *producer) fits(items [][]byte) error {
 	limit := p.session.RequestLimit()
 	for _, data := range items {
 		size := layout.RecordRoom(limit) + 2*len(p.path) +
-			protocol.MultiSize(p.creation(p.session, heldNode, data, 0), p.deletion(p.session, heldNode, 0))
+			recipe.MultiSize(p.creation(p.session, heldNode, data, 0), p.deletion(p.session, heldNode, 0))
 		if size > limit {
 			return fmt.Errorf("%w: %d bytes with what a reservation adds, and %d are the limit", protocol.ErrTooLarge, size, limit)
 		}
@@ -255,7 +256,7 @@ func (p *producer) load() (offers []*offer, ops []any) {
 			return false
 		case o.key != "" && (keyed[o.key] || !p.keys.known): // the first one may fail
 			return false
-		case !room.Take(len(creates), protocol.MultiSize(creates...)):
+		case !room.Take(len(creates), recipe.MultiSize(creates...)):
 			return false
 		}
 

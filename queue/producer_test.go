@@ -16,6 +16,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -23,7 +24,7 @@ import (
 // wipe deletes a node and all below it, in one transaction.
 func wipe(t testing.TB, c *protocol.Client, path string) {
 	t.Helper()
-	s, err := c.Session(t.Context())
+	s, err := recipe.SessionOf(t.Context(), c)
 	require.NoError(t, err)
 	var ops []any
 	var add func(node string)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A Queue takes data at one end and gives them away at the other, to any number of processes. It is
@@ -15,10 +16,10 @@ import (
 type Queue struct {
 	place
 	offering
-	takes      *protocol.Recipe // the recipe in the modes of its waits
-	reserves   *protocol.Recipe
-	offerWaits *protocol.Recipe
-	drains     *protocol.Recipe
+	takes      *recipe.Recipe // the recipe in the modes of its waits
+	reserves   *recipe.Recipe
+	offerWaits *recipe.Recipe
+	drains     *recipe.Recipe
 	turns      *line.Line    // of the producers near the maximum length
 	offerWait  chan struct{} // held by the OfferWait that waits, and by those that follow in turn
 
@@ -34,7 +35,7 @@ type Queue struct {
 // New returns the queue at path, whose node is created as needed. New does no I/O and cannot fail.
 // A nil client, a bad path or a bad option is reported by the first call.
 func New(c *protocol.Client, path string, opts ...Option) *Queue {
-	r := protocol.NewRecipe(c, "queue", path)
+	r := recipe.New(c, "queue", path)
 	q := &Queue{
 		place:      place{recipe: r, path: path},
 		offering:   offering{retention: keyRetention},
@@ -42,7 +43,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Queue {
 		offerWait:  make(chan struct{}, 1),
 		retryDelay: retryDelay,
 	}
-	protocol.Configure(r, q, opts)
+	recipe.Configure(r, q, opts)
 	q.takes, q.reserves, q.offerWaits, q.drains = r.Mode("take"), r.Mode("reserve"), r.Mode("offer"), r.Mode("drain")
 	return q
 }
@@ -52,7 +53,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Queue {
 type under struct {
 	*consumer
 	producer *producer
-	of       *protocol.Session
+	of       *recipe.Session
 }
 
 // A sharing says which queues of a client share a consumer under a session.
@@ -68,15 +69,15 @@ type producing struct {
 }
 
 // under returns what q has under s, the current session.
-func (q *Queue) under(s *protocol.Session) *under {
+func (q *Queue) under(s *recipe.Session) *under {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.current == nil || q.current.of != s {
 		shared := sharing{q.path, q.priorities}
-		c := protocol.Shared(s, shared, func() *consumer {
+		c := recipe.Shared(s, shared, func() *consumer {
 			return newConsumer(&site{place: q.place, session: s.Background(), came: make(chan struct{}, 1)})
 		})
-		p := protocol.Shared(s, producing{shared, q.offering}, func() *producer {
+		p := recipe.Shared(s, producing{shared, q.offering}, func() *producer {
 			return newProducer(c.site, q.offering, q.turns)
 		})
 		q.current = &under{c, p, s}
@@ -88,7 +89,7 @@ func (q *Queue) under(s *protocol.Session) *under {
 // called again under the next one.
 func across[R any](ctx context.Context, q *Queue, ask func(*under) (R, error)) (R, error) {
 	var final error // which another session would not mend
-	r, err := protocol.AcrossSessions(ctx, q.recipe, func(s *protocol.Session) (R, error) {
+	r, err := recipe.AcrossSessions(ctx, q.recipe, func(s *recipe.Session) (R, error) {
 		r, err := ask(q.under(s))
 		if errors.Is(err, protocol.ErrUncertain) {
 			final, err = err, nil
@@ -102,7 +103,7 @@ func across[R any](ctx context.Context, q *Queue, ask func(*under) (R, error)) (
 }
 
 // ask calls do under the current session, and again under the next one if that is lost.
-func ask[T any](ctx context.Context, q *Queue, do func(*protocol.Session) (T, error)) (T, error) {
-	v, err := protocol.AcrossSessions(ctx, q.recipe, do)
+func ask[T any](ctx context.Context, q *Queue, do func(*recipe.Session) (T, error)) (T, error) {
+	v, err := recipe.AcrossSessions(ctx, q.recipe, do)
 	return v, q.recipe.Wrap(err)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -183,18 +184,18 @@ func TestBadInput(t *testing.T) {
 	}
 	_, err := good.PollN(t.Context(), 0)
 	require.Error(t, err)
-	_, err = good.Offer(t.Context(), make([]byte, protocol.MaxData))
+	_, err = good.Offer(t.Context(), make([]byte, recipe.MaxData))
 	require.ErrorIs(t, err, protocol.ErrTooLarge)
-	_, err = good.OfferAll(t.Context(), [][]byte{make([]byte, protocol.MaxData/2), make([]byte, protocol.MaxData/2)})
+	_, err = good.OfferAll(t.Context(), [][]byte{make([]byte, recipe.MaxData/2), make([]byte, recipe.MaxData/2)})
 	require.ErrorIs(t, err, protocol.ErrTooLarge)
-	_, err = good.OfferAll(t.Context(), make([][]byte, protocol.MaxData/50))
+	_, err = good.OfferAll(t.Context(), make([][]byte, recipe.MaxData/50))
 	require.ErrorIs(t, err, protocol.ErrTooLarge)
 	ids, err := good.OfferAll(t.Context(), nil)
 	require.NoError(t, err)
 	require.Empty(t, ids)
 	require.Equal(t, before, link.Count(recipestest.OpAny))
 
-	_, err = good.Offer(t.Context(), make([]byte, protocol.MaxData-len(root+"/q")))
+	_, err = good.Offer(t.Context(), make([]byte, recipe.MaxData-len(root+"/q")))
 	require.NoError(t, err)
 	_, err = good.OfferAll(t.Context(), make([][]byte, 5000))
 	require.NoError(t, err)

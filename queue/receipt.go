@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 var (
@@ -36,17 +37,17 @@ func (r result) failed(err error) int {
 // returns errNothingToDo. If an answer is lost, executed finds out whether they were. transact calls
 // unsent whenever it turns out that nothing was executed; unanswered reports whether the server did
 // not say so. If it cannot be found out, the error wraps [protocol.ErrUncertain].
-func transact(life context.Context, s *protocol.Session, prepare func() []any, unsent func(unanswered bool),
+func transact(life context.Context, s *recipe.Session, prepare func() []any, unsent func(unanswered bool),
 	executed func(ctx context.Context) (bool, error)) (result, error) {
 	var open atomic.Bool // it was sent, and nothing more is known; an attempt may outlast life
-	done, err := protocol.DoOnce(life, s, func(c *zk.Conn) (result, error) {
+	done, err := recipe.DoOnce(life, s, func(c *zk.Conn) (result, error) {
 		ops := prepare()
 		if ops == nil {
 			return result{}, errNothingToDo
 		}
 		open.Store(true)
-		answers, err := protocol.Multi(c, ops...)
-		if err != nil && !protocol.OutcomeUnknown(err) {
+		answers, err := recipe.Multi(c, ops...)
+		if err != nil && !recipe.OutcomeUnknown(err) {
 			open.Store(false)
 			unsent(false)
 		}
@@ -76,7 +77,7 @@ type receipt struct {
 }
 
 // begin makes r work with this node, which is new unless r has used it before.
-func (r *receipt) begin(ctx context.Context, s *protocol.Session, node string) error {
+func (r *receipt) begin(ctx context.Context, s *recipe.Session, node string) error {
 	next := receipt{node: node, number: r.number}
 	if node == r.node {
 		stat, err := s.Exists(ctx, node)
@@ -95,7 +96,7 @@ func (r *receipt) begin(ctx context.Context, s *protocol.Session, node string) e
 // transact is the function transact with the receipt, for a life that is the session's. If the
 // receipt is gone it returns errNoReceipt, and nothing was executed. After an error that wraps
 // [protocol.ErrUncertain], the receipt is of no use any more.
-func (r *receipt) transact(life context.Context, s *protocol.Session, prepare func() []any, unsent func(unanswered bool)) (result, error) {
+func (r *receipt) transact(life context.Context, s *recipe.Session, prepare func() []any, unsent func(unanswered bool)) (result, error) {
 	operations := 0
 	done, err := transact(life, s, func() []any {
 		ops := prepare()
@@ -123,7 +124,7 @@ func (r *receipt) transact(life context.Context, s *protocol.Session, prepare fu
 }
 
 // read reports whether the latest transaction was executed.
-func (r *receipt) read(ctx context.Context, s *protocol.Session) (executed bool, err error) {
+func (r *receipt) read(ctx context.Context, s *recipe.Session) (executed bool, err error) {
 	data, stat, err := s.Get(ctx, r.node)
 	if errors.Is(err, zk.ErrNoNode) {
 		return false, fmt.Errorf("%w: %w", protocol.ErrUncertain, errNoReceipt)

@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/batch"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A transaction reserves some of the entries that were read.
@@ -40,7 +41,7 @@ func (c *consumer) transaction(presence string, entries []*reading, counts bool)
 			cl.record.Attempts++
 		}
 		more := append(c.removal(c.session, r), c.creation(c.session, cl.node, cl.record.Append(r.data), 0))
-		if size += protocol.MultiSize(more...); size > c.bytes && len(t.claims) > 0 {
+		if size += recipe.MultiSize(more...); size > c.bytes && len(t.claims) > 0 {
 			break
 		}
 		t.entries, t.claims, t.ops = append(t.entries, r), append(t.claims, cl), append(t.ops, more...)
@@ -63,8 +64,8 @@ func (c *consumer) reserve(life context.Context, entries []*reading, counts bool
 	c.claims.Add(int64(len(t.claims)))
 	var token int64
 	unknown := false
-	done, err := protocol.DoOnce(life, c.session, func(conn *zk.Conn) (result, error) {
-		answers, err := protocol.Multi(conn, t.ops...)
+	done, err := recipe.DoOnce(life, c.session, func(conn *zk.Conn) (result, error) {
+		answers, err := recipe.Multi(conn, t.ops...)
 		if err == nil {
 			token = answers[1].Stat.Mzxid
 		}

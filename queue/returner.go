@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A returner puts entries back into the queue that nobody else looks after: those that were reserved
@@ -27,7 +27,7 @@ type returner struct {
 
 // A listing is a directory that was listed and is watched since.
 type listing struct {
-	*protocol.Watch
+	*recipe.Watch
 	node string // below the queue's path
 }
 
@@ -45,7 +45,7 @@ func (r *returner) glance(life context.Context) error {
 }
 
 // look puts back what has to be put back now.
-func (r *returner) look(life context.Context, work *protocol.Session) error {
+func (r *returner) look(life context.Context, work *recipe.Session) error {
 	r.lock.take()
 	defer r.lock.give()
 	r.looked, r.retry = time.Now(), time.Time{}
@@ -54,7 +54,7 @@ func (r *returner) look(life context.Context, work *protocol.Session) error {
 
 // watch returns what changes when there is something to look for, and when that is: now if something
 // has changed since the last look, when an entry is due, or never.
-func (r *returner) watch(ctx context.Context) (all []*protocol.Watch, when time.Time, err error) {
+func (r *returner) watch(ctx context.Context) (all []*recipe.Watch, when time.Time, err error) {
 	r.lock.take()
 	defer r.lock.give()
 	seen := slices.Clone(r.delayed)
@@ -92,7 +92,7 @@ func unchanged(life context.Context, listings ...listing) (bool, error) {
 	return true, nil
 }
 
-func hasChanged(w *protocol.Watch) bool {
+func hasChanged(w *recipe.Watch) bool {
 	select {
 	case <-w.Changed():
 		return true
@@ -102,7 +102,7 @@ func hasChanged(w *protocol.Watch) bool {
 }
 
 // list lists the children of a node. There are none if it does not exist.
-func (r *returner) list(life context.Context, work *protocol.Session, node string) (l listing, children []string, err error) {
+func (r *returner) list(life context.Context, work *recipe.Session, node string) (l listing, children []string, err error) {
 	l = listing{work.Background().WatchChildren(r.path + node), node}
 	stat, err := l.Ready(life)
 	if err == nil && stat != nil {
@@ -112,7 +112,7 @@ func (r *returner) list(life context.Context, work *protocol.Session, node strin
 }
 
 // lookForOrphans puts back what was reserved by consumers that have left.
-func (r *returner) lookForOrphans(life context.Context, work *protocol.Session) error {
+func (r *returner) lookForOrphans(life context.Context, work *recipe.Session) error {
 	if r.holders != nil {
 		if same, err := unchanged(life, *r.holders); err != nil || same {
 			return err
@@ -156,7 +156,7 @@ func (r *returner) lookForOrphans(life context.Context, work *protocol.Session) 
 }
 
 // lookForDue puts back what is due.
-func (r *returner) lookForDue(life context.Context, work *protocol.Session) error {
+func (r *returner) lookForDue(life context.Context, work *recipe.Session) error {
 	for range 2 {
 		same, err := unchanged(life, r.delayed...)
 		if err == nil && (!same || r.delayed == nil) {
@@ -181,7 +181,7 @@ func (r *returner) lookForDue(life context.Context, work *protocol.Session) erro
 }
 
 // listDelayed reads when the first entry is due.
-func (r *returner) listDelayed(life context.Context, work *protocol.Session) error {
+func (r *returner) listDelayed(life context.Context, work *recipe.Session) error {
 	all, buckets, err := r.list(life, work, delayedNode)
 	r.delayed, r.next = []listing{all}, time.Time{}
 	for _, bucket := range buckets {
@@ -214,7 +214,7 @@ func (r *returner) listDelayed(life context.Context, work *protocol.Session) err
 
 // putBack puts entries back that are reserved or delayed. What cannot be put back now is tried again
 // by the next look.
-func (r *returner) putBack(life context.Context, work *protocol.Session, entries []found) error {
+func (r *returner) putBack(life context.Context, work *recipe.Session, entries []found) error {
 	r.returned.Store(true)
 	err := each(len(entries), func(i int) error {
 		e, err := r.read(life, work, entries[i])

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/batch"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // OfferWait is [Queue.Offer] that waits while the queue is full, instead of returning [ErrFull]. It
@@ -23,7 +23,7 @@ func (q *Queue) OfferWait(ctx context.Context, data []byte) (id string, err erro
 		return id, err
 	}
 
-	began, in := time.Now(), (*protocol.Session)(nil)
+	began, in := time.Now(), (*recipe.Session)(nil)
 	q.offerWaits.Waiting(ctx)
 	defer func() { q.offerWaits.Waited(ctx, began, in, 0, err) }()
 
@@ -34,7 +34,7 @@ func (q *Queue) OfferWait(ctx context.Context, data []byte) (id string, err erro
 		return "", q.recipe.Wrap(batch.Ended(ctx))
 	}
 	var final error // which another session would not mend
-	id, err = ask(ctx, q, func(s *protocol.Session) (string, error) {
+	id, err = ask(ctx, q, func(s *recipe.Session) (string, error) {
 		in = s
 		r := &room{queue: q, spot: spot{session: s, dir: q.path + offeringNode, kind: "room-"}}
 		defer r.leave()
@@ -102,7 +102,7 @@ func (r *room) sleep(ctx context.Context, pause time.Duration) error {
 	if err == nil {
 		r.first = r.first[1:]
 	} else if paused.Err() != nil && r.session.Err() == nil {
-		err = protocol.Ended(ctx)
+		err = recipe.Ended(ctx)
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
@@ -32,7 +33,7 @@ func TestOffersOfAnySizeKeepTheConnection(t *testing.T) {
 			opts = append(opts, queue.WithMaxLength(1<<20))
 		}
 		count := rapid.SampledFrom([]int{1, 2, 10, 1000, 5000}).Draw(rt, "count")
-		room := protocol.MaxData - count*rapid.IntRange(0, 700).Draw(rt, "for each")
+		room := recipe.MaxData - count*rapid.IntRange(0, 700).Draw(rt, "for each")
 		items := make([][]byte, count)
 		for i := range items {
 			items[i] = make([]byte, max(0, room/count))
@@ -45,7 +46,7 @@ func TestOffersOfAnySizeKeepTheConnection(t *testing.T) {
 		require.NoError(rt, err)
 		defer client.Close()
 		q := queue.New(client, path, opts...)
-		s, err := client.Session(t.Context())
+		s, err := recipe.SessionOf(t.Context(), client)
 		require.NoError(rt, err)
 		if _, err = s.EnsurePath(t.Context(), path); err == nil {
 			_, err = s.Conn().Set(s.Path(path), make([]byte, rapid.IntRange(0, 100_000).Draw(rt, "of the queue's node")), -1)
@@ -88,7 +89,7 @@ func TestChrootCounts(t *testing.T) {
 		require.ErrorIs(t, err, protocol.ErrTooLarge)
 		require.Equal(t, before, link.Count(recipestest.OpMulti))
 	}
-	room := protocol.MaxData - len("/q") - 61
+	room := recipe.MaxData - len("/q") - 61
 	_, err = q.Offer(t.Context(), make([]byte, room+1))
 	require.ErrorIs(t, err, protocol.ErrTooLarge)
 	offer(t, q, string(make([]byte, room)))

@@ -9,16 +9,16 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A spot is the place of a session in a line of those that wait for something. Nothing depends on it
 // but the order in which they get that, so they hold nothing.
 type spot struct {
-	session *protocol.Session
+	session *recipe.Session
 	dir     string // of the line, without the chroot
 	kind    string // in the names of the nodes
-	own     *protocol.Own
+	own     *recipe.Own
 	others  bool // stand behind it
 }
 
@@ -26,16 +26,16 @@ type spot struct {
 func (s *spot) leave() {
 	if own := s.own; own != nil {
 		s.own = nil
-		s.session.Go(func(life context.Context, _ *protocol.Session) { own.Withdraw(life) })
+		s.session.Go(func(life context.Context, _ *recipe.Session) { own.Withdraw(life) })
 	}
 }
 
 // stand enters the line unless it was entered before. It returns how many are ahead and watches on
 // its own node and on up to so many nodes just ahead. When one of them goes, the line has moved.
-func (s *spot) stand(ctx context.Context, most int) (ahead int, line []*protocol.Watch, err error) {
+func (s *spot) stand(ctx context.Context, most int) (ahead int, line []*recipe.Watch, err error) {
 	for {
 		if s.own == nil {
-			s.own, err = s.session.CreateOwn(ctx, protocol.OwnNode{Dir: s.dir, Prefix: s.session.NewOwner().String() + "-" + s.kind})
+			s.own, err = s.session.CreateOwn(ctx, recipe.OwnNode{Dir: s.dir, Prefix: s.session.NewOwner().String() + "-" + s.kind})
 			if err != nil {
 				return 0, nil, err
 			}
@@ -73,5 +73,5 @@ func (s *spot) stand(ctx context.Context, most int) (ahead int, line []*protocol
 // sequence returns the number of a node of the line.
 func (s *spot) sequence(node string) (n int32, ok bool) {
 	_, number, _ := strings.Cut(node, "-"+s.kind)
-	return protocol.ParseSequence(number)
+	return recipe.ParseSequence(number)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/batch"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Take removes the first entry that is not reserved and returns its data. It blocks until there is
@@ -62,7 +63,7 @@ func first(data [][]byte) []byte {
 
 // remove removes up to max entries. If wait is set it waits for one. It returns the session in
 // which it has ended.
-func (q *Queue) remove(ctx context.Context, max int, wait bool) (data [][]byte, in *protocol.Session, err error) {
+func (q *Queue) remove(ctx context.Context, max int, wait bool) (data [][]byte, in *recipe.Session, err error) {
 	for {
 		var u *under
 		r, err := across(ctx, q, func(current *under) (*removal, error) {
@@ -100,11 +101,11 @@ func (q *Queue) remove(ctx context.Context, max int, wait bool) (data [][]byte, 
 // settleTaken removes entries that were reserved to be taken. If its error does not wrap
 // [protocol.ErrUncertain], they were not removed, and will come back or are gone.
 func (q *Queue) settleTaken(ctx context.Context, u *under, claims []*claim) error {
-	wait, stop := protocol.Linger(ctx, batch.Grace)
+	wait, stop := recipe.Linger(ctx, batch.Grace)
 	defer stop()
 	settled := make(chan error, 1)
-	_, err := protocol.Detach(wait, u.of, func(life context.Context, work *protocol.Session) (struct{}, error) {
-		if err := protocol.Ended(ctx); err != nil { // nothing was sent
+	_, err := recipe.Detach(wait, u.of, func(life context.Context, work *recipe.Session) (struct{}, error) {
+		if err := recipe.Ended(ctx); err != nil { // nothing was sent
 			u.letGo(claims...)
 			settled <- err
 			return struct{}{}, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Consumers that wait at an empty queue stand in a line, one for each session. The first one watches
@@ -60,7 +60,7 @@ func (c *consumer) stand(ctx context.Context) error {
 
 // watch waits for what concerns a consumer with this place in line. It reports whether there may be
 // entries, or requests have come or gone. Otherwise the line has changed.
-func (c *consumer) watch(ctx context.Context, self int, line []*protocol.Watch) (over bool, err error) {
+func (c *consumer) watch(ctx context.Context, self int, line []*recipe.Watch) (over bool, err error) {
 	if self >= len(takeOverAfter) {
 		_, over, err := c.sleep(ctx, line, nil, 0)
 		return over, err
@@ -124,7 +124,7 @@ func (c *consumer) watch(ctx context.Context, self int, line []*protocol.Watch) 
 
 // sleep waits until the line has moved, something has changed, requests have come or gone, or that
 // much time has passed, if it is not 0.
-func (c *consumer) sleep(ctx context.Context, line, watches []*protocol.Watch, most time.Duration) (moved, over bool, err error) {
+func (c *consumer) sleep(ctx context.Context, line, watches []*recipe.Watch, most time.Duration) (moved, over bool, err error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if most > 0 {
@@ -132,7 +132,7 @@ func (c *consumer) sleep(ctx context.Context, line, watches []*protocol.Watch, m
 	}
 	changed := make(chan bool, 1+len(watches))
 	await := func(moved bool, change func(context.Context) error) {
-		c.session.Go(func(context.Context, *protocol.Session) {
+		c.session.Go(func(context.Context, *recipe.Session) {
 			if change(waiting) == nil {
 				changed <- moved
 			}

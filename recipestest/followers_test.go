@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/lock"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -54,7 +55,7 @@ func TestClientsGoOnAtTheFollowerThatIsLeft(t *testing.T) {
 		for left := range 3 {
 			leaveOne(t, s, left)
 
-			session, err := client.Session(t.Context())
+			session, err := recipe.SessionOf(t.Context(), client)
 			require.NoError(t, err)
 			require.NoError(t, session.Sync(t.Context(), path))
 			require.NoError(t, lease.Err())
@@ -86,7 +87,7 @@ func TestLinkLeadsToTheFollowerThatItsClientDials(t *testing.T) {
 			link.Cut()
 			leaveOne(t, s, left)
 			link.Heal()
-			session, err := client.Session(t.Context())
+			session, err := recipe.SessionOf(t.Context(), client)
 			require.NoError(t, err)
 			require.NoError(t, session.Sync(t.Context(), "/"))
 		}
@@ -117,7 +118,7 @@ func TestHolderLeavesAnIsolatedFollowerInTime(t *testing.T) {
 func TestFollowersAreMadeWholeForTheChecks(t *testing.T) {
 	withFollowers(t, func(t *testing.T, s *recipestest.Server) {
 		client := s.Client(t)
-		session, err := client.Session(t.Context())
+		session, err := recipe.SessionOf(t.Context(), client)
 		require.NoError(t, err)
 		_, err = session.EnsurePath(t.Context(), s.Root(t)+"/left")
 		require.NoError(t, err)

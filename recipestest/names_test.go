@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -30,7 +31,7 @@ func TestClientsFindServersByTheirNames(t *testing.T) {
 		require.Zero(t, names.Dials()["10.0.0.4"])
 		link.Cut()
 		time.Sleep(time.Minute)
-		session, err := c.Session(t.Context())
+		session, err := recipe.SessionOf(t.Context(), c)
 		require.NoError(t, err)
 		require.NoError(t, session.Sync(t.Context(), "/"))
 		require.Positive(t, names.Dials()["10.0.0.4"])

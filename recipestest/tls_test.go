@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -44,12 +45,12 @@ func TestClientsOfATLSServer(t *testing.T) {
 	secured(t, recipestest.WithTLS(), func(t *testing.T, s *recipestest.Server) {
 		root, link := s.Root(t), s.Link(t)
 		c := link.Client(t, protocol.WithAuth("digest", []byte("alice:secret")))
-		session, err := c.Session(t.Context())
+		session, err := recipe.SessionOf(t.Context(), c)
 		require.NoError(t, err)
 		link.LoseReply(recipestest.OpCreate, 1)
 		_, err = session.Conn().Create(root, []byte("hers"), 0, zk.AuthACL(zk.PermAll))
 		require.ErrorIs(t, err, zk.ErrConnectionClosed)
-		_, err = protocol.Do(t.Context(), session, func(conn *zk.Conn) (string, error) { return conn.Sync(root) })
+		_, err = recipe.Do(t.Context(), session, func(conn *zk.Conn) (string, error) { return conn.Sync(root) })
 		require.NoError(t, err)
 		require.Equal(t, 1, link.Count(recipestest.OpCreate))
 		require.Equal(t, 2, link.Count(recipestest.OpConnect))
@@ -66,7 +67,7 @@ func TestClientsOfATLSServer(t *testing.T) {
 
 		link.Cut()
 		link.Heal()
-		_, err = protocol.Do(t.Context(), session, func(conn *zk.Conn) (struct{}, error) {
+		_, err = recipe.Do(t.Context(), session, func(conn *zk.Conn) (struct{}, error) {
 			return struct{}{}, conn.Delete(root, -1)
 		})
 		require.NoError(t, err)

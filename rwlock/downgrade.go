@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Downgrade turns a write lease into a read lease at exactly the same place in line, so no other
@@ -49,29 +50,29 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 // replace puts a reader's node into the very place in line that the writer's node has. Both happen
 // in one transaction, so others always see one of the two nodes. The sequence number stays. The
 // reader's name is never used again, because a reader cannot become a writer.
-func (l *Lease) replace(ctx context.Context) (*protocol.Grant, error) {
+func (l *Lease) replace(ctx context.Context) (*recipe.Grant, error) {
 	g, s, r := l.grant, l.grant.Session(), l.mutex.recipe
 	data := s.NodeData(l.mutex.read.Data)
 	if err := r.Validate(data); err != nil {
 		return nil, r.Wrap(err)
 	}
-	owner, _, _ := protocol.ParseOwner(g.Node())
+	owner, _, _ := recipe.ParseOwner(g.Node())
 	name, _ := line.ParseName(g.Node(), l.mutex.write.Kind)
-	reader := fmt.Sprintf("%s-%s"+protocol.SequenceFormat, owner, l.mutex.read.Kind, name.Sequence)
+	reader := fmt.Sprintf("%s-%s"+recipe.SequenceFormat, owner, l.mutex.read.Kind, name.Sequence)
 	from, to := r.Path()+"/"+g.Node(), r.Path()+"/"+reader
 
-	return g.Replace(ctx, l.mutex.read.Recipe, to, func(ctx context.Context, s *protocol.Session) error {
+	return g.Replace(ctx, l.mutex.read.Recipe, to, func(ctx context.Context, s *recipe.Session) error {
 		uncertain := false
-		_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
+		_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
 			if err := s.Abandoned(); err != nil {
 				return struct{}{}, err
 			}
-			_, err := protocol.Multi(c,
+			_, err := recipe.Multi(c,
 				// Waiters for the writer's node see this change instead, and look again.
 				&zk.SetDataRequest{Path: s.Path(from), Version: -1},
 				&zk.CreateRequest{Path: s.Path(to), Data: data, Acl: s.ACL(to), Flags: zk.FlagEphemeral},
 				&zk.DeleteRequest{Path: s.Path(from), Version: -1})
-			uncertain = protocol.OutcomeUnknown(err)
+			uncertain = recipe.OutcomeUnknown(err)
 			return struct{}{}, err
 		}, func(ctx context.Context) (_ struct{}, done bool, err error) {
 			there, err := s.Exists(ctx, to) // only this client creates it

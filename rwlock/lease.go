@@ -5,8 +5,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // ErrLocked is returned by TryLock and TryRLock when they would have to wait.
@@ -16,7 +16,7 @@ var ErrLocked = line.NewBusy("locked")
 // or lost. It is lost with its session, or when another client deletes its node. It is safe for
 // concurrent use.
 type Lease struct {
-	grant     *protocol.Grant
+	grant     *recipe.Grant
 	mutex     *RWMutex
 	exclusive bool
 }

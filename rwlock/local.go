@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Limits for joining a node that is held, because writers of other sessions may wait behind it.
@@ -38,7 +39,7 @@ func WithLocalSharing() Option {
 
 // A sharing has the node that readers of one RWMutex may join.
 type sharing struct {
-	recipe *protocol.Recipe // of the nodes' grants; each lease has a grant of its own, which reports
+	recipe *recipe.Recipe // of the nodes' grants; each lease has a grant of its own, which reports
 
 	mu   sync.Mutex // protects open, and fields of places
 	open *place     // nil if the next reader needs a node of its own
@@ -48,11 +49,11 @@ type sharing struct {
 // of one reader's ctx does not end the wait of the others.
 type place struct {
 	mutex   *RWMutex
-	session *protocol.Session
+	session *recipe.Session
 	stop    context.CancelFunc // of the wait
 
-	ready chan struct{}   // closed when the node is granted, or will not be
-	grant *protocol.Grant // valid once ready is closed, like err and since
+	ready chan struct{} // closed when the node is granted, or will not be
+	grant *recipe.Grant // valid once ready is closed, like err and since
 	err   error
 	since time.Time
 
@@ -60,11 +61,11 @@ type place struct {
 	settled bool // ready is closed or about to be
 	readers int  // that wait or hold
 	joins   int  // since it is held
-	leases  map[*protocol.Grant]struct{}
+	leases  map[*recipe.Grant]struct{}
 }
 
 // take returns a grant to m under s: of the open node, or of a new node.
-func (sh *sharing) take(ctx context.Context, s *protocol.Session, m *RWMutex, r *line.Request) (*protocol.Grant, error) {
+func (sh *sharing) take(ctx context.Context, s *recipe.Session, m *RWMutex, r *line.Request) (*recipe.Grant, error) {
 	if sh == nil {
 		return m.line.Join(ctx, s, r)
 	}
@@ -97,7 +98,7 @@ func (sh *sharing) close() {
 }
 
 // join makes the caller a reader of a place. There may be none for a request that must not wait.
-func (sh *sharing) join(s *protocol.Session, m *RWMutex, r *line.Request) *place {
+func (sh *sharing) join(s *recipe.Session, m *RWMutex, r *line.Request) *place {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if p := sh.open; p != nil && p.session.ID() == s.ID() && p.joinable(r.Try) {
@@ -114,12 +115,12 @@ func (sh *sharing) join(s *protocol.Session, m *RWMutex, r *line.Request) *place
 	ctx, stop := context.WithCancel(context.Background()) // the wait ends with the session, too
 	p := &place{
 		mutex: m, session: s, stop: stop, ready: make(chan struct{}), readers: 1,
-		leases: make(map[*protocol.Grant]struct{}),
+		leases: make(map[*recipe.Grant]struct{}),
 	}
 	sh.open = p
 	request := *r
 	request.Recipe = sh.recipe
-	started := s.Go(func(context.Context, *protocol.Session) {
+	started := s.Go(func(context.Context, *recipe.Session) {
 		defer stop()
 		if late := p.settle(m.line.Join(ctx, s, &request)); late != nil {
 			late.Release(context.Background())
@@ -159,7 +160,7 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // settle ends the wait for the node. It returns the grant if no reader waits for it any more.
-func (p *place) settle(g *protocol.Grant, err error) (late *protocol.Grant) {
+func (p *place) settle(g *recipe.Grant, err error) (late *recipe.Grant) {
 	sh := p.mutex.sharing
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -186,25 +187,25 @@ func (p *place) check() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for g := range p.leases {
-		p.session.Go(func(ctx context.Context, _ *protocol.Session) { g.Verify(ctx) })
+		p.session.Go(func(ctx context.Context, _ *recipe.Session) { g.Verify(ctx) })
 	}
 }
 
 // wait returns a grant of the reader's own, whose end makes it leave.
-func (p *place) wait(ctx context.Context) (*protocol.Grant, error) {
+func (p *place) wait(ctx context.Context) (*recipe.Grant, error) {
 	select {
 	case <-p.ready:
 	case <-ctx.Done():
-		return nil, protocol.Ended(ctx)
+		return nil, recipe.Ended(ctx)
 	}
 	if p.err != nil {
 		return nil, p.err
 	}
 
 	r := p.mutex.read.Recipe
-	var g *protocol.Grant
+	var g *recipe.Grant
 	g, err := r.NewGrant(ctx, p.session, r.Path()+"/"+p.grant.Node(), p.grant.Token(),
-		func(ctx context.Context, _ *protocol.Session) error { return p.leave(ctx, g) })
+		func(ctx context.Context, _ *recipe.Session) error { return p.leave(ctx, g) })
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +221,7 @@ func (p *place) wait(ctx context.Context) (*protocol.Grant, error) {
 
 // leave is for a reader that has given up, or has given its lease g back. The last reader deletes
 // the node. A reader that has lost its lease does not leave: then the node is gone, or its session.
-func (p *place) leave(ctx context.Context, g *protocol.Grant) error {
+func (p *place) leave(ctx context.Context, g *recipe.Grant) error {
 	sh := p.mutex.sharing
 	sh.mu.Lock()
 	p.readers--

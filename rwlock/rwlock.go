@@ -6,6 +6,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // An RWMutex is a shared lock. A caller holds it once [RWMutex.Lock] or [RWMutex.RLock] has
@@ -16,7 +17,7 @@ import (
 // ephemeral sequential nodes below the lock's path. A reader watches the nearest writer before it,
 // a writer the node just before it.
 type RWMutex struct {
-	recipe      *protocol.Recipe
+	recipe      *recipe.Recipe
 	line        *line.Line
 	read, write line.Request
 	sharing     *sharing // nil without WithLocalSharing
@@ -27,7 +28,7 @@ type Option func(*RWMutex) error
 
 // WithData stores data in the node of each contender, for [RWMutex.Contenders] to show, instead of
 // the [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together may have
-// [protocol.MaxData] bytes; an acquisition with more returns [protocol.ErrTooLarge]. The caller
+// [recipe.MaxData] bytes; an acquisition with more returns [protocol.ErrTooLarge]. The caller
 // must not change the slice afterwards.
 func WithData(data []byte) Option {
 	return func(m *RWMutex) error {
@@ -39,14 +40,14 @@ func WithData(data []byte) Option {
 // New returns the lock at path, a node of its own that is created as needed. New does no I/O and
 // cannot fail: the first call reports a nil client, a bad path or a bad option.
 func New(c *protocol.Client, path string, opts ...Option) *RWMutex {
-	r := protocol.NewRecipe(c, "rwlock", path)
+	r := recipe.New(c, "rwlock", path)
 	m := &RWMutex{
 		recipe: r,
 		line:   line.New(r, kinds...),
 		read:   line.Request{Kind: spellings[Native].read, Blockers: nearestWriter},
 		write:  line.Request{Kind: spellings[Native].write, Blockers: line.Exclusive},
 	}
-	protocol.Configure(r, m, opts)
+	recipe.Configure(r, m, opts)
 	m.read.Recipe, m.write.Recipe = r.Mode("read"), r.Mode("write")
 	if m.sharing != nil {
 		m.sharing.recipe = r.Part(path)
@@ -94,7 +95,7 @@ func (m *RWMutex) try(ctx context.Context, request line.Request) (*Lease, error)
 }
 
 func (m *RWMutex) take(ctx context.Context, request *line.Request) (*Lease, error) {
-	g, err := request.Recipe.Acquire(ctx, request.Data, func(s *protocol.Session) (*protocol.Grant, error) {
+	g, err := request.Recipe.Acquire(ctx, request.Data, func(s *recipe.Session) (*recipe.Grant, error) {
 		g, err := m.sharing.take(ctx, s, m, request)
 		if errors.Is(err, line.ErrBusy) {
 			err = ErrLocked
@@ -131,7 +132,7 @@ func (m *RWMutex) do(ctx context.Context, request *line.Request, fn func(ctx con
 	if err != nil {
 		return err
 	}
-	return protocol.RunHeld(ctx, l.grant, func(ctx context.Context) error { return fn(ctx, l) })
+	return recipe.RunHeld(ctx, l.grant, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
 // Contenders returns the contenders in order, as of a moment after the call began. The holders come

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
@@ -128,7 +128,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 		link := srv.Link(t)
 		c := link.Client(t)
 		for _, opt := range []rwlock.Option{
-			rwlock.WithSpelling(3), rwlock.WithSpelling(-1), rwlock.WithData(make([]byte, protocol.MaxData)),
+			rwlock.WithSpelling(3), rwlock.WithSpelling(-1), rwlock.WithData(make([]byte, recipe.MaxData)),
 		} {
 			m := rwlock.New(c, "/a", opt)
 			for _, v := range []verb{read, write} {

@@ -5,12 +5,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A Permit is held until it is given back with [Permit.Release] or lost: with its session, or when
 // another client deletes its node. It is safe for concurrent use.
-type Permit struct{ grant *protocol.Grant }
+type Permit struct{ grant *recipe.Grant }
 
 // Done returns a channel that is closed when the permit is lost or given back. [Permit.Err] reports
 // which, and may report a loss before Done is closed.

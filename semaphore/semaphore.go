@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 var (
@@ -29,7 +30,7 @@ var (
 // nodes before it is gone and looks again. The number is the data of the path's node, in decimal
 // digits as in kazoo's Semaphore.
 type Semaphore struct {
-	recipe  *protocol.Recipe
+	recipe  *recipe.Recipe
 	line    *line.Line
 	permits int
 	strict  bool
@@ -44,7 +45,7 @@ type Option func(*Semaphore) error
 
 // WithData stores data in the node of each contender, for [Semaphore.Contenders] to show, instead
 // of the [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together
-// may have [protocol.MaxData] bytes. The caller must not change the slice afterwards.
+// may have [recipe.MaxData] bytes. The caller must not change the slice afterwards.
 func WithData(data []byte) Option {
 	return func(s *Semaphore) error {
 		s.data = data
@@ -71,11 +72,11 @@ func WithStrictPermits() Option {
 // deletes it with its number, and the next contender writes the number again. After a Resize the
 // node stays.
 func New(c *protocol.Client, path string, permits int, opts ...Option) *Semaphore {
-	r := protocol.NewRecipe(c, "semaphore", path)
+	r := recipe.New(c, "semaphore", path)
 	s := &Semaphore{recipe: r, line: line.New(r, line.Kind{Name: kind}), permits: permits}
 	s.line.Follow([]byte(strconv.Itoa(permits)), s.blockers)
 	r.Reject(atLeastOne(permits))
-	protocol.Configure(r, s, opts)
+	recipe.Configure(r, s, opts)
 	return s
 }
 
@@ -123,7 +124,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*Permit, error) { return s.
 
 func (s *Semaphore) acquire(ctx context.Context, try bool) (*Permit, error) {
 	request := line.Request{Kind: kind, Data: s.data, Try: try}
-	g, err := s.recipe.Acquire(ctx, s.data, func(session *protocol.Session) (*protocol.Grant, error) {
+	g, err := s.recipe.Acquire(ctx, s.data, func(session *recipe.Session) (*recipe.Grant, error) {
 		g, err := s.line.Join(ctx, session, &request)
 		if errors.Is(err, line.ErrBusy) {
 			err = ErrNoPermit
@@ -156,7 +157,7 @@ func (s *Semaphore) do(ctx context.Context, try bool, fn func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	return protocol.RunHeld(ctx, p.grant, func(ctx context.Context) error { return fn(ctx, p) })
+	return recipe.RunHeld(ctx, p.grant, func(ctx context.Context) error { return fn(ctx, p) })
 }
 
 // Contenders returns the contenders in line, in order of arrival: the holders, then the waiters. It

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
@@ -85,7 +86,7 @@ func TestBadInputIsRefusedBeforeAnyIO(t *testing.T) {
 			"at least one permit, got 0":  semaphore.New(c, "/a", 0),
 			"at least one permit, got -1": semaphore.New(c, "/a", -1),
 			"bad option":                  semaphore.New(c, "/a", 1, func(*semaphore.Semaphore) error { return bad }),
-			"too large":                   semaphore.New(c, "/a", 1, semaphore.WithData(make([]byte, protocol.MaxData))),
+			"too large":                   semaphore.New(c, "/a", 1, semaphore.WithData(make([]byte, recipe.MaxData))),
 		} {
 			_, err := s.Acquire(t.Context())
 			require.ErrorContains(t, err, name)

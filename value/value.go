@@ -12,13 +12,14 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // ErrUnset is returned by [Value.Get] if there is no value.
 var ErrUnset = errors.New("not set")
 
 // A Value is the data of one node. It is safe for concurrent use.
-type Value struct{ recipe *protocol.Recipe }
+type Value struct{ recipe *recipe.Recipe }
 
 // A State is the value at one time.
 type State struct {
@@ -45,8 +46,8 @@ type Option func(*Value) error
 // New returns the value at path, whose parents are created as needed. New does no I/O and cannot
 // fail: the first call reports a nil client or a bad path.
 func New(c *protocol.Client, path string, opts ...Option) *Value {
-	v := &Value{recipe: protocol.NewRecipe(c, "value", path)}
-	protocol.Configure(v.recipe, v, opts)
+	v := &Value{recipe: recipe.New(c, "value", path)}
+	recipe.Configure(v.recipe, v, opts)
 	return v
 }
 
@@ -58,7 +59,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Value {
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (v *Value) Get(ctx context.Context) (State, error) {
-	return across(ctx, v, func(s *protocol.Session) (State, error) {
+	return across(ctx, v, func(s *recipe.Session) (State, error) {
 		if err := s.Sync(ctx, v.recipe.Path()); err != nil {
 			return State{}, err
 		}
@@ -96,14 +97,14 @@ func (v *Value) Update(ctx context.Context, fn func(old State) (data []byte, err
 	if fn == nil {
 		return State{}, v.recipe.Wrap(errors.New("nil function"))
 	}
-	return across(ctx, v, func(s *protocol.Session) (State, error) {
+	return across(ctx, v, func(s *recipe.Session) (State, error) {
 		// While the receipt is there, the node cannot be deleted. Otherwise it might be deleted and
 		// created again, and have the version that was read here.
 		node := v.recipe.Path()
 		receipt := s.Receipt(node)
-		defer s.Go(func(ctx context.Context, s *protocol.Session) { s.Delete(ctx, receipt, -1) })
-		_, err := protocol.Do(ctx, s, func(c *zk.Conn) (string, error) {
-			return protocol.Create(c, s.Path(receipt), nil, zk.FlagEphemeral, s.ACL(receipt))
+		defer s.Go(func(ctx context.Context, s *recipe.Session) { s.Delete(ctx, receipt, -1) })
+		_, err := recipe.Do(ctx, s, func(c *zk.Conn) (string, error) {
+			return recipe.Create(c, s.Path(receipt), nil, zk.FlagEphemeral, s.ACL(receipt))
 		})
 		var old State
 		switch {
@@ -132,7 +133,7 @@ func (v *Value) Update(ctx context.Context, fn func(old State) (data []byte, err
 		case err == nil:
 			return stateOf(data, answers[len(answers)-1].Stat), nil
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNodeExists):
-			err = protocol.Again(err) // another client has written
+			err = recipe.Again(err) // another client has written
 		}
 		return State{}, err
 	})
@@ -144,7 +145,7 @@ func (v *Value) Update(ctx context.Context, fn func(old State) (data []byte, err
 //
 // [zk.ErrNotEmpty]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNotEmpty
 func (v *Value) Delete(ctx context.Context) error {
-	_, err := across(ctx, v, func(s *protocol.Session) (none struct{}, err error) {
+	_, err := across(ctx, v, func(s *recipe.Session) (none struct{}, err error) {
 		node := v.recipe.Path()
 		if err := s.Sync(ctx, node); err != nil {
 			return none, err
@@ -153,8 +154,8 @@ func (v *Value) Delete(ctx context.Context) error {
 		if err != nil || old == nil {
 			return none, err
 		}
-		_, err = protocol.DoOnce(ctx, s, func(c *zk.Conn) (none struct{}, err error) {
-			return none, protocol.Delete(c, s.Path(node), -1)
+		_, err = recipe.DoOnce(ctx, s, func(c *zk.Conn) (none struct{}, err error) {
+			return none, recipe.Delete(c, s.Path(node), -1)
 		}, func(ctx context.Context) (none struct{}, done bool, err error) {
 			now, err := s.Exists(ctx, node)
 			if err != nil {
@@ -168,7 +169,7 @@ func (v *Value) Delete(ctx context.Context) error {
 		case errors.Is(err, zk.ErrNotEmpty):
 			children, _, failed := s.Children(ctx, node)
 			if !slices.ContainsFunc(children, func(child string) bool { return !layout.IsReceipt(child) }) {
-				err = protocol.Again(cmp.Or(failed, err)) // writes are under way
+				err = recipe.Again(cmp.Or(failed, err)) // writes are under way
 			}
 		}
 		return none, err
@@ -177,12 +178,12 @@ func (v *Value) Delete(ctx context.Context) error {
 }
 
 // across calls attempt under one session after the other, unless the outcome is unknown.
-func across[T any](ctx context.Context, v *Value, attempt func(*protocol.Session) (T, error)) (result T, err error) {
+func across[T any](ctx context.Context, v *Value, attempt func(*recipe.Session) (T, error)) (result T, err error) {
 	if err := v.recipe.ValidateCall(ctx, nil); err != nil {
 		return result, err
 	}
 	var unsettled error
-	result, err = protocol.AcrossSessions(ctx, v.recipe, func(s *protocol.Session) (T, error) {
+	result, err = recipe.AcrossSessions(ctx, v.recipe, func(s *recipe.Session) (T, error) {
 		result, err := attempt(s)
 		if errors.Is(err, protocol.ErrUncertain) {
 			unsettled, err = err, nil
@@ -193,7 +194,7 @@ func across[T any](ctx context.Context, v *Value, attempt func(*protocol.Session
 }
 
 // read returns the state, which is unset if there is no value.
-func (v *Value) read(ctx context.Context, s *protocol.Session) (State, error) {
+func (v *Value) read(ctx context.Context, s *recipe.Session) (State, error) {
 	data, stat, err := s.Get(ctx, v.recipe.Path())
 	if errors.Is(err, zk.ErrNoNode) {
 		return State{}, nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/value"
 )
@@ -131,7 +132,7 @@ func TestUpdateGivesUpWithItsFunction(t *testing.T) {
 
 		_, err = v.Update(patient(t), nil)
 		require.ErrorContains(t, err, "nil function")
-		_, err = v.Set(patient(t), make([]byte, protocol.MaxData))
+		_, err = v.Set(patient(t), make([]byte, recipe.MaxData))
 		require.ErrorIs(t, err, protocol.ErrTooLarge)
 		require.PanicsWithValue(t, "oops", func() {
 			v.Update(patient(t), func(value.State) ([]byte, error) { panic("oops") })

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Watch yields the state as of a moment after the call began, and then each new state (after a
@@ -25,7 +26,7 @@ import (
 func (v *Value) Watch(ctx context.Context) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		last, more := int64(-1), true
-		_, err := across(ctx, v, func(s *protocol.Session) (none struct{}, err error) {
+		_, err := across(ctx, v, func(s *recipe.Session) (none struct{}, err error) {
 			err = s.Sync(ctx, v.recipe.Path()) // its server may be behind that of the session before
 			for more && err == nil {
 				w := s.Watch(v.recipe.Path())

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 func TestACLIsReadAsZooKeepersShellDoes(t *testing.T) {
@@ -25,12 +25,12 @@ func TestACLIsReadAsZooKeepersShellDoes(t *testing.T) {
 	}
 }
 
-func protocolACL(s *protocol.Session, path string) error {
+func protocolACL(s *recipe.Session, path string) error {
 	_, err := s.Conn().SetACL(s.Path(path), zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
 	return err
 }
 
-func openACL(s *protocol.Session, path string) error {
+func openACL(s *recipe.Session, path string) error {
 	_, err := s.Conn().SetACL(s.Path(path), zk.WorldACL(zk.PermAll), -1)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // verb returns a command that connects, and does one thing. Its context ends with --wait, or, with
@@ -133,7 +134,7 @@ func checkArgs(cmd *cobra.Command, args []string) error {
 	for i, arg := range args {
 		switch name := strings.Trim(names[min(i, len(names)-1)], "[…]"); {
 		case name == "PATH":
-			if err := protocol.ValidatePath(arg); err != nil {
+			if err := recipe.ValidatePath(arg); err != nil {
 				return usagef("%s: %s: %w", cmd.CommandPath(), arg, err)
 			}
 		case name == "N" && number(arg) < 1:

@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
@@ -58,7 +59,7 @@ func (a *app) deedCommand(use, short, question string, do deed) *cobra.Command {
 // transaction logs of the servers. Without the permission to write, nothing is recorded.
 func record(ctx context.Context, client *protocol.Client, verb, node, reason string) {
 	by, _ := os.Hostname()
-	if s, err := client.Session(ctx); err == nil && reason != "" {
+	if s, err := recipe.SessionOf(ctx, client); err == nil && reason != "" {
 		data, _ := encodeJSON(map[string]string{verb + "_by": by, "reason": reason})
 		s.Set(ctx, node, data, -1) //nolint:errcheck // see above
 	}
@@ -79,7 +80,7 @@ func breakContender(ctx context.Context, client *protocol.Client, p *survey.Plac
 		return gone(queue.New(client, p.Path).Free(ctx, c.Node))
 	}
 
-	s, err := client.Session(ctx)
+	s, err := recipe.SessionOf(ctx, client)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/doctor"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 func newDoctorCommand(a *app) *cobra.Command {
@@ -15,7 +15,7 @@ func newDoctorCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Examine the ensemble: is it fit, and what does a lock cost here",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := protocol.ValidatePath(path); err != nil {
+			if err := recipe.ValidatePath(path); err != nil {
 				return usagef("doctor: --path: %w", err)
 			}
 			cfg, err := a.examination()

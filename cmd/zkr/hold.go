@@ -18,6 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A held is what a command runs under.
@@ -127,7 +128,7 @@ func (a *app) announceHold(client *protocol.Client, h held, change func(*survey.
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if s, err := client.Session(ctx); err == nil {
+		if s, err := recipe.SessionOf(ctx, client); err == nil {
 			s.Set(ctx, h.path+"/"+h.node, data, version) //nolint:errcheck // see above
 		}
 	}()

@@ -18,6 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -183,7 +184,7 @@ func TestSignalEndsAWait(t *testing.T) {
 func awaitContenders(t *testing.T, s *recipestest.Server, path string, n int) {
 	t.Helper()
 	c := s.Client(t)
-	session, err := c.Session(suite.Lasting(t))
+	session, err := recipe.SessionOf(suite.Lasting(t), c)
 	require.NoError(t, err)
 	require.NoError(t, session.WaitChildren(suite.Lasting(t), path, func(names []string) bool { return len(names) == n }))
 }
@@ -430,7 +431,7 @@ func TestOnceRunsACommandUntilItSucceeds(t *testing.T) {
 func TestRefusalIsToldApart(t *testing.T) {
 	each(t, func(t *testing.T, s *recipestest.Server) {
 		path := s.Root(t) + "/closed"
-		session, err := s.Client(t).Session(suite.Lasting(t))
+		session, err := recipe.SessionOf(suite.Lasting(t), s.Client(t))
 		require.NoError(t, err)
 		_, err = session.EnsurePath(suite.Lasting(t), path)
 		require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
@@ -56,7 +57,7 @@ func newQueueRedriveCommand(a *app) *cobra.Command {
 	var most int
 	cmd := a.verb("redrive PATH DEAD", "Move dead letters back to the queue that they come from",
 		func(ctx context.Context, c *protocol.Client, args []string) error {
-			if err := protocol.ValidatePath(args[1]); err != nil || most < 1 {
+			if err := recipe.ValidatePath(args[1]); err != nil || most < 1 {
 				return usage(errors.Join(err, fmt.Errorf("queue redrive: DEAD must be a path, and --most %d at least 1", most)))
 			}
 			n, err := queue.New(c, args[0]).Redrive(ctx, queue.New(c, args[1]), most)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -160,7 +160,7 @@ func TestBadOffersAreRefusedBeforeAnyIO(t *testing.T) {
 
 	s := recipestest.Start(t)
 	for _, args := range [][]string{{}, {"--lines"}} {
-		r := inProcess(t, s.ConnectString(), strings.Repeat("x", protocol.MaxData+10), append([]string{"queue", "offer", s.Root(t)}, args...)...)
+		r := inProcess(t, s.ConnectString(), strings.Repeat("x", recipe.MaxData+10), append([]string{"queue", "offer", s.Root(t)}, args...)...)
 		assert.Equal(t, exitUsage, r.status, r.stderr)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
@@ -67,7 +68,7 @@ func newQueueOfferCommand(a *app) *cobra.Command {
 
 // readInput reads standard input, and a byte more than may be data if there are as many.
 func (a *app) readInput() ([]byte, error) {
-	all, err := io.ReadAll(io.LimitReader(a.stdin, protocol.MaxData+1))
+	all, err := io.ReadAll(io.LimitReader(a.stdin, recipe.MaxData+1))
 	if err != nil {
 		err = fmt.Errorf("read standard input: %w", err)
 	}
@@ -77,14 +78,14 @@ func (a *app) readInput() ([]byte, error) {
 // offerLines offers each line as it comes. A line that is too long ends it.
 func (a *app) offerLines(ctx context.Context, q *queue.Queue, o offering) error {
 	lines := bufio.NewScanner(a.stdin)
-	lines.Buffer(nil, protocol.MaxData+1)
+	lines.Buffer(nil, recipe.MaxData+1)
 	for lines.Scan() {
 		if err := a.offer(ctx, q, o, append([]byte{}, lines.Bytes()...)); err != nil {
 			return err
 		}
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return fmt.Errorf("%w: a line of more than %d bytes", protocol.ErrTooLarge, protocol.MaxData)
+		return fmt.Errorf("%w: a line of more than %d bytes", protocol.ErrTooLarge, recipe.MaxData)
 	} else if err != nil {
 		return fmt.Errorf("read standard input: %w", err)
 	}

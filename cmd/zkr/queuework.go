@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
@@ -29,7 +30,7 @@ func newQueueWorkCommand(a *app) *cobra.Command {
 				return usagef("--dead PATH and --attempts N: give both, and at least one attempt, or none")
 			case dead == args[0]:
 				return usagef("--dead %s: a queue cannot be its own", dead)
-			case dead != "" && protocol.ValidatePath(dead) != nil:
+			case dead != "" && recipe.ValidatePath(dead) != nil:
 				return usagef("--dead %s: must be a path", dead)
 			}
 			return a.work(cmd.Context(), workers, args[0], args[1:], func(c *protocol.Client) []queue.Option {

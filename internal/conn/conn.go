@@ -97,11 +97,12 @@ func (c *Conn) Gate() (gate <-chan struct{}, ready bool) {
 	return c.gate, c.ready
 }
 
-// Admit lets requests go on that the host has held, if there is a connection.
+// Admit lets requests go on that the host has held, if there is a connection and the host holds
+// nothing any more.
 func (c *Conn) Admit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.link != nil {
+	if c.link != nil && !c.host.Holds() {
 		c.admit()
 	}
 }

@@ -39,6 +39,7 @@ func (c *Conn) connected(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, e
 		c.host.Gone(err)
 		return nil, err
 	case err != nil:
+		c.host.Err() // which ends a session that is over by the clocks
 		return nil, err
 	}
 	c.host.Changed(Connected)

@@ -10,6 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 func TestMain(m *testing.M) {
@@ -46,12 +47,12 @@ func inThree(attempt func() bool) bool {
 }
 
 func lineAt(c *protocol.Client, path string) *line.Line {
-	return line.New(protocol.NewRecipe(c, "test", path), line.Kind{Name: "lock-", Exclusive: true})
+	return line.New(recipe.New(c, "test", path), line.Kind{Name: "lock-", Exclusive: true})
 }
 
 var request = line.Request{Kind: "lock-", Blockers: line.Exclusive}
 
-func hold(t testing.TB, c *protocol.Client, path string) *protocol.Grant {
+func hold(t testing.TB, c *protocol.Client, path string) *recipe.Grant {
 	t.Helper()
 	g, err := lineAt(c, path).Enter(suite.Lasting(t), request)
 	require.NoError(t, err)

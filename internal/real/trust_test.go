@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
@@ -161,7 +162,7 @@ func TestTrustOnAnEnsemble(t *testing.T) {
 			_, err := suite.Session(t, c).EnsurePath(suite.Lasting(t), path)
 			require.NoError(t, err)
 			created := first.Sent(recipestest.OpCreate, first.Count(recipestest.OpCreate)+1)
-			held := suite.Later(func() *protocol.Grant {
+			held := suite.Later(func() *recipe.Grant {
 				g, err := lineAt(c, path).Enter(context.Background(), request)
 				if err != nil {
 					t.Error(err)
@@ -175,7 +176,7 @@ func TestTrustOnAnEnsemble(t *testing.T) {
 			g := suite.Wait(t, held)
 			require.NotNil(t, g)
 			time.Sleep(500 * time.Millisecond)
-			children, err := protocol.Do(suite.Lasting(t), observer, func(conn *zk.Conn) ([]string, error) {
+			children, err := recipe.Do(suite.Lasting(t), observer, func(conn *zk.Conn) ([]string, error) {
 				if _, err := conn.Sync(observer.Path(path)); err != nil {
 					return nil, err
 				}

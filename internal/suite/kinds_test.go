@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/semaphore"
@@ -108,7 +109,7 @@ func writer(s rwlock.Spelling) acquiring {
 // foreign makes holders of another library, which creates nodes with this prefix.
 func foreign(prefix string) acquiring {
 	return func(ctx context.Context, c *protocol.Client, path string) (release, error) {
-		s, err := c.Session(ctx)
+		s, err := recipe.SessionOf(ctx, c)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/semaphore"
@@ -69,7 +70,7 @@ func dataOf(t *testing.T, c *protocol.Client, path string) map[string][]byte {
 		names, _, err := session.Children(ctx, path+"/once")
 		require.NoError(t, err)
 		for _, name := range names {
-			if _, _, ours := protocol.ParseOwner(name); ours {
+			if _, _, ours := recipe.ParseOwner(name); ours {
 				data["once"], _, err = session.Get(ctx, path+"/once/"+name)
 				require.NoError(t, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // The reads of this file may follow a fault, or overlap with one. They are repeated when the
@@ -63,9 +64,9 @@ func read[T any](t testing.TB, c *protocol.Client, path string, op func(conn *zk
 	defer cancel()
 
 	for {
-		s, err := c.Session(ctx)
+		s, err := recipe.SessionOf(ctx, c)
 		require.NoError(t, err)
-		v, err := protocol.Do(ctx, s, func(conn *zk.Conn) (T, error) { return op(conn, s.Path(path)) })
+		v, err := recipe.Do(ctx, s, func(conn *zk.Conn) (T, error) { return op(conn, s.Path(path)) })
 		if !errors.Is(err, protocol.ErrLost) {
 			return v, err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
@@ -180,7 +181,7 @@ func TestForgedMarkerLeavesTokensInOrder(t *testing.T) {
 		line, err := last.Contenders(ctx)
 		require.NoError(t, err)
 		require.Len(t, line, 3)
-		forged := root + "/" + line[1].Node + protocol.MarkerSuffix
+		forged := root + "/" + line[1].Node + recipe.MarkerSuffix
 		s := suite.Session(t, mallory)
 		require.NoError(t, s.Create(ctx, forged, nil, zk.FlagEphemeral))
 		leave()

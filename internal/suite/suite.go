@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -47,9 +48,9 @@ func Steady(t testing.TB, link *recipestest.Link) bool {
 }
 
 // Session returns the client's current session.
-func Session(t testing.TB, c *protocol.Client) *protocol.Session {
+func Session(t testing.TB, c *protocol.Client) *recipe.Session {
 	t.Helper()
-	s, err := c.Session(t.Context())
+	s, err := recipe.SessionOf(t.Context(), c)
 	require.NoError(t, err)
 	return s
 }

@@ -13,17 +13,18 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A contender is one node in line.
 type contender struct {
 	line     *Line
-	session  *protocol.Session
+	session  *recipe.Session
 	listings *listings
 	request  *Request
 	claims   bool // it does not wait in line
 	came     time.Time
-	own      *protocol.Own
+	own      *recipe.Own
 	rest     func() // ends the KeepAlive of the session
 
 	alone   bool  // it was the only one when its node was created
@@ -31,16 +32,16 @@ type contender struct {
 	said    bool  // the log has whom it waits for
 	token   int64 // the czxid of its node, or 0 as long as it is not known
 
-	watch *protocol.Watch // on its node, once that was read
+	watch *recipe.Watch // on its node, once that was read
 
-	data  []byte          // of the line's node, which the request's Blockers obey; nil without a rule
-	rules *protocol.Watch // on the line's node, once the contender waits under a rule
-	ruled bool            // those data have changed, and that is why it looks
+	data  []byte        // of the line's node, which the request's Blockers obey; nil without a rule
+	rules *recipe.Watch // on the line's node, once the contender waits under a rule
+	ruled bool          // those data have changed, and that is why it looks
 }
 
 // contend creates a node in line, waits until it is granted, and withdraws the node if it does not
 // come to that.
-func (l *Line) contend(ctx context.Context, s *protocol.Session, r *Request, claims bool) (*protocol.Grant, error) {
+func (l *Line) contend(ctx context.Context, s *recipe.Session, r *Request, claims bool) (*recipe.Grant, error) {
 	c := &contender{
 		line: l, session: s, listings: l.shared(s),
 		request: r, claims: claims, came: time.Now(),
@@ -48,8 +49,8 @@ func (l *Line) contend(ctx context.Context, s *protocol.Session, r *Request, cla
 	}
 	defer func() { c.rest() }()
 
-	own, err := protocol.Detach(ctx, s, func(ctx context.Context, s *protocol.Session) (*protocol.Own, error) {
-		own, err := s.CreateOwn(ctx, protocol.OwnNode{
+	own, err := recipe.Detach(ctx, s, func(ctx context.Context, s *recipe.Session) (*recipe.Own, error) {
+		own, err := s.CreateOwn(ctx, recipe.OwnNode{
 			Dir:     l.recipe.Path(),
 			Prefix:  s.NewOwner().String() + "-" + r.Kind,
 			Create:  c.create,
@@ -59,7 +60,7 @@ func (l *Line) contend(ctx context.Context, s *protocol.Session, r *Request, cla
 			l.parent.forget() // if the node is ours, it may be another one when the next contender comes
 		}
 		return own, err
-	}, func(late *protocol.Own) { late.Withdraw(context.Background()) })
+	}, func(late *recipe.Own) { late.Withdraw(context.Background()) })
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func (c *contender) create(conn *zk.Conn, prefix string) (string, error) {
 	if fast := k.own && k.likely() || c.claims && k.fit; fast {
 		return c.createFast(conn, prefix, data, acl, k)
 	}
-	return protocol.Create(conn, prefix, data, zk.FlagEphemeralSequential, acl)
+	return recipe.Create(conn, prefix, data, zk.FlagEphemeralSequential, acl)
 }
 
 // createFast is create where no other contender is likely to be in line. In the same transaction it
@@ -99,7 +100,7 @@ func (c *contender) createFast(conn *zk.Conn, prefix string, data []byte, acl []
 	if k.kept {
 		ops = append(ops, &zk.CheckVersionRequest{Path: s.Path(l.pathOf(keeper)), Version: -1})
 	}
-	answers, err := protocol.Multi(conn, ops...)
+	answers, err := recipe.Multi(conn, ops...)
 	switch {
 	case errors.Is(err, zk.ErrBadVersion):
 		l.parent.forget()
@@ -121,7 +122,7 @@ func (c *contender) createFast(conn *zk.Conn, prefix string, data []byte, acl []
 	return answers[0].String, nil
 }
 
-func (c *contender) createDir(ctx context.Context, s *protocol.Session) error {
+func (c *contender) createDir(ctx context.Context, s *recipe.Session) error {
 	c.line.parent.forget()
 	created, err := s.EnsurePath(ctx, c.line.recipe.Path())
 	if created {
@@ -131,7 +132,7 @@ func (c *contender) createDir(ctx context.Context, s *protocol.Session) error {
 }
 
 // advance waits until the contender is granted.
-func (c *contender) advance(ctx context.Context) (*protocol.Grant, error) {
+func (c *contender) advance(ctx context.Context) (*recipe.Grant, error) {
 	s := c.session
 	asked := false // to confirm the session, since the contender last waited
 	if c.alone {
@@ -210,7 +211,7 @@ func (c *contender) look(ctx context.Context, joined bool) (ahead, error) {
 			list, err = l.list(ctx, s, c.listings)
 		}
 		if errors.Is(err, zk.ErrNoNode) {
-			return ahead{}, protocol.Again(errGone)
+			return ahead{}, recipe.Again(errGone)
 		} else if err != nil {
 			return ahead{}, err
 		}
@@ -219,7 +220,7 @@ func (c *contender) look(ctx context.Context, joined bool) (ahead, error) {
 		}
 		self := list.find(c.own)
 		if self < 0 {
-			return ahead{}, protocol.Again(errGone)
+			return ahead{}, recipe.Again(errGone)
 		}
 
 		if reads {
@@ -248,7 +249,7 @@ func (c *contender) read(ctx context.Context) (*zk.Stat, error) {
 	c.watchNode()
 	stat, err := c.watch.Ready(ctx)
 	if errors.Is(err, zk.ErrNoNode) || err == nil && stat.EphemeralOwner != c.session.ID() {
-		return nil, protocol.Again(errGone)
+		return nil, recipe.Again(errGone)
 	} else if err != nil {
 		return nil, err
 	}
@@ -275,7 +276,7 @@ func (c *contender) ahead(names []Name, self int) (a ahead, err error) {
 			(c.line.rule == nil || self == i+1) // or else the rule may change meanwhile
 		a.first = i == 0
 		a.final = c.line.allExclusive() && !b.Replaceable()
-		a.marker = a.single && !a.first && b.Owner != (protocol.Owner{}) && c.line.exclusive(b.Kind)
+		a.marker = a.single && !a.first && b.Owner != (recipe.Owner{}) && c.line.exclusive(b.Kind)
 	}
 	return a, nil
 }
@@ -286,7 +287,7 @@ func (c *contender) await(ctx context.Context, a ahead) (free bool, err error) {
 	if a.first { // the end of the blocker is proof without a marker, and our own node may end with it
 		c.watchNode()
 	}
-	watches := make([]*protocol.Watch, len(a.blockers), len(a.blockers)+2)
+	watches := make([]*recipe.Watch, len(a.blockers), len(a.blockers)+2)
 	for {
 		for i, node := range a.blockers {
 			if watches[i] == nil || !watches[i].Unchanged() {
@@ -317,7 +318,7 @@ func (c *contender) await(ctx context.Context, a ahead) (free bool, err error) {
 		if err := c.wait(ctx, a, watches); err != nil {
 			return false, err
 		}
-		if a.replaceable || slices.ContainsFunc(watches, (*protocol.Watch).Deleted) {
+		if a.replaceable || slices.ContainsFunc(watches, (*recipe.Watch).Deleted) {
 			return a.single && (a.first && blocker.Deleted() || blocker.Marked()) && c.certain(), nil
 		}
 
@@ -338,7 +339,7 @@ func (c *contender) certain() bool {
 // wait blocks until one of the watches, or that on the contender's own node, has told of a change.
 // A contender that waits needs no trust, so its session makes no requests meanwhile. The session is
 // confirmed before a grant.
-func (c *contender) wait(ctx context.Context, a ahead, watches []*protocol.Watch) error {
+func (c *contender) wait(ctx context.Context, a ahead, watches []*recipe.Watch) error {
 	c.rest()
 	defer c.resume()
 	if c.watch == nil && len(watches) == 1 {
@@ -382,7 +383,7 @@ const Notice = 5 * time.Second
 
 // waitUntil waits until one of the watches has told of a change, or that time. It reports whether
 // there is no need to wait any longer.
-func (c *contender) waitUntil(ctx context.Context, end time.Time, watches []*protocol.Watch) (over bool, err error) {
+func (c *contender) waitUntil(ctx context.Context, end time.Time, watches []*recipe.Watch) (over bool, err error) {
 	if !time.Now().Before(end) {
 		return false, nil
 	}
@@ -393,7 +394,7 @@ func (c *contender) waitUntil(ctx context.Context, end time.Time, watches []*pro
 }
 
 // say logs whom the contender waits for.
-func (c *contender) say(log *slog.Logger, node string, blocker *protocol.Watch) {
+func (c *contender) say(log *slog.Logger, node string, blocker *recipe.Watch) {
 	n, _ := c.line.name(node)
 	args := []any{"path", c.line.recipe.Path(), "for", Notice, "behind", node}
 	if n.Owner.Session == c.session.ID() {
@@ -404,16 +405,16 @@ func (c *contender) say(log *slog.Logger, node string, blocker *protocol.Watch) 
 	log.Info("waits", append(args, "of", string(data[:min(len(data), 200)]))...)
 }
 
-func (c *contender) grant(ctx context.Context) (*protocol.Grant, error) {
+func (c *contender) grant(ctx context.Context) (*recipe.Grant, error) {
 	l, s, path := c.line, c.session, c.line.pathOf(c.own.Name())
-	remove := func(ctx context.Context, s *protocol.Session) error { // which is kept, and c is not
+	remove := func(ctx context.Context, s *recipe.Session) error { // which is kept, and c is not
 		if k := l.parent.known(); k.likely() && !k.own {
 			return s.DeleteWith(ctx, path, func(conn *zk.Conn) error { return l.adopt(conn, s, path, k) })
 		}
 		return s.Delete(ctx, path, -1)
 	}
 	if c.company && l.exclusive(c.request.Kind) {
-		remove = func(ctx context.Context, s *protocol.Session) error { return Release(ctx, s, path) }
+		remove = func(ctx context.Context, s *recipe.Session) error { return Release(ctx, s, path) }
 	}
 	if c.request.Keep != nil {
 		remove = c.request.Keep(remove)
@@ -430,8 +431,8 @@ func (c *contender) grant(ctx context.Context) (*protocol.Grant, error) {
 // adopt deletes a node and sets the data of the line's own node to what they are at the known
 // version, so that the next contender can be fast. While the released node is there, so is the line's node that
 // was looked at.
-func (l *Line) adopt(conn *zk.Conn, s *protocol.Session, path string, k known) error {
-	answers, err := protocol.Multi(conn,
+func (l *Line) adopt(conn *zk.Conn, s *recipe.Session, path string, k known) error {
+	answers, err := recipe.Multi(conn,
 		&zk.DeleteRequest{Path: s.Path(path), Version: -1},
 		&zk.SetDataRequest{Path: s.Path(l.recipe.Path()), Data: k.data, Version: k.version})
 	switch {

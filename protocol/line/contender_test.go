@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -97,7 +98,7 @@ func TestContendersOfASessionShareListings(t *testing.T) {
 		c := link.Client(t, gate.Option(link))
 		suite.Session(t, c)
 		gate.Shut()
-		var waiting []<-chan *protocol.Grant
+		var waiting []<-chan *recipe.Grant
 		for range 50 {
 			waiting = append(waiting, enter(suite.Lasting(t), lineAt(c, path), request))
 			synctest.Wait()
@@ -141,7 +142,7 @@ func TestContenderThatIsDeletedWithTheHolderIsNotGranted(t *testing.T) {
 				held, err = l.Enter(t.Context(), line.Request{Kind: request.Kind})
 				require.NoError(t, err)
 			})
-			next := suite.Later(func() *protocol.Grant {
+			next := suite.Later(func() *recipe.Grant {
 				for {
 					g := take(t, lineAt(c, path))
 					time.Sleep(time.Millisecond)
@@ -185,7 +186,7 @@ func TestWaiterSendsNothingUntilItsTurnComes(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 			path, link := srv.Root(t)+"/x", srv.Link(t)
-			var held []*protocol.Grant
+			var held []*recipe.Grant
 			for range n {
 				held = append(held, suite.Wait(t, enter(t.Context(), permitsAt(srv.Client(t), path), permits(n))))
 			}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A Contender is one node in line, a holder's or a waiter's.
@@ -40,7 +40,7 @@ const (
 // and neither has a path that does not exist.
 //
 // It blocks until the server has answered, with one request for each node, and returns the errors
-// of [protocol.Do] and of [protocol.Recipe.Session], with recipe and path. If a contender leaves
+// of [recipe.Do] and of [recipe.Recipe.Session], with recipe and path. If a contender leaves
 // between the list and the requests the line is listed again: a holder may have replaced its node
 // by another one. The fourth listing is the last: a holder that replaces its node after that is
 // missing. Contenders is safe for concurrent use.
@@ -92,7 +92,7 @@ func (l *Line) contenders(ctx context.Context) ([]Contender, error) {
 }
 
 // read adds the contenders to known that are not there yet, unless their nodes are gone.
-func (l *Line) read(ctx context.Context, s *protocol.Session, line []Name, known map[string]Contender) error {
+func (l *Line) read(ctx context.Context, s *recipe.Session, line []Name, known map[string]Contender) error {
 	all, errs := make([]Contender, len(line)), make([]error, len(line))
 	slots := make(chan struct{}, readers)
 	var wg sync.WaitGroup
@@ -126,8 +126,8 @@ func (l *Line) read(ctx context.Context, s *protocol.Session, line []Name, known
 
 // Names returns the contenders in line, first come first, those of other kinds included. A path
 // that does not exist has none. Names blocks until the server has answered one listing, and returns
-// the errors of [protocol.Do]. A server that lags may show an older line.
-func (l *Line) Names(ctx context.Context, s *protocol.Session) ([]Name, error) {
+// the errors of [recipe.Do]. A server that lags may show an older line.
+func (l *Line) Names(ctx context.Context, s *recipe.Session) ([]Name, error) {
 	children, _, err := l.childrenAlone(ctx, s)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
@@ -136,7 +136,7 @@ func (l *Line) Names(ctx context.Context, s *protocol.Session) ([]Name, error) {
 }
 
 // childrenAlone lists the line's node, and returns what is known of its rule.
-func (l *Line) childrenAlone(ctx context.Context, s *protocol.Session) (children []string, data []byte, err error) {
+func (l *Line) childrenAlone(ctx context.Context, s *recipe.Session) (children []string, data []byte, err error) {
 	children, stat, err := s.Children(ctx, l.recipe.Path())
 	switch {
 	case err == nil:
@@ -150,10 +150,10 @@ func (l *Line) childrenAlone(ctx context.Context, s *protocol.Session) (children
 // Break deletes the node of a contender, given its name. A holder is told of its loss, and a waiter
 // goes to the end of the line. It blocks until the server has answered or ctx ends. If ctx ends
 // first, the node may be deleted all the same. Its error wraps [zk.ErrNoNode] if there is no such
-// node, or [zk.ErrInvalidPath] if no contender could have that name, or is one of [protocol.Do] and
-// [protocol.Recipe.Session]. It is safe for concurrent use.
+// node, or [zk.ErrInvalidPath] if no contender could have that name, or is one of [recipe.Do] and
+// [recipe.Recipe.Session]. It is safe for concurrent use.
 func (l *Line) Break(ctx context.Context, node string) error {
-	return l.change(ctx, node, func(s *protocol.Session) error { return s.Delete(ctx, l.pathOf(node), -1) })
+	return l.change(ctx, node, func(s *recipe.Session) error { return s.Delete(ctx, l.pathOf(node), -1) })
 }
 
 // UpdateData replaces the data of a contender's node, given its name, by what update makes of them,
@@ -161,7 +161,7 @@ func (l *Line) Break(ctx context.Context, node string) error {
 // change the data meanwhile, update is called again. Its errors are those of update, as they are,
 // those of [Line.Break], and [protocol.ErrTooLarge]. It is safe for concurrent use.
 func (l *Line) UpdateData(ctx context.Context, node string, update func(data []byte) ([]byte, error)) error {
-	return l.change(ctx, node, func(s *protocol.Session) error {
+	return l.change(ctx, node, func(s *recipe.Session) error {
 		for synced := false; ; synced = true {
 			data, stat, err := s.Get(ctx, l.pathOf(node))
 			if errors.Is(err, zk.ErrNoNode) && !synced { // the server may lag
@@ -188,12 +188,12 @@ func (l *Line) UpdateData(ctx context.Context, node string, update func(data []b
 }
 
 // change calls do, if a contender could have this name.
-func (l *Line) change(ctx context.Context, node string, do func(*protocol.Session) error) error {
+func (l *Line) change(ctx context.Context, node string, do func(*recipe.Session) error) error {
 	if err := l.made().ValidateCall(ctx, nil); err != nil {
 		return err
 	}
 	_, ok := l.name(node)
-	if !ok || protocol.ValidatePath("/"+node) != nil || strings.Contains(node, "/") {
+	if !ok || recipe.ValidatePath("/"+node) != nil || strings.Contains(node, "/") {
 		return l.recipe.Wrap(fmt.Errorf("%w: %q is not a contender's name", zk.ErrInvalidPath, node))
 	}
 	s, err := l.made().Session(ctx)

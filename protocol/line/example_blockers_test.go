@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -16,17 +17,17 @@ type Warehouse struct{ line *line.Line }
 
 // NewWarehouse returns the warehouse at path.
 func NewWarehouse(c *protocol.Client, path string) *Warehouse {
-	recipe := protocol.NewRecipe(c, "warehouse", path)
-	return &Warehouse{line.New(recipe, line.Kind{Name: "import-"}, line.Kind{Name: "export-"})}
+	what := recipe.New(c, "warehouse", path)
+	return &Warehouse{line.New(what, line.Kind{Name: "import-"}, line.Kind{Name: "export-"})}
 }
 
 // Use waits until those of the other kind that came before are gone.
-func (w *Warehouse) Use(ctx context.Context, kind string) (*protocol.Grant, error) {
+func (w *Warehouse) Use(ctx context.Context, kind string) (*recipe.Grant, error) {
 	return w.line.Enter(ctx, line.Request{Kind: kind, Blockers: others})
 }
 
 // TryUse is Use without the wait.
-func (w *Warehouse) TryUse(ctx context.Context, kind string) (*protocol.Grant, error) {
+func (w *Warehouse) TryUse(ctx context.Context, kind string) (*recipe.Grant, error) {
 	return w.line.Enter(ctx, line.Request{Kind: kind, Blockers: others, Try: true})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -25,8 +26,8 @@ func Example() {
 	}
 	defer client.Close()
 
-	recipe := protocol.NewRecipe(client, "page", "/pages/home")
-	editors := line.New(recipe, line.Kind{Name: "edit-", Exclusive: true})
+	what := recipe.New(client, "page", "/pages/home")
+	editors := line.New(what, line.Kind{Name: "edit-", Exclusive: true})
 	first, err := editors.Enter(ctx, line.Request{Kind: "edit-"})
 	if err != nil {
 		log.Fatal(err)
@@ -61,7 +62,7 @@ func ExampleLine_Break() {
 	}
 	defer client.Close()
 
-	workers := line.New(protocol.NewRecipe(client, "pool", "/pool"), line.Kind{Name: "slot-"})
+	workers := line.New(recipe.New(client, "pool", "/pool"), line.Kind{Name: "slot-"})
 	for _, host := range []string{"web-1", "web-2"} {
 		grant, err := workers.Enter(ctx, line.Request{Kind: "slot-", Data: []byte(host), Blockers: line.Permits(2)})
 		if err != nil {

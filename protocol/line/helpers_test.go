@@ -10,6 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 func TestMain(m *testing.M) { suite.Main(m) }
@@ -18,7 +19,7 @@ var request = line.Request{Kind: "lock-", Blockers: line.Exclusive}
 
 // lineAt returns a line of the simplest kind.
 func lineAt(c *protocol.Client, path string) *line.Line {
-	return line.New(protocol.NewRecipe(c, "test", path), line.Locks...)
+	return line.New(recipe.New(c, "test", path), line.Locks...)
 }
 
 // hold campaigns in the line at path, whose terms can do all that a grant can.
@@ -37,7 +38,7 @@ func resign(t testing.TB, term *election.Term) {
 }
 
 // release releases g, which must have been granted.
-func release(t testing.TB, g *protocol.Grant) {
+func release(t testing.TB, g *recipe.Grant) {
 	t.Helper()
 	require.NotNil(t, g)
 	require.NoError(t, g.Release(suite.Lasting(t)))
@@ -52,7 +53,7 @@ func campaign(ctx context.Context, c *protocol.Client, path string) <-chan *elec
 }
 
 // take enters a line that is free.
-func take(t testing.TB, l *line.Line) *protocol.Grant {
+func take(t testing.TB, l *line.Line) *recipe.Grant {
 	t.Helper()
 	g, err := l.Enter(suite.Lasting(t), request)
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // ErrBusy is returned to contenders that do not wait and would have to. Recipes have errors of
@@ -68,12 +68,12 @@ type Request struct {
 	Patience time.Duration
 
 	// Keep, if not nil, is given what deletes the node of a contender that is about to be granted,
-	// and returns what [protocol.Grant.Release] calls instead.
-	Keep func(remove func(context.Context, *protocol.Session) error) func(context.Context, *protocol.Session) error
+	// and returns what [recipe.Grant.Release] calls instead.
+	Keep func(remove func(context.Context, *recipe.Session) error) func(context.Context, *recipe.Session) error
 
 	// Recipe, if not nil, is the grant's recipe instead of the line's, such as one of
-	// [protocol.Recipe.Mode]: the end of the grant is reported with its mode.
-	Recipe *protocol.Recipe
+	// [recipe.Recipe.Mode]: the end of the grant is reported with its mode.
+	Recipe *recipe.Recipe
 }
 
 // A Line is a node whose sequential children contend for something, in order of arrival. Other
@@ -84,7 +84,7 @@ type Request struct {
 // So a contender also waits for all contenders of other kinds that came before it, if their kind is
 // one of this module's recipes, or of ZooKeeper's WriteLock. Those recipes wait for each other.
 type Line struct {
-	recipe *protocol.Recipe
+	recipe *recipe.Recipe
 	kinds  []Kind
 	names  []string // of the kinds
 	parent parent
@@ -95,7 +95,7 @@ type Line struct {
 
 // New returns the line of contenders of these kinds at the recipe's path. It does no I/O and cannot
 // fail.
-func New(r *protocol.Recipe, kinds ...Kind) *Line {
+func New(r *recipe.Recipe, kinds ...Kind) *Line {
 	l := &Line{recipe: r, kinds: kinds}
 	for _, k := range kinds {
 		l.names = append(l.names, k.Name)
@@ -122,7 +122,7 @@ func (l *Line) allExclusive() bool {
 }
 
 // made returns the line's recipe. That of a nil Line is nil, which refuses every call.
-func (l *Line) made() *protocol.Recipe {
+func (l *Line) made() *recipe.Recipe {
 	if l == nil {
 		return nil
 	}
@@ -135,24 +135,24 @@ func (l *Line) pathOf(node string) string { return l.recipe.Path() + "/" + node 
 // takes the contender out of line, or the client is closed. If the session is lost or the
 // contender's node is deleted by another client, it goes to the end of the line again. A request
 // with Try reads first, and writes nothing if it would have to wait. The grant does not depend on
-// ctx, and is given back with [protocol.Grant.Release].
+// ctx, and is given back with [recipe.Grant.Release].
 //
 // Enter returns ctx's error, also if the grant came at the same moment, [ErrBusy],
 // [protocol.ErrClosed], [protocol.ErrTooLarge], [protocol.ErrSequenceExhausted],
 // [protocol.ErrMixed], [zk.ErrInvalidPath], [zk.ErrBadArguments] if the line has no such kind, or
 // the server's own, such as [zk.ErrNoAuth]. The error carries recipe and path. Enter is safe for
 // concurrent use.
-func (l *Line) Enter(ctx context.Context, r Request) (*protocol.Grant, error) {
-	return l.made().Acquire(ctx, r.Data, func(s *protocol.Session) (*protocol.Grant, error) {
+func (l *Line) Enter(ctx context.Context, r Request) (*recipe.Grant, error) {
+	return l.made().Acquire(ctx, r.Data, func(s *recipe.Session) (*recipe.Grant, error) {
 		return l.Join(ctx, s, &r)
 	})
 }
 
-// Join is what [Line.Enter] does under one session, for recipes that call [protocol.Recipe.Acquire]
+// Join is what [Line.Enter] does under one session, for recipes that call [recipe.Recipe.Acquire]
 // themselves. If s is lost, or the contender's node is deleted, Join returns an error after which
 // Acquire calls it again. Its other errors are those of Enter, without recipe and path. The request
 // must not change while Join runs.
-func (l *Line) Join(ctx context.Context, s *protocol.Session, r *Request) (*protocol.Grant, error) {
+func (l *Line) Join(ctx context.Context, s *recipe.Session, r *Request) (*recipe.Grant, error) {
 	if err := l.validate(r); err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (l *Line) Join(ctx context.Context, s *protocol.Session, r *Request) (*prot
 }
 
 // outlast waits in line for as long as the request's patience lasts.
-func (l *Line) outlast(ctx context.Context, s *protocol.Session, r *Request) (*protocol.Grant, error) {
+func (l *Line) outlast(ctx context.Context, s *recipe.Session, r *Request) (*recipe.Grant, error) {
 	waits := *r
 	waits.Try = false
 	soon, cancel := context.WithTimeout(ctx, r.Patience)
@@ -182,7 +182,7 @@ func (l *Line) outlast(ctx context.Context, s *protocol.Session, r *Request) (*p
 }
 
 // stay contends again and again, as long as the contender's node is deleted while it waits.
-func (l *Line) stay(ctx context.Context, s *protocol.Session, r *Request) (*protocol.Grant, error) {
+func (l *Line) stay(ctx context.Context, s *recipe.Session, r *Request) (*recipe.Grant, error) {
 	// A contender whose node was deleted is not to blame the view's back-off, which may end.
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		g, err := l.contend(ctx, s, r, false)
@@ -194,7 +194,7 @@ func (l *Line) stay(ctx context.Context, s *protocol.Session, r *Request) (*prot
 		case <-s.Done():
 			return nil, err
 		case <-ctx.Done():
-			return nil, protocol.Ended(ctx)
+			return nil, recipe.Ended(ctx)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func (l *Line) stay(ctx context.Context, s *protocol.Session, r *Request) (*prot
 // and the name of a node that it would have to wait for, or no name if another contender was
 // faster. A request with Try reads first, and writes nothing if it would have to wait. Its other
 // errors are those of [Line.Enter], without recipe and path. It does not change the request.
-func (l *Line) Claim(ctx context.Context, s *protocol.Session, r *Request) (g *protocol.Grant, blocker string, err error) {
+func (l *Line) Claim(ctx context.Context, s *recipe.Session, r *Request) (g *recipe.Grant, blocker string, err error) {
 	if err := l.validate(r); err != nil {
 		return nil, "", err
 	}
@@ -223,7 +223,7 @@ func (l *Line) Claim(ctx context.Context, s *protocol.Session, r *Request) (g *p
 
 // peek returns a contender that another one which came now would have to wait for, if any, and
 // whether it is the only one in line. It only reads, but for the rule of a line that has none yet.
-func (l *Line) peek(ctx context.Context, s *protocol.Session, r *Request) (blocker Name, only bool, err error) {
+func (l *Line) peek(ctx context.Context, s *recipe.Session, r *Request) (blocker Name, only bool, err error) {
 	children, data, err := l.children(ctx, s)
 	request := *r
 	if err == nil && l.obey(&request, data) != nil { // the server may lag
@@ -256,8 +256,8 @@ func (l *Line) Lingers(node string) bool {
 }
 
 // Gone blocks until the node that [Line.Claim] has named is gone, ctx ends or s is over. Its errors
-// are those of [protocol.Do]. It costs no request but the one that sets the watch.
-func (l *Line) Gone(ctx context.Context, s *protocol.Session, node string) error {
+// are those of [recipe.Do]. It costs no request but the one that sets the watch.
+func (l *Line) Gone(ctx context.Context, s *recipe.Session, node string) error {
 	w := s.Watch(l.pathOf(node))
 	if _, err := w.Ready(ctx); errors.Is(err, zk.ErrNoNode) {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"weak"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // listings shares listings of a path between the contenders of a session. One that is under way may
@@ -32,20 +32,20 @@ type listing struct {
 }
 
 // shared returns the listings of the line's path under s, which all lines of its kinds share.
-func (l *Line) shared(s *protocol.Session) *listings {
+func (l *Line) shared(s *recipe.Session) *listings {
 	type key struct{ path, kinds string }
 	k := key{l.recipe.Path(), strings.Join(l.names, "\x00")}
-	return protocol.Shared(s, k, func() *listings { return new(listings) })
+	return recipe.Shared(s, k, func() *listings { return new(listings) })
 }
 
 // find returns the index of a contender's node among the names, or -1.
-func (l *listing) find(own *protocol.Own) int { return find(l.names, own.Name(), own.Sequence()) }
+func (l *listing) find(own *recipe.Own) int { return find(l.names, own.Name(), own.Sequence()) }
 
 // listWith returns a listing as of a moment after this node was created. Any that has the node is
 // one. If data are not nil, it is a listing with these data, or a new one: so contenders that have
 // waited share a listing after a change of their rule. What has gone meanwhile they find out when
 // they watch it.
-func (l *Line) listWith(ctx context.Context, s *protocol.Session, ls *listings, own *protocol.Own, data []byte) (*listing, error) {
+func (l *Line) listWith(ctx context.Context, s *recipe.Session, ls *listings, own *recipe.Own, data []byte) (*listing, error) {
 	ls.mu.Lock()
 	latest := ls.latest.Value()
 	ls.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *Line) listWith(ctx context.Context, s *protocol.Session, ls *listings, 
 }
 
 // list returns a listing of the line as of a moment after the call.
-func (l *Line) list(ctx context.Context, s *protocol.Session, ls *listings) (*listing, error) {
+func (l *Line) list(ctx context.Context, s *recipe.Session, ls *listings) (*listing, error) {
 	ls.mu.Lock()
 	next, begin := ls.next, !ls.running
 	if next == nil {
@@ -65,7 +65,7 @@ func (l *Line) list(ctx context.Context, s *protocol.Session, ls *listings) (*li
 		ls.next, ls.running = next, true
 	}
 	ls.mu.Unlock()
-	if begin && !s.Go(func(context.Context, *protocol.Session) { ls.run(l, s) }) {
+	if begin && !s.Go(func(context.Context, *recipe.Session) { ls.run(l, s) }) {
 		ls.run(l, s) // which fails, as the client was closed
 	}
 
@@ -73,7 +73,7 @@ func (l *Line) list(ctx context.Context, s *protocol.Session, ls *listings) (*li
 }
 
 // wait blocks until the listing is there, and returns its error. If ctx ends first, it returns why.
-func (l *Line) wait(ctx context.Context, s *protocol.Session, list *listing) error {
+func (l *Line) wait(ctx context.Context, s *recipe.Session, list *listing) error {
 	select {
 	case <-list.done:
 		return list.err
@@ -85,7 +85,7 @@ func (l *Line) wait(ctx context.Context, s *protocol.Session, list *listing) err
 
 // run makes listings for as long as there are contenders that ask for one. No contender's ctx ends
 // them, as others may share them.
-func (ls *listings) run(l *Line, s *protocol.Session) {
+func (ls *listings) run(l *Line, s *recipe.Session) {
 	for {
 		ls.mu.Lock()
 		list := ls.next

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -13,9 +14,9 @@ import (
 func TestListingOfAClosedClientFails(t *testing.T) {
 	recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c := srv.Client(t)
-		s, err := c.Session(t.Context())
+		s, err := recipe.SessionOf(t.Context(), c)
 		require.NoError(t, err)
-		l := New(protocol.NewRecipe(c, "test", srv.Root(t)), Locks...)
+		l := New(recipe.New(c, "test", srv.Root(t)), Locks...)
 		require.NoError(t, c.Close())
 		_, err = l.list(t.Context(), s, l.shared(s))
 		require.ErrorIs(t, err, protocol.ErrClosed)

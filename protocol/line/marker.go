@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A holder of an exclusive kind knows that nothing is ahead of it. The transaction in which it
@@ -18,8 +18,8 @@ import (
 
 // ReleaseOps returns the operations, with absolute paths, that delete the node of a holder of an
 // exclusive kind, and tell the waiters in the same transaction that nothing is ahead of it.
-func ReleaseOps(s *protocol.Session, path string) []any {
-	marker := path + protocol.MarkerSuffix
+func ReleaseOps(s *recipe.Session, path string) []any {
+	marker := path + recipe.MarkerSuffix
 	return []any{
 		&zk.CreateRequest{Path: s.Path(marker), Acl: s.ACL(marker), Flags: zk.FlagEphemeral},
 		&zk.DeleteRequest{Path: s.Path(marker), Version: -1},
@@ -30,10 +30,10 @@ func ReleaseOps(s *protocol.Session, path string) []any {
 // Release deletes the node of a holder of an exclusive kind with [ReleaseOps]. It returns
 // [zk.ErrNoNode] if another client had deleted it. Where the marker cannot be made, because an ACL
 // forbids it or a foreign node has its name, the node alone is deleted. Call it in work of
-// [protocol.Detach].
-func Release(ctx context.Context, s *protocol.Session, path string) error {
+// [recipe.Detach].
+func Release(ctx context.Context, s *recipe.Session, path string) error {
 	return s.DeleteWith(ctx, path, func(c *zk.Conn) error {
-		_, err := protocol.Multi(c, ReleaseOps(s, path)...)
+		_, err := recipe.Multi(c, ReleaseOps(s, path)...)
 		return err
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/rwlock"
 )
@@ -22,7 +23,7 @@ import (
 // A queue is a line with a holder, and waiters that watch what they wait for and their own nodes.
 type queue struct {
 	path     string
-	operator *protocol.Session
+	operator *recipe.Session
 	holder   *election.Term
 	waiters  []*waiter
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A Name is the name of a contender's node, taken apart.
@@ -13,10 +13,10 @@ import (
 // Our own are <session, 16 hex digits>-<nonce, 8 hex digits>-<kind><sequence>. Nodes of other
 // libraries have a kind and a sequence number only.
 type Name struct {
-	Node     string         // the whole name
-	Kind     string         // as it is spelt, with its separators: "lock-", "__lock__"
-	Sequence int32          // negative after the counter's end
-	Owner    protocol.Owner // zero for nodes of other libraries
+	Node     string       // the whole name
+	Kind     string       // as it is spelt, with its separators: "lock-", "__lock__"
+	Sequence int32        // negative after the counter's end
+	Owner    recipe.Owner // zero for nodes of other libraries
 
 	other bool // it is of none of the line's kinds
 }
@@ -31,7 +31,7 @@ func ParseName(node string, kinds ...string) (Name, bool) {
 }
 
 func nameOf(c layout.Contender) Name {
-	return Name{Node: c.Node, Kind: c.Kind, Sequence: c.Sequence, Owner: protocol.Owner(c.Owner)}
+	return Name{Node: c.Node, Kind: c.Kind, Sequence: c.Sequence, Owner: recipe.Owner(c.Owner)}
 }
 
 // Compare orders names by their sequence numbers alone. It is negative when n comes first.

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -22,18 +22,18 @@ const (
 )
 
 // nodeName is the name of a node that the server has given this sequence number.
-func nodeName(o protocol.Owner, kind string, sequence int32) string {
+func nodeName(o recipe.Owner, kind string, sequence int32) string {
 	return fmt.Sprintf("%s-%s%010d", o, kind, sequence)
 }
 
 func TestParseName(t *testing.T) {
 	t.Parallel()
 	kinds := []string{"lock-", "__lock__"}
-	us := protocol.Owner{Session: 0x100a, Nonce: 0xbeef}
+	us := recipe.Owner{Session: 0x100a, Nonce: 0xbeef}
 	for node, want := range map[string]line.Name{
 		"000000000000100a-0000beef-lock-0000000007": {Kind: "lock-", Sequence: 7, Owner: us},
 		"000000000000100a-0000beef-lock-2147483647": {Kind: "lock-", Sequence: math.MaxInt32, Owner: us},
-		"ffffffffffffffff-ffffffff-lock-0000000000": {Kind: "lock-", Owner: protocol.Owner{Session: -1, Nonce: math.MaxUint32}},
+		"ffffffffffffffff-ffffffff-lock-0000000000": {Kind: "lock-", Owner: recipe.Owner{Session: -1, Nonce: math.MaxUint32}},
 		curators:             {Kind: "lock-", Sequence: 1},
 		gozks:                {Kind: "lock-", Sequence: 1},
 		kazoos:               {Kind: "__lock__", Sequence: 1},
@@ -70,7 +70,7 @@ func TestTheLongestKindCounts(t *testing.T) {
 // sign, or eleven.
 func TestParseNameReadsNumbersAfterTheCountersEnd(t *testing.T) {
 	t.Parallel()
-	o := protocol.Owner{Session: 1, Nonce: 2}
+	o := recipe.Owner{Session: 1, Nonce: 2}
 	for _, sequence := range []int32{math.MinInt32, math.MinInt32 + 1, -1_000_000_000} {
 		n, ok := line.ParseName(nodeName(o, "lock-", sequence), "lock-")
 		require.True(t, ok, "%010d", sequence)
@@ -79,9 +79,9 @@ func TestParseNameReadsNumbersAfterTheCountersEnd(t *testing.T) {
 	}
 }
 
-func drawOwner(t *rapid.T) protocol.Owner {
+func drawOwner(t *rapid.T) recipe.Owner {
 	session := rapid.Int64().Filter(func(id int64) bool { return id != 0 })
-	return protocol.Owner{Session: session.Draw(t, "session"), Nonce: rapid.Uint32().Draw(t, "nonce")}
+	return recipe.Owner{Session: session.Draw(t, "session"), Nonce: rapid.Uint32().Draw(t, "nonce")}
 }
 
 func TestForeignNameIsNotTakenForOurs(t *testing.T) {
@@ -173,7 +173,7 @@ func FuzzParseName(f *testing.F) {
 		}
 		require.Equal(t, node, n.Node)
 		require.True(t, strings.HasSuffix(node, n.Kind+fmt.Sprintf("%010d", n.Sequence)), "%q is %+v", node, n)
-		if n.Owner != (protocol.Owner{}) {
+		if n.Owner != (recipe.Owner{}) {
 			require.Equal(t, nodeName(n.Owner, n.Kind, n.Sequence), node)
 		}
 	})

@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 // keepData creates the line's node, with data, and enters the line a few times. The data stay.
-func keepData(t *testing.T, l *line.Line, op *protocol.Session, path string, version int32) {
+func keepData(t *testing.T, l *line.Line, op *recipe.Session, path string, version int32) {
 	t.Helper()
 	ctx, data := suite.Lasting(t), []byte("owner: team-a")
 	require.NoError(t, op.Create(ctx, path, data, 0))

@@ -12,12 +12,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 // permitsAt returns a line of contenders none of which is exclusive.
 func permitsAt(c *protocol.Client, path string) *line.Line {
-	return line.New(protocol.NewRecipe(c, "test", path), line.Kind{Name: "permit-"})
+	return line.New(recipe.New(c, "test", path), line.Kind{Name: "permit-"})
 }
 
 // permits returns a request of that line.
@@ -26,15 +27,15 @@ func permits(n int) line.Request {
 }
 
 // enter calls Enter in the background. Its channel gets the grant, or nil.
-func enter(ctx context.Context, l *line.Line, r line.Request) <-chan *protocol.Grant {
-	return suite.Later(func() *protocol.Grant {
+func enter(ctx context.Context, l *line.Line, r line.Request) <-chan *recipe.Grant {
+	return suite.Later(func() *recipe.Grant {
 		g, _ := l.Enter(ctx, r)
 		return g
 	})
 }
 
 // pending fails the test if there is a grant already. Call it in a bubble where all is at rest.
-func pending(t *testing.T, granted <-chan *protocol.Grant) {
+func pending(t *testing.T, granted <-chan *recipe.Grant) {
 	t.Helper()
 	synctest.Wait()
 	select {

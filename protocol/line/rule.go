@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // keeper is the name of a persistent child that keeps the line's node, and with it a rule that
@@ -28,7 +28,7 @@ func (l *Line) Follow(first []byte, rule func(data []byte) (Blockers, error)) {
 
 // children lists the line's node, and returns the data of a line with a rule, as of the listing or
 // later. So of contenders that were ahead then, no more are ahead under the rule that is returned.
-func (l *Line) children(ctx context.Context, s *protocol.Session) (children []string, data []byte, err error) {
+func (l *Line) children(ctx context.Context, s *recipe.Session) (children []string, data []byte, err error) {
 	children, data, err = l.childrenAlone(ctx, s)
 	if l.rule != nil && data == nil && err == nil {
 		data, err = l.ruleData(ctx, s)
@@ -37,7 +37,7 @@ func (l *Line) children(ctx context.Context, s *protocol.Session) (children []st
 }
 
 // ruleData reads the rule, and sets it if there is none.
-func (l *Line) ruleData(ctx context.Context, s *protocol.Session) ([]byte, error) {
+func (l *Line) ruleData(ctx context.Context, s *recipe.Session) ([]byte, error) {
 	for {
 		data, stat, err := s.Get(ctx, l.recipe.Path())
 		if err != nil {
@@ -80,7 +80,7 @@ func (c *contender) sameRule(ctx context.Context) (bool, error) {
 	c.rules = c.session.Watch(c.line.recipe.Path())
 	_, err := c.rules.Ready(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
-		return false, protocol.Again(errGone)
+		return false, recipe.Again(errGone)
 	}
 	c.ruled = err == nil && !bytes.Equal(c.rules.Data(), c.data)
 	return !c.ruled, err
@@ -88,9 +88,9 @@ func (c *contender) sameRule(ctx context.Context) (bool, error) {
 
 // Rule returns the data that say what blocks the contenders, or nil if the line has none yet, as of a
 // moment after the call began. It blocks until the server has answered twice or ctx ends. Its errors
-// are those of [protocol.Do] and of [protocol.Recipe.Session], with recipe and path.
+// are those of [recipe.Do] and of [recipe.Recipe.Session], with recipe and path.
 func (l *Line) Rule(ctx context.Context) ([]byte, error) {
-	data, err := protocol.AcrossSessions(ctx, l.made(), func(s *protocol.Session) ([]byte, error) {
+	data, err := recipe.AcrossSessions(ctx, l.made(), func(s *recipe.Session) ([]byte, error) {
 		if err := s.Sync(ctx, l.recipe.Path()); err != nil {
 			return nil, err
 		}
@@ -120,7 +120,7 @@ func (l *Line) SetRule(ctx context.Context, data []byte, replaceable func(data [
 		version int32
 	}
 	var before *keeping
-	_, err := protocol.AcrossSessions(ctx, l.recipe, func(s *protocol.Session) (none struct{}, err error) {
+	_, err := recipe.AcrossSessions(ctx, l.recipe, func(s *recipe.Session) (none struct{}, err error) {
 		if _, err := s.EnsurePath(ctx, path); err != nil {
 			return none, err
 		} else if err := s.Sync(ctx, path); err != nil {
@@ -128,7 +128,7 @@ func (l *Line) SetRule(ctx context.Context, data []byte, replaceable func(data [
 		}
 		there, _, err := s.Get(ctx, path)
 		if errors.Is(err, zk.ErrNoNode) {
-			return none, protocol.Again(err)
+			return none, recipe.Again(err)
 		} else if err != nil {
 			return none, err
 		} else if len(there) > 0 && replaceable(there) != nil {
@@ -161,7 +161,7 @@ func (l *Line) SetRule(ctx context.Context, data []byte, replaceable func(data [
 		}
 		_, err = s.Multi(ctx, ops...)
 		if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) {
-			return none, protocol.Again(err) // the next look shows whose change that was
+			return none, recipe.Again(err) // the next look shows whose change that was
 		}
 		return none, err
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
@@ -226,7 +227,7 @@ func nextSession(ctx context.Context, s *stage, _ int) error {
 
 // foreignNodes puts nodes of others at the path.
 func foreignNodes(ctx context.Context, s *stage, _ int) error {
-	session, err := s.world.Operator().Session(ctx)
+	session, err := recipe.SessionOf(ctx, s.world.Operator())
 	if err != nil {
 		return err
 	}

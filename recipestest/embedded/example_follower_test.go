@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -27,7 +28,7 @@ func ExampleFollower() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	session, err := client.Session(ctx)
+	session, err := recipe.SessionOf(ctx, client)
 	if err != nil {
 		log.Fatal(err)
 	}

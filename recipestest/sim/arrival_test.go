@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
@@ -26,7 +27,7 @@ func TestSimArrivalsAtAMutex(t *testing.T) {
 
 func TestSimFindsALockThatIsWonByNewcomers(t *testing.T) {
 	f := sim.Find(t, arrivals(func(c *protocol.Client, path string) acquire {
-		b := barger{line.New(protocol.NewRecipe(c, "barger", path), line.Kind{Name: "lock-"}), lock.NewSimple(c, path+"-race")}
+		b := barger{line.New(recipe.New(c, "barger", path), line.Kind{Name: "lock-"}), lock.NewSimple(c, path+"-race")}
 		return b.lock
 	}), sim.WithSeeds(1000))
 	require.NotNil(t, f)
@@ -188,7 +189,7 @@ type barger struct {
 // A bargerLease has the node in line, and the lock that was raced for.
 type bargerLease struct {
 	*lock.Lease
-	place *protocol.Grant
+	place *recipe.Grant
 }
 
 func (l bargerLease) Node() string { return l.place.Node() }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/lock"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -157,7 +157,7 @@ func (e *effects) look() {
 // network of the only client stalls now and then.
 func (e *effects) simulate(silent bool) {
 	w := e.w
-	operator, err := w.Operator().Session(w.Context())
+	operator, err := recipe.SessionOf(w.Context(), w.Operator())
 	require.NoError(w, err)
 	_, err = operator.EnsurePath(w.Context(), w.Path+"-clock")
 	require.NoError(w, err)
@@ -259,7 +259,7 @@ func (e *effects) fallSilent(operator *zk.Conn, c *Client) {
 	c.Go(func(ctx context.Context) error {
 		for range 4 {
 			c.Sleep(ctx, c.Upto(e.w.Timeout/2))
-			s, err := c.Session(ctx)
+			s, err := recipe.SessionOf(ctx, c.Client)
 			if err != nil {
 				return err
 			}
@@ -276,7 +276,7 @@ func (e *effects) fallSilent(operator *zk.Conn, c *Client) {
 
 // measure measures how long a session lives that has a node and is heard of no more. A fault may
 // end that before.
-func (e *effects) measure(operator *zk.Conn, node string, c *Client, s *protocol.Session) {
+func (e *effects) measure(operator *zk.Conn, node string, c *Client, s *recipe.Session) {
 	if _, err := s.Conn().Sync("/"); err != nil || s.Err() != nil {
 		return
 	}

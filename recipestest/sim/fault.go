@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -391,7 +392,7 @@ func (w *World) deleteOne(ctx context.Context, pick int) (done string) {
 		return "no node to delete"
 	}
 
-	s, err := w.Operator().Session(ctx)
+	s, err := recipe.SessionOf(ctx, w.Operator())
 	if err != nil {
 		return err.Error()
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
@@ -181,7 +182,7 @@ func (f *fifo) consume(ctx context.Context, c *sim.Client, q *queue.Queue, seed 
 	u := &queueUser{rand: newRand(seed)}
 	for end := f.Now() + 5*f.Timeout; f.Now() < end && ctx.Err() == nil; {
 		c.Sleep(ctx, u.upto(f.Timeout>>u.rand.IntN(8)))
-		session, err := c.Session(ctx)
+		session, err := recipe.SessionOf(ctx, c.Client)
 		if err != nil {
 			return err
 		}
@@ -252,7 +253,7 @@ func (f *fifo) settleItem(c *sim.Client, u *queueUser, called time.Time, it *que
 }
 
 // takeNewest is the bug. It takes the newest entry, and says so to the history.
-func (f *fifo) takeNewest(ctx context.Context, q *queue.Queue, s *protocol.Session) {
+func (f *fifo) takeNewest(ctx context.Context, q *queue.Queue, s *recipe.Session) {
 	called, last := time.Now(), ""
 	for i, err := range q.List(ctx) {
 		if err == nil && i.Holder == 0 && i.Due.IsZero() {

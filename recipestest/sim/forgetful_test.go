@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
@@ -22,7 +23,7 @@ func rereads(connect func(*sim.World, *sim.Client) *protocol.Client) func(*sim.W
 			client := connect(w, c)
 			c.Go(func(ctx context.Context) error {
 				for i := range 10 {
-					s, err := client.Session(ctx)
+					s, err := recipe.SessionOf(ctx, client)
 					if err != nil {
 						return err
 					}
@@ -37,7 +38,7 @@ func rereads(connect func(*sim.World, *sim.Client) *protocol.Client) func(*sim.W
 	}
 }
 
-func reread(ctx context.Context, w *sim.World, c *sim.Client, s *protocol.Session, node string) error {
+func reread(ctx context.Context, w *sim.World, c *sim.Client, s *recipe.Session, node string) error {
 	if _, err := s.EnsurePath(ctx, w.Path); err != nil {
 		return nil // a fault, as below
 	}

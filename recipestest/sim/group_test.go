@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
@@ -111,7 +112,7 @@ type stretch struct {
 }
 
 func (s *stretch) read(ctx context.Context, c *sim.Client, path string) error {
-	session, err := c.Client.Session(ctx)
+	session, err := recipe.SessionOf(ctx, c.Client)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/lock"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
@@ -22,7 +22,7 @@ import (
 func counting(checks bool) func(*sim.World) {
 	return func(w *sim.World) {
 		path := w.Path + "-counter"
-		operator, err := w.Operator().Session(w.Context())
+		operator, err := recipe.SessionOf(w.Context(), w.Operator())
 		require.NoError(w, err)
 		_, err = operator.EnsurePath(w.Context(), path)
 		require.NoError(w, err)
@@ -141,9 +141,9 @@ func TestSimFindsTwoHoldersThatNoHistoryHas(t *testing.T) {
 	require.ErrorContains(t, f.Err, "has two holders, as their events say")
 }
 
-func lockAtOnce(ctx context.Context, c *sim.Client, path string) (*protocol.Grant, error) {
-	r := protocol.NewRecipe(c.Client, "lock", path)
-	return r.Acquire(ctx, nil, func(s *protocol.Session) (*protocol.Grant, error) {
+func lockAtOnce(ctx context.Context, c *sim.Client, path string) (*recipe.Grant, error) {
+	r := recipe.New(c.Client, "lock", path)
+	return r.Acquire(ctx, nil, func(s *recipe.Session) (*recipe.Grant, error) {
 		if _, err := s.EnsurePath(ctx, path); err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func lockAtOnce(ctx context.Context, c *sim.Client, path string) (*protocol.Gran
 		if err != nil {
 			return nil, err
 		}
-		return r.NewGrant(ctx, s, node, stat.Czxid, func(ctx context.Context, s *protocol.Session) error {
+		return r.NewGrant(ctx, s, node, stat.Czxid, func(ctx context.Context, s *recipe.Session) error {
 			return s.Delete(ctx, node, -1)
 		})
 	})

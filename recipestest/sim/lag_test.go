@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
@@ -60,7 +61,7 @@ func enroll(syncs bool) func(*sim.World) {
 }
 
 func enrollOnce(ctx context.Context, w *sim.World, c *sim.Client, prefix string, syncs bool) error {
-	s, err := c.Session(ctx)
+	s, err := recipe.SessionOf(ctx, c.Client)
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func report(syncs bool) func(*sim.World) {
 		clients[0].Go(func(ctx context.Context) error {
 			for n := int64(1); n <= 20; n++ {
 				clients[0].Sleep(ctx, w.Timeout/4)
-				if s, err := clients[0].Session(ctx); err == nil {
+				if s, err := recipe.SessionOf(ctx, clients[0]); err == nil {
 					if _, err := s.EnsurePath(ctx, w.Path); err != nil {
 						continue
 					}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestSimFencedWrites(t *testing.T) {
 	sim.Run(t, func(w *sim.World) {
 		log := &fencedLog{path: w.Path + "-log", written: make(map[string]error)}
-		operator, err := w.Operator().Session(w.Context())
+		operator, err := recipe.SessionOf(w.Context(), w.Operator())
 		if err == nil {
 			_, err = operator.EnsurePath(w.Context(), log.path)
 		}
@@ -57,7 +58,7 @@ func TestSimFencedWrites(t *testing.T) {
 			})
 		})
 		w.Finally("each write is there once, or not at all", func(ctx context.Context) error {
-			s, err := w.Operator().Session(ctx)
+			s, err := recipe.SessionOf(ctx, w.Operator())
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
@@ -41,7 +42,7 @@ type locked struct {
 
 func (l locked) Do(ctx context.Context, key string, fn func(context.Context, sim.Grant) error) (ran bool, err error) {
 	err = lock.New(l.client, l.path+"/"+key).Do(ctx, func(held context.Context, lease *lock.Lease) error {
-		s, err := l.client.Session(ctx)
+		s, err := recipe.SessionOf(ctx, l.client)
 		if err != nil {
 			return err
 		}
@@ -159,7 +160,7 @@ func (b *onceBook) check(ctx context.Context, c *protocol.Client, o runner, path
 	if ran || err != nil {
 		return fmt.Errorf("a key that is done: %t, %w", ran, err)
 	}
-	s, err := c.Session(ctx)
+	s, err := recipe.SessionOf(ctx, c.Client)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
@@ -20,7 +21,7 @@ import (
 func TestDeadProcessIsSilentAndHasASuccessor(t *testing.T) {
 	var deaths, successors atomic.Int64
 	simulate := func(w *sim.World) {
-		tree, err := w.Operator().Session(context.Background())
+		tree, err := recipe.SessionOf(context.Background(), w.Operator())
 		require.NoError(w, err)
 		_, err = tree.EnsurePath(context.Background(), w.Path)
 		require.NoError(w, err)

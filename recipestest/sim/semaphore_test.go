@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
@@ -159,7 +160,7 @@ func takePermit(ctx context.Context, c *sim.Client, acquire acquirer, held *sim.
 func TestSimFindsABrokenSemaphore(t *testing.T) {
 	with := func(blockers func(n int) line.Blockers) func(*protocol.Client, string, int) acquirer {
 		return func(c *protocol.Client, path string, n int) acquirer {
-			l := line.New(protocol.NewRecipe(c, "semaphore", path), line.Kind{Name: "permit-"})
+			l := line.New(recipe.New(c, "semaphore", path), line.Kind{Name: "permit-"})
 			return func(ctx context.Context, try bool) (permit, error) {
 				return l.Enter(ctx, line.Request{Kind: "permit-", Blockers: blockers(n), Try: try})
 			}

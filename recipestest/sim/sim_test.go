@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
@@ -157,13 +158,13 @@ func TestChecksFindEachKindOfError(t *testing.T) {
 			go func() { select {} }()
 		},
 		"1 watches are left": func(w *sim.World) {
-			s, err := w.Operator().Session(w.Context())
+			s, err := recipe.SessionOf(w.Context(), w.Operator())
 			require.NoError(w, err)
 			_, _, _, err = s.Conn().GetW("/")
 			require.NoError(w, err)
 		},
 		"left behind": func(w *sim.World) {
-			s, err := w.Operator().Session(w.Context())
+			s, err := recipe.SessionOf(w.Context(), w.Operator())
 			require.NoError(w, err)
 			_, err = s.EnsurePath(w.Context(), w.Path)
 			require.NoError(w, err)

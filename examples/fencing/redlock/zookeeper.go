@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -65,9 +66,9 @@ func (z *zookeeper) connect(ctx context.Context, n *network) (client, error) {
 }
 
 // ensureData creates the node that holders write to, and returns the session in which it did.
-func ensureData(ctx context.Context, c *protocol.Client) (*protocol.Session, error) {
+func ensureData(ctx context.Context, c *protocol.Client) (*recipe.Session, error) {
 	for {
-		session, err := c.Session(ctx)
+		session, err := recipe.SessionOf(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -106,12 +107,12 @@ func (h *zookeeperHolding) token() int64 { return h.lease.Token() }
 // write writes in the client's present session, which may be newer than the lease.
 func (h *zookeeperHolding) write(ctx context.Context) (bool, error) {
 	for {
-		session, err := h.client.Session(ctx)
+		session, err := recipe.SessionOf(ctx, h.client)
 		if err != nil {
 			return false, err
 		}
 
-		_, err = protocol.Do(ctx, session, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
+		_, err = recipe.Do(ctx, session, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
 			return conn.Multi(h.lease.Check(), &zk.SetDataRequest{Path: session.Path(dataPath), Version: -1})
 		})
 		switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
@@ -73,7 +74,7 @@ func (s *Sandbox) Close() error {
 		return fmt.Errorf("%s is left: %w", s.path, err)
 	}
 	defer client.Close()
-	session, err := client.Session(ctx)
+	session, err := recipe.SessionOf(ctx, client)
 	if err != nil {
 		return fmt.Errorf("%s is left: %w", s.path, err)
 	}
@@ -82,7 +83,7 @@ func (s *Sandbox) Close() error {
 }
 
 // remove deletes a node and all below it. A server may be deleting empty containers meanwhile.
-func remove(s *protocol.Session, path string) error {
+func remove(s *recipe.Session, path string) error {
 	for {
 		children, _, err := s.Conn().Children(s.Path(path))
 		for _, child := range children {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A plan says what is run.
@@ -88,7 +89,7 @@ func begin(ctx context.Context, on ensemble, p plan) (*run, error) {
 // create creates a node. On a busy machine the observer may lose its session meanwhile.
 func (r *run) create(ctx context.Context, path string) error {
 	for {
-		s, err := r.observer.Session(ctx)
+		s, err := recipe.SessionOf(ctx, r.observer)
 		if err == nil {
 			err = s.Create(ctx, path, nil, 0)
 		}
@@ -191,7 +192,7 @@ func (r *run) round(ctx context.Context) (*Round, error) {
 // the sessions of killed processes end, and clients clean up in the background.
 func (r *run) remains(ctx context.Context) (nodes []string, err error) {
 	for until := time.Now().Add(4*r.Timeout + 20*time.Second); ; sleep(ctx, 100*time.Millisecond) {
-		s, err := r.observer.Session(ctx)
+		s, err := recipe.SessionOf(ctx, r.observer)
 		if err != nil {
 			return nil, err
 		}
@@ -206,7 +207,7 @@ func (r *run) remains(ctx context.Context) (nodes []string, err error) {
 }
 
 // ephemerals returns the ephemeral nodes below a path.
-func ephemerals(ctx context.Context, s *protocol.Session, path string) (nodes []string, err error) {
+func ephemerals(ctx context.Context, s *recipe.Session, path string) (nodes []string, err error) {
 	children, _, err := s.Children(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil

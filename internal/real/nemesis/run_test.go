@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // testPlan returns a plan for the embedded server, with the tests' binary as worker.
@@ -153,7 +154,7 @@ func TestNodeThatIsLeftIsFound(t *testing.T) {
 
 	// On a busy machine the session may be lost, and the node with it.
 	require.Eventually(t, func() bool {
-		s, err := r.observer.Session(t.Context())
+		s, err := recipe.SessionOf(t.Context(), r.observer)
 		if err == nil {
 			err = s.Create(t.Context(), r.root+"/left", nil, 1)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -55,7 +56,7 @@ func Full(t *testing.T, p *Player) {
 						full := fmt.Sprintf("%#x", must(s.Client.Session(s.ctx)).ID())
 						s.expire()
 						s.rest()
-						text := class(must(s.Other().Session(s.ctx)).Sync(s.ctx, "/"))
+						text := class(must(recipe.SessionOf(s.ctx, s.Other())).Sync(s.ctx, "/"))
 						if text != "ok" || slices.ContainsFunc(s.tree(), func(n node) bool { return n.owner == full }) {
 							text = "! the servers do not survive it: " + text
 						}
@@ -87,7 +88,7 @@ func Full(t *testing.T, p *Player) {
 // fillSession creates ephemeral nodes until the client's session has no room for another one, which
 // is less than a server can delete at the session's end. enlarge deletes them.
 func (s *Stage) fillSession() (enlarge func()) {
-	session := must(s.Client.Session(s.ctx))
+	session := must(recipe.SessionOf(s.ctx, s.Client))
 	must(session.EnsurePath(s.ctx, path.Dir(s.Path)))
 	var all []string
 	for _, size := range []int{100_000, 1000, 1} {

@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
@@ -64,10 +65,10 @@ var sized = []struct {
 		return err
 	}},
 	{"protocol.Session.Create", func(ctx context.Context, s *Stage, data []byte) error {
-		return must(s.Client.Session(ctx)).Create(ctx, s.Path, data, 0)
+		return must(recipe.SessionOf(ctx, s.Client)).Create(ctx, s.Path, data, 0)
 	}},
 	{"protocol.Session.Multi", func(ctx context.Context, s *Stage, data []byte) error {
-		_, err := must(s.Client.Session(ctx)).Multi(ctx, &zk.CreateRequest{Path: s.Path, Data: data, Acl: zk.WorldACL(zk.PermAll)})
+		_, err := must(recipe.SessionOf(ctx, s.Client)).Multi(ctx, &zk.CreateRequest{Path: s.Path, Data: data, Acl: zk.WorldACL(zk.PermAll)})
 		return err
 	}},
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A way is how something is taken away from its holder.
@@ -19,7 +20,7 @@ type way struct {
 var ways = []way{
 	{"node deleted", func(s *Stage, v Verb) {
 		for _, path := range s.Own(v.Own) {
-			check(must(s.Other().Session(s.ctx)).Delete(s.ctx, path, -1))
+			check(must(recipe.SessionOf(s.ctx, s.Other())).Delete(s.ctx, path, -1))
 		}
 	}},
 	{"session expired", func(s *Stage, _ Verb) { s.expire() }},

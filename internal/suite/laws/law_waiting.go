@@ -1,6 +1,7 @@
 package laws
 
 import (
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func (sc *scene) halfway(t *testing.T, fault way) {
 
 // deleteOwn has an operator delete all nodes of the client's session.
 func (s *Stage) deleteOwn() {
-	operator := must(s.Other().Session(s.ctx))
+	operator := must(recipe.SessionOf(s.ctx, s.Other()))
 	for _, path := range s.Own("") {
 		operator.Delete(s.ctx, path, -1)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A kind says how an M is made whose verbs acquire an H.
@@ -88,7 +89,7 @@ func (k kind[M, H]) fencing(acquire func(M, context.Context) (H, error), multi f
 		ready := v.Before
 		v.Before = func() {
 			ready()
-			if err := must(s.Client.Session(s.ctx)).Create(s.ctx, node, nil, 0); !errors.Is(err, zk.ErrNodeExists) {
+			if err := must(recipe.SessionOf(s.ctx, s.Client)).Create(s.ctx, node, nil, 0); !errors.Is(err, zk.ErrNodeExists) {
 				check(err)
 			}
 		}

@@ -5,23 +5,23 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A contest is a line with the recipe that it is of.
 type contest struct {
 	*line.Line
-	recipe *protocol.Recipe
+	recipe *recipe.Recipe
 }
 
-var contests = kind[contest, *protocol.Grant]{
+var contests = kind[contest, *recipe.Grant]{
 	own: "lock-",
 	make: func(s *Stage) contest {
-		r := protocol.NewRecipe(s.Client, "law", s.Path)
+		r := recipe.New(s.Client, "law", s.Path)
 		return contest{line.New(r, line.Locks...), r}
 	},
-	back: (*protocol.Grant).Release,
+	back: (*recipe.Grant).Release,
 }
 
 // ruled has contests whose rule is in the data of the line's node.
@@ -35,21 +35,21 @@ func (c contest) request() line.Request {
 	return line.Request{Kind: "lock-", Blockers: line.Exclusive, Recipe: c.recipe}
 }
 
-func (c contest) enter(ctx context.Context) (*protocol.Grant, error) {
+func (c contest) enter(ctx context.Context) (*recipe.Grant, error) {
 	return c.Enter(ctx, c.request())
 }
 
 // join is Join in whatever session.
-func (c contest) join(ctx context.Context) (*protocol.Grant, error) {
-	return c.recipe.Acquire(ctx, nil, func(s *protocol.Session) (*protocol.Grant, error) {
+func (c contest) join(ctx context.Context) (*recipe.Grant, error) {
+	return c.recipe.Acquire(ctx, nil, func(s *recipe.Session) (*recipe.Grant, error) {
 		r := c.request()
 		return c.Join(ctx, s, &r)
 	})
 }
 
 // claim is Claim again and again, with Gone in between.
-func (c contest) claim(ctx context.Context) (*protocol.Grant, error) {
-	return c.recipe.Acquire(ctx, nil, func(s *protocol.Session) (*protocol.Grant, error) {
+func (c contest) claim(ctx context.Context) (*recipe.Grant, error) {
+	return c.recipe.Acquire(ctx, nil, func(s *recipe.Session) (*recipe.Grant, error) {
 		for {
 			r := c.request()
 			g, blocker, err := c.Claim(ctx, s, &r)
@@ -74,7 +74,7 @@ var lineRows = []Row{
 	{"line.Line.Gone", behind(contests.acquiring(contest.claim), contests.acquiring(contest.enter))},
 	{"line.Line.Contenders", listing(contests, contest.enter, func(c contest, ctx context.Context) ([]line.Contender, error) { return c.Contenders(ctx) })},
 	{"line.Line.Names", listing(contests, contest.enter, func(c contest, ctx context.Context) ([]line.Name, error) {
-		return protocol.AcrossSessions(ctx, c.recipe, func(s *protocol.Session) ([]line.Name, error) { return c.Names(ctx, s) })
+		return recipe.AcrossSessions(ctx, c.recipe, func(s *recipe.Session) ([]line.Name, error) { return c.Names(ctx, s) })
 	})},
 	{"line.Line.Break", contests.breaking(contest.enter, func(c contest, ctx context.Context, node string) error { return c.Break(ctx, node) })},
 	{"line.Line.UpdateData", func(s *Stage) Verb {
@@ -98,5 +98,5 @@ var lineRows = []Row{
 		v.Again, v.Effect = true, func() int { return s.Versions("/keep$") + s.Count("/keep$") }
 		return v
 	}},
-	{"line.Release", contests.returning(contest.enter, (*protocol.Grant).Release)},
+	{"line.Release", contests.returning(contest.enter, (*recipe.Grant).Release)},
 }

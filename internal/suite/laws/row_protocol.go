@@ -10,10 +10,11 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A sessionVerb is called with the path of the stage.
-type sessionVerb func(ctx context.Context, s *protocol.Session, path string) error
+type sessionVerb func(ctx context.Context, s *recipe.Session, path string) error
 
 // inSession is a verb of a session, about the node at the stage's path, which the other client has
 // made.
@@ -21,9 +22,9 @@ func inSession(verb sessionVerb) func(*Stage) Verb {
 	return func(s *Stage) Verb {
 		return Verb{
 			Loose:  true,
-			Before: func() { must(must(s.Other().Session(s.ctx)).EnsurePath(s.ctx, s.Path)) },
+			Before: func() { must(must(recipe.SessionOf(s.ctx, s.Other())).EnsurePath(s.ctx, s.Path)) },
 			Call: call(func(ctx context.Context) error {
-				session, err := s.Client.Session(ctx)
+				session, err := recipe.SessionOf(ctx, s.Client)
 				if err != nil {
 					return err
 				}
@@ -56,12 +57,12 @@ func waiting(verb sessionVerb) func(*Stage) Verb {
 		ensure := v.Before
 		v.Before = func() { ensure(); time.Sleep(time.Second) } // until each server knows the node
 		v.Beside = func(ctx context.Context) {
-			other := must(s.Other().Session(s.ctx))
+			other := must(recipe.SessionOf(s.ctx, s.Other()))
 			for ctx.Err() == nil { // the servers may be away
 				if _, err := other.Set(ctx, s.Path, nil, -1); !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, protocol.ErrLost) {
 					break
 				}
-				other = must(s.Other().Session(s.ctx))
+				other = must(recipe.SessionOf(s.ctx, s.Other()))
 			}
 			other.Create(ctx, s.Path+"/child", nil, 0)
 			time.Sleep(time.Second)
@@ -74,7 +75,7 @@ func waiting(verb sessionVerb) func(*Stage) Verb {
 
 // remove has the other client delete the nodes that match, from below.
 func (s *Stage) remove(pattern string) {
-	other := must(s.Other().Session(s.ctx))
+	other := must(recipe.SessionOf(s.ctx, s.Other()))
 	for _, n := range slices.Backward(s.tree()) {
 		if regexp.MustCompile(pattern).MatchString(n.path) {
 			other.Delete(s.ctx, s.Path+n.path, -1)
@@ -83,8 +84,8 @@ func (s *Stage) remove(pattern string) {
 }
 
 // watching is waiting for a verb of a watch.
-func watching(children bool, verb func(ctx context.Context, s *protocol.Session, w *protocol.Watch) error) func(*Stage) Verb {
-	return waiting(func(ctx context.Context, s *protocol.Session, path string) error {
+func watching(children bool, verb func(ctx context.Context, s *recipe.Session, w *recipe.Watch) error) func(*Stage) Verb {
+	return waiting(func(ctx context.Context, s *recipe.Session, path string) error {
 		watch := s.Watch
 		if children {
 			watch = s.WatchChildren
@@ -98,29 +99,29 @@ func watching(children bool, verb func(ctx context.Context, s *protocol.Session,
 }
 
 // creation returns an op that creates a node, and what settles whether it has.
-func creation(s *protocol.Session, path string) (op func(*zk.Conn) (string, error), settle func(context.Context) (string, bool, error)) {
+func creation(s *recipe.Session, path string) (op func(*zk.Conn) (string, error), settle func(context.Context) (string, bool, error)) {
 	return func(c *zk.Conn) (string, error) {
-			return protocol.Create(c, s.Path(path), nil, 0, s.ACL(path))
+			return recipe.Create(c, s.Path(path), nil, 0, s.ACL(path))
 		}, func(ctx context.Context) (string, bool, error) {
 			stat, err := s.Exists(ctx, path)
 			return path, stat != nil, err
 		}
 }
 
-var grants = kind[*protocol.Recipe, *protocol.Grant]{
+var grants = kind[*recipe.Recipe, *recipe.Grant]{
 	own:  "-node-",
-	make: func(s *Stage) *protocol.Recipe { return protocol.NewRecipe(s.Client, "law", s.Path) },
-	back: (*protocol.Grant).Release,
+	make: func(s *Stage) *recipe.Recipe { return recipe.New(s.Client, "law", s.Path) },
+	back: (*recipe.Grant).Release,
 }
 
-func ownNode(r *protocol.Recipe, s *protocol.Session) protocol.OwnNode {
-	return protocol.OwnNode{Dir: r.Path(), Prefix: s.NewOwner().String() + "-node-"}
+func ownNode(r *recipe.Recipe, s *recipe.Session) recipe.OwnNode {
+	return recipe.OwnNode{Dir: r.Path(), Prefix: s.NewOwner().String() + "-node-"}
 }
 
 // granting makes a node and a grant of it.
-func granting(grant func(*protocol.Recipe, context.Context, *protocol.Session, string, int64, func(context.Context, *protocol.Session) error) (*protocol.Grant, error)) func(*protocol.Recipe, context.Context) (*protocol.Grant, error) {
-	return func(r *protocol.Recipe, ctx context.Context) (*protocol.Grant, error) {
-		return r.Acquire(ctx, nil, func(s *protocol.Session) (*protocol.Grant, error) {
+func granting(grant func(*recipe.Recipe, context.Context, *recipe.Session, string, int64, func(context.Context, *recipe.Session) error) (*recipe.Grant, error)) func(*recipe.Recipe, context.Context) (*recipe.Grant, error) {
+	return func(r *recipe.Recipe, ctx context.Context) (*recipe.Grant, error) {
+		return r.Acquire(ctx, nil, func(s *recipe.Session) (*recipe.Grant, error) {
 			own, err := s.CreateOwn(ctx, ownNode(r, s))
 			if err != nil {
 				return nil, err
@@ -131,7 +132,7 @@ func granting(grant func(*protocol.Recipe, context.Context, *protocol.Session, s
 				return nil, err
 			}
 			path := r.Path() + "/" + own.Name()
-			g, err := grant(r, ctx, s, path, stat.Czxid, func(ctx context.Context, s *protocol.Session) error {
+			g, err := grant(r, ctx, s, path, stat.Czxid, func(ctx context.Context, s *recipe.Session) error {
 				return s.Delete(ctx, path, -1)
 			})
 			if err != nil {
@@ -142,20 +143,20 @@ func granting(grant func(*protocol.Recipe, context.Context, *protocol.Session, s
 	}
 }
 
-var grant = granting((*protocol.Recipe).NewGrant)
+var grant = granting((*recipe.Recipe).NewGrant)
 
 // replacing is Replace by a node that is created in the transaction that deletes the other one.
 func replacing(s *Stage) Verb {
 	r := grants.make(s)
 	v := grants.using(grant, nil)(s)
-	var g *protocol.Grant
+	var g *recipe.Grant
 	v.Before = func() { g = must(grant(r, s.ctx)) }
 	v.Call = func(ctx context.Context) (*Held, error) {
 		from := r.Path() + "/" + g.Node()
 		to := from + "-node-next"
-		next, err := g.Replace(ctx, r, to, func(ctx context.Context, s *protocol.Session) error {
-			_, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
-				return protocol.Multi(c,
+		next, err := g.Replace(ctx, r, to, func(ctx context.Context, s *recipe.Session) error {
+			_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+				return recipe.Multi(c,
 					&zk.CreateRequest{Path: s.Path(to), Acl: s.ACL(to), Flags: zk.FlagEphemeral},
 					&zk.DeleteRequest{Path: s.Path(from), Version: -1})
 			}, func(ctx context.Context) ([]zk.MultiResponse, bool, error) {
@@ -195,37 +196,37 @@ var protocolRows = []Row{
 			Call: call(func(ctx context.Context) error { _, err := s.Client.Session(ctx); return err }),
 		}
 	}},
-	{"protocol.Client.Session", inSession(func(context.Context, *protocol.Session, string) error { return nil })},
+	{"protocol.Client.Session", inSession(func(context.Context, *recipe.Session, string) error { return nil })},
 	{"protocol.Recipe.Session", func(s *Stage) Verb {
 		return Verb{Call: call(func(ctx context.Context) error { _, err := grants.make(s).Session(ctx); return err })}
 	}},
-	{"protocol.Session.Get", inSession(func(ctx context.Context, s *protocol.Session, path string) error {
+	{"protocol.Session.Get", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 		_, _, err := s.Get(ctx, path)
 		return err
 	})},
-	{"protocol.Session.Exists", inSession(func(ctx context.Context, s *protocol.Session, path string) error {
+	{"protocol.Session.Exists", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 		_, err := s.Exists(ctx, path)
 		return err
 	})},
-	{"protocol.Session.Children", inSession(func(ctx context.Context, s *protocol.Session, path string) error {
+	{"protocol.Session.Children", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 		_, _, err := s.Children(ctx, path)
 		return err
 	})},
-	{"protocol.Session.Sync", inSession(func(ctx context.Context, s *protocol.Session, path string) error {
+	{"protocol.Session.Sync", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 		return s.Sync(ctx, path)
 	})},
 	{"protocol.Session.Confirm", func(s *Stage) Verb {
-		v := inSession(func(ctx context.Context, s *protocol.Session, _ string) error { _, err := s.Confirm(ctx); return err })(s)
+		v := inSession(func(ctx context.Context, s *recipe.Session, _ string) error { _, err := s.Confirm(ctx); return err })(s)
 		ensure := v.Before
 		v.Before = func() { ensure(); time.Sleep(quiet) } // it was confirmed lately otherwise
 		return v
 	}},
-	{"protocol.Session.Fence", inSession(func(ctx context.Context, s *protocol.Session, _ string) error { return s.Fence(ctx) })},
-	{"protocol.Session.Create", creating("/x$", func(ctx context.Context, s *protocol.Session, path string) error {
+	{"protocol.Session.Fence", inSession(func(ctx context.Context, s *recipe.Session, _ string) error { return s.Fence(ctx) })},
+	{"protocol.Session.Create", creating("/x$", func(ctx context.Context, s *recipe.Session, path string) error {
 		return s.Create(ctx, path+"/x", nil, 0)
 	})},
 	{"protocol.Session.Set", func(s *Stage) Verb {
-		v := inSession(func(ctx context.Context, s *protocol.Session, path string) error {
+		v := inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 			_, err := s.Set(ctx, path, []byte("x"), -1)
 			return err
 		})(s)
@@ -233,14 +234,14 @@ var protocolRows = []Row{
 		return v
 	}},
 	{"protocol.Session.Delete", func(s *Stage) Verb {
-		v := inSession(func(ctx context.Context, s *protocol.Session, path string) error { return s.Delete(ctx, path, -1) })(s)
+		v := inSession(func(ctx context.Context, s *recipe.Session, path string) error { return s.Delete(ctx, path, -1) })(s)
 		v.Effect = func() int { return -s.Count("^$") }
 		return v
 	}},
 	{"protocol.Session.DeleteWith", func(s *Stage) Verb {
-		v := inSession(func(ctx context.Context, s *protocol.Session, path string) error {
+		v := inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 			return s.DeleteWith(ctx, path, func(c *zk.Conn) error {
-				_, err := protocol.Multi(c, &zk.CheckVersionRequest{Path: s.Path(path), Version: -1},
+				_, err := recipe.Multi(c, &zk.CheckVersionRequest{Path: s.Path(path), Version: -1},
 					&zk.DeleteRequest{Path: s.Path(path), Version: -1})
 				return err
 			})
@@ -248,65 +249,65 @@ var protocolRows = []Row{
 		v.Effect = func() int { return -s.Count("^$") }
 		return v
 	}},
-	{"protocol.Session.Multi", creating("/b$", func(ctx context.Context, s *protocol.Session, path string) error {
+	{"protocol.Session.Multi", creating("/b$", func(ctx context.Context, s *recipe.Session, path string) error {
 		_, err := s.Multi(ctx, &zk.CreateRequest{Path: path + "/a"}, &zk.CreateRequest{Path: path + "/a/b"})
 		return err
 	})},
-	{"protocol.Session.MultiOnce", creating("/b$", func(ctx context.Context, s *protocol.Session, path string) error {
+	{"protocol.Session.MultiOnce", creating("/b$", func(ctx context.Context, s *recipe.Session, path string) error {
 		_, err := s.MultiOnce(ctx, s.Receipt(path), false, &zk.CreateRequest{Path: path + "/a"}, &zk.CreateRequest{Path: path + "/a/b"})
 		return err
 	})},
 	{"protocol.Session.EnsurePath", func(s *Stage) Verb {
-		v := inSession(func(ctx context.Context, s *protocol.Session, path string) error {
+		v := inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 			_, err := s.EnsurePath(ctx, path+"/x/y")
 			return err
 		})(s)
 		v.Before = nil
 		return v
 	}},
-	{"protocol.Session.WaitNode", waiting(func(ctx context.Context, s *protocol.Session, path string) error {
+	{"protocol.Session.WaitNode", waiting(func(ctx context.Context, s *recipe.Session, path string) error {
 		_, err := s.WaitNode(ctx, path, func(stat *zk.Stat) bool { return false })
 		return err
 	})},
-	{"protocol.Session.WaitChildren", waiting(func(ctx context.Context, s *protocol.Session, path string) error {
+	{"protocol.Session.WaitChildren", waiting(func(ctx context.Context, s *recipe.Session, path string) error {
 		return s.WaitChildren(ctx, path, func(children []string) bool { return len(children) > 0 })
 	})},
-	{"protocol.Session.WaitAny", watching(false, func(ctx context.Context, s *protocol.Session, w *protocol.Watch) error {
+	{"protocol.Session.WaitAny", watching(false, func(ctx context.Context, s *recipe.Session, w *recipe.Watch) error {
 		return s.WaitAny(ctx, w)
 	})},
-	{"protocol.Watch.Ready", watching(false, func(context.Context, *protocol.Session, *protocol.Watch) error { return nil })},
-	{"protocol.Watch.Wait", watching(false, func(ctx context.Context, _ *protocol.Session, w *protocol.Watch) error { return w.Wait(ctx) })},
-	{"protocol.Watch.Wait for children", watching(true, func(ctx context.Context, _ *protocol.Session, w *protocol.Watch) error { return w.Wait(ctx) })},
-	{"protocol.Watch.Current", watching(false, func(ctx context.Context, _ *protocol.Session, w *protocol.Watch) error {
+	{"protocol.Watch.Ready", watching(false, func(context.Context, *recipe.Session, *recipe.Watch) error { return nil })},
+	{"protocol.Watch.Wait", watching(false, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error { return w.Wait(ctx) })},
+	{"protocol.Watch.Wait for children", watching(true, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error { return w.Wait(ctx) })},
+	{"protocol.Watch.Current", watching(false, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error {
 		_, err := w.Current(ctx)
 		return err
 	})},
-	{"protocol.Watch.Recheck", watching(true, func(ctx context.Context, _ *protocol.Session, w *protocol.Watch) error {
+	{"protocol.Watch.Recheck", watching(true, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error {
 		_, err := w.Recheck(ctx)
 		return err
 	})},
-	{"protocol.Do", inSession(func(ctx context.Context, s *protocol.Session, path string) error {
-		_, err := protocol.Do(ctx, s, func(c *zk.Conn) (*zk.Stat, error) { _, stat, err := c.Exists(s.Path(path)); return stat, err })
+	{"protocol.Do", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
+		_, err := recipe.Do(ctx, s, func(c *zk.Conn) (*zk.Stat, error) { _, stat, err := c.Exists(s.Path(path)); return stat, err })
 		return err
 	})},
-	{"protocol.DoOnce", creating("/x$", func(ctx context.Context, s *protocol.Session, path string) error {
+	{"protocol.DoOnce", creating("/x$", func(ctx context.Context, s *recipe.Session, path string) error {
 		op, settle := creation(s, path+"/x")
-		_, err := protocol.DoOnce(ctx, s, op, settle)
+		_, err := recipe.DoOnce(ctx, s, op, settle)
 		return err
 	})},
-	{"protocol.Detach", creating("/x$", func(ctx context.Context, s *protocol.Session, path string) error {
-		_, err := protocol.Detach(ctx, s, func(ctx context.Context, s *protocol.Session) (string, error) {
+	{"protocol.Detach", creating("/x$", func(ctx context.Context, s *recipe.Session, path string) error {
+		_, err := recipe.Detach(ctx, s, func(ctx context.Context, s *recipe.Session) (string, error) {
 			op, settle := creation(s, path+"/x")
-			return protocol.DoOnce(ctx, s, op, settle)
+			return recipe.DoOnce(ctx, s, op, settle)
 		}, nil)
 		return err
 	})},
 	{"protocol.AcrossSessions", func(s *Stage) Verb {
 		v := creating("/x$", nil)(s)
 		v.Call = call(func(ctx context.Context) error {
-			_, err := protocol.AcrossSessions(ctx, grants.make(s), func(session *protocol.Session) (string, error) {
+			_, err := recipe.AcrossSessions(ctx, grants.make(s), func(session *recipe.Session) (string, error) {
 				op, settle := creation(session, s.Path+"/x")
-				return protocol.DoOnce(ctx, session, op, settle)
+				return recipe.DoOnce(ctx, session, op, settle)
 			})
 			return err
 		})
@@ -315,7 +316,7 @@ var protocolRows = []Row{
 	{"protocol.Session.CreateOwn", func(s *Stage) Verb {
 		v := inSession(nil)(s)
 		v.Call = func(ctx context.Context) (*Held, error) {
-			session, err := s.Client.Session(ctx)
+			session, err := recipe.SessionOf(ctx, s.Client)
 			if err != nil {
 				return nil, err
 			}
@@ -329,10 +330,10 @@ var protocolRows = []Row{
 		return v
 	}},
 	{"protocol.Own.Withdraw", func(s *Stage) Verb {
-		var own *protocol.Own
+		var own *recipe.Own
 		return Verb{
 			Before: func() {
-				session := must(s.Client.Session(s.ctx))
+				session := must(recipe.SessionOf(s.ctx, s.Client))
 				own = must(session.CreateOwn(s.ctx, ownNode(grants.make(s), session)))
 			},
 			Call:   call(func(ctx context.Context) error { return own.Withdraw(ctx) }),
@@ -342,7 +343,7 @@ var protocolRows = []Row{
 	}},
 	{"protocol.Recipe.Acquire", grants.acquiring(grant)},
 	{"protocol.Recipe.NewGrant", grants.acquiring(grant)},
-	{"protocol.Recipe.NewNamedGrant", grants.acquiring(granting((*protocol.Recipe).NewNamedGrant))},
+	{"protocol.Recipe.NewNamedGrant", grants.acquiring(granting((*recipe.Recipe).NewNamedGrant))},
 	{"protocol.RunHeld", running(func(s *Stage) func(context.Context, func()) error {
 		r := grants.make(s)
 		return func(ctx context.Context, run func()) error {
@@ -350,13 +351,13 @@ var protocolRows = []Row{
 			if err != nil {
 				return err
 			}
-			return protocol.RunHeld(ctx, g, func(context.Context) error { run(); return nil })
+			return recipe.RunHeld(ctx, g, func(context.Context) error { run(); return nil })
 		}
 	})},
-	{"protocol.Grant.Release", grants.returning(grant, (*protocol.Grant).Release)},
+	{"protocol.Grant.Release", grants.returning(grant, (*recipe.Grant).Release)},
 	{"protocol.Grant.ReleaseWith", func(stage *Stage) Verb {
-		return grants.returning(grant, func(g *protocol.Grant, ctx context.Context) error {
-			_, err := g.ReleaseWith(ctx, func(ctx context.Context, s *protocol.Session) error {
+		return grants.returning(grant, func(g *recipe.Grant, ctx context.Context) error {
+			_, err := g.ReleaseWith(ctx, func(ctx context.Context, s *recipe.Session) error {
 				return s.DeleteWith(ctx, stage.Path+"/"+g.Node(), func(c *zk.Conn) error { return c.Delete(g.Check().Path, -1) })
 			})
 			return err
@@ -364,13 +365,13 @@ var protocolRows = []Row{
 	}},
 	{"protocol.Grant.Replace", replacing},
 	{"protocol.Grant.SetData", func(s *Stage) Verb {
-		v := grants.using(grant, func(g *protocol.Grant, ctx context.Context) error { return g.SetData(ctx, []byte("new")) })(s)
+		v := grants.using(grant, func(g *recipe.Grant, ctx context.Context) error { return g.SetData(ctx, []byte("new")) })(s)
 		v.Effect = func() int { return s.Versions("-node-") }
 		return v
 	}},
-	{"protocol.Grant.Multi", grants.fencing(grant, (*protocol.Grant).Multi)},
-	{"protocol.MultiHeld", grants.fencing(grant, func(g *protocol.Grant, ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-		return protocol.MultiHeld(ctx, []*protocol.Grant{g}, ops...)
+	{"protocol.Grant.Multi", grants.fencing(grant, (*recipe.Grant).Multi)},
+	{"protocol.MultiHeld", grants.fencing(grant, func(g *recipe.Grant, ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+		return recipe.MultiHeld(ctx, []*recipe.Grant{g}, ops...)
 	})},
-	{"protocol.Grant.Verify", grants.using(grant, (*protocol.Grant).Verify)},
+	{"protocol.Grant.Verify", grants.using(grant, (*recipe.Grant).Verify)},
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -518,7 +519,7 @@ func (s *Stage) vanish(operation string) {
 	if !strings.HasPrefix(path, s.Path) {
 		return
 	}
-	operator := must(s.Other().Session(s.ctx))
+	operator := must(recipe.SessionOf(s.ctx, s.Other()))
 	for _, n := range slices.Backward(s.tree()) {
 		if node := s.Path + n.path; node == path || strings.HasPrefix(node, path+"/") {
 			operator.Delete(s.ctx, node, -1)
@@ -529,7 +530,7 @@ func (s *Stage) vanish(operation string) {
 // appear has an operator create the node that an operation is about to create, until the next call.
 func (s *Stage) appear(operation string) {
 	if _, path, _ := strings.Cut(operation, " "); strings.HasPrefix(path, s.Path) {
-		operator := must(s.Other().Session(s.ctx))
+		operator := must(recipe.SessionOf(s.ctx, s.Other()))
 		operator.Create(s.ctx, path, nil, 0)
 		disappear := func() { operator.Delete(s.ctx, path, -1) }
 		s.disappear.Store(&disappear)

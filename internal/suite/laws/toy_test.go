@@ -8,22 +8,23 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A latch is a recipe that this test makes up: it is closed until a process opens it, for good. It
 // has all laws by its two rows.
 type latch struct {
-	*protocol.Recipe
+	*recipe.Recipe
 	open string
 }
 
 func newLatch(c *protocol.Client, path string) *latch {
-	return &latch{protocol.NewRecipe(c, "latch", path), path + "/open"}
+	return &latch{recipe.New(c, "latch", path), path + "/open"}
 }
 
 // Open opens the latch. It may be open already.
 func (l *latch) Open(ctx context.Context) error {
-	_, err := protocol.AcrossSessions(ctx, l.Recipe, func(s *protocol.Session) (bool, error) {
+	_, err := recipe.AcrossSessions(ctx, l.Recipe, func(s *recipe.Session) (bool, error) {
 		return s.EnsurePath(ctx, l.open)
 	})
 	return err
@@ -31,7 +32,7 @@ func (l *latch) Open(ctx context.Context) error {
 
 // IsOpen reports whether the latch is open.
 func (l *latch) IsOpen(ctx context.Context) (bool, error) {
-	return protocol.AcrossSessions(ctx, l.Recipe, func(s *protocol.Session) (bool, error) {
+	return recipe.AcrossSessions(ctx, l.Recipe, func(s *recipe.Session) (bool, error) {
 		_, _, err := s.Get(ctx, l.open)
 		if errors.Is(err, zk.ErrNoNode) {
 			return false, nil
@@ -43,7 +44,7 @@ func (l *latch) IsOpen(ctx context.Context) (bool, error) {
 var latchRows = []Row{
 	{"latch.Open", func(s *Stage) Verb {
 		return Verb{
-			Before: func() { must(s.Other().Session(s.ctx)).Delete(s.ctx, s.Path+"/open", -1) },
+			Before: func() { must(recipe.SessionOf(s.ctx, s.Other())).Delete(s.ctx, s.Path+"/open", -1) },
 			Call:   call(newLatch(s.Client, s.Path).Open),
 			Effect: func() int { return s.Count("^/open$") },
 			Loose:  true,

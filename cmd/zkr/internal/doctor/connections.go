@@ -14,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // FindClients asks all servers for their connections, each in a short session of its own, and says
@@ -80,7 +81,7 @@ func (e *examination) clients(ctx context.Context, address string, tick time.Dur
 	found, answered := make(map[int64]*survey.Client), make(map[int64]int64)
 	var self int64
 	var now time.Time
-	err := e.within(ctx, address, func(ctx context.Context, s *protocol.Session) error {
+	err := e.within(ctx, address, func(ctx context.Context, s *recipe.Session) error {
 		_, err := s.Exists(ctx, "/")
 		if err != nil && !errors.Is(err, zk.ErrNoAuth) {
 			return err

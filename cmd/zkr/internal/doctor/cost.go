@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 const cycles = 5
@@ -76,7 +77,7 @@ func (e *examination) handOff(ctx context.Context, other *protocol.Client) (time
 			return nil
 		})
 	}()
-	s, err := e.client.Session(ctx)
+	s, err := recipe.SessionOf(ctx, e.client)
 	if err == nil {
 		limited, stop := context.WithTimeout(ctx, e.Limit) // the other one may have failed
 		err = s.WaitChildren(limited, e.lockPath(), func(line []string) bool { return len(line) > 1 })

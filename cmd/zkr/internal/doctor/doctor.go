@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A Status says how grave a finding is.
@@ -51,7 +52,7 @@ type Config struct {
 // Run blocks for some seconds. It returns ctx's error, or an error about the connect string or the
 // path before any I/O. What it cannot reach is a finding.
 func Run(ctx context.Context, cfg Config, report func(Finding)) error {
-	if err := protocol.ValidatePath(cfg.Path); err != nil {
+	if err := recipe.ValidatePath(cfg.Path); err != nil {
 		return err
 	}
 
@@ -150,7 +151,7 @@ type examination struct {
 
 // within calls do in a session of its own with some servers.
 func (e *examination) within(
-	ctx context.Context, servers string, do func(context.Context, *protocol.Session) error, more ...protocol.ConnectOption,
+	ctx context.Context, servers string, do func(context.Context, *recipe.Session) error, more ...protocol.ConnectOption,
 ) error {
 	c, err := e.connect(ctx, servers, more...)
 	if err != nil {
@@ -159,7 +160,7 @@ func (e *examination) within(
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, e.Limit)
 	defer cancel()
-	s, err := c.Session(ctx)
+	s, err := recipe.SessionOf(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func (e *examination) connect(ctx context.Context, servers string, more ...proto
 // scratch creates the node to write below, and reports whether it could.
 func (e *examination) scratch(ctx context.Context) bool {
 	f := Finding{Check: "session", Status: OK, Looked: "a session with " + e.Servers + ", and a write below " + e.Path}
-	s, err := e.client.Session(ctx)
+	s, err := recipe.SessionOf(ctx, e.client)
 	if err == nil {
 		e.Path = strings.TrimSuffix(e.Path, "/") + "/zkr-doctor-" + s.NewOwner().String()
 		_, err = s.EnsurePath(ctx, e.Path)
@@ -204,7 +205,7 @@ func (e *examination) lockPath() string  { return e.Path + "/lock" }
 func (e *examination) clean() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.Limit)
 	defer cancel()
-	s, err := e.client.Session(ctx)
+	s, err := recipe.SessionOf(ctx, e.client)
 	if err != nil {
 		return
 	}

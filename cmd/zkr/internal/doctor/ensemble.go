@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // versions compares the versions of the servers.
@@ -190,11 +190,11 @@ func (e *examination) quotas(ctx context.Context) Finding {
 
 // absolute asks for what does not depend on the chroot.
 func absolute[T any](ctx context.Context, e *examination, ask func(*zk.Conn) (T, *zk.Stat, error)) (answer T, err error) {
-	s, err := e.client.Session(ctx)
+	s, err := recipe.SessionOf(ctx, e.client)
 	if err != nil {
 		return answer, err
 	}
-	return protocol.Do(ctx, s, func(c *zk.Conn) (T, error) {
+	return recipe.Do(ctx, s, func(c *zk.Conn) (T, error) {
 		answer, _, err := ask(c)
 		return answer, err
 	})

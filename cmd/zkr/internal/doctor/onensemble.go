@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A witness is a server that was asked for the node that another one has.
@@ -108,7 +108,7 @@ func (e *examination) question(ctx context.Context, w *witness) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(askLimit, e.Limit))
 	defer cancel()
-	return e.within(ctx, w.address+e.chroot, func(ctx context.Context, s *protocol.Session) error {
+	return e.within(ctx, w.address+e.chroot, func(ctx context.Context, s *recipe.Session) error {
 		// What a server cannot have seen yet, it has seen after a sync with its leader.
 		if err := s.Sync(ctx, e.clockNode()); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // timeouts compares the session timeout with the server's limits and tick.
@@ -51,7 +52,7 @@ func (e *examination) timeouts(ctx context.Context) Finding {
 
 // granted returns the timeout that a session gets that asks for d.
 func (e *examination) granted(ctx context.Context, d time.Duration) (granted time.Duration, err error) {
-	err = e.within(ctx, e.Servers, func(_ context.Context, s *protocol.Session) error {
+	err = e.within(ctx, e.Servers, func(_ context.Context, s *recipe.Session) error {
 		granted = s.Timeout()
 		return nil
 	}, protocol.WithSessionTimeout(d))
@@ -62,8 +63,8 @@ const lagRounds = 3
 
 // lagOf returns the longest time for which a server did not show a write that another one has
 // answered, with a round trip to it.
-func (e *examination) lagOf(ctx context.Context, theirs *protocol.Session) (worst time.Duration, err error) {
-	ours, err := e.client.Session(ctx)
+func (e *examination) lagOf(ctx context.Context, theirs *recipe.Session) (worst time.Duration, err error) {
+	ours, err := recipe.SessionOf(ctx, e.client)
 	if err != nil {
 		return 0, err
 	}
@@ -90,7 +91,7 @@ type tick struct {
 // tick writes a node, which gets the leader's time. It returns the best of some attempts, or a zero
 // tick if there is none.
 func (e *examination) tick(ctx context.Context) (best tick) {
-	s, err := e.client.Session(ctx)
+	s, err := recipe.SessionOf(ctx, e.client)
 	if err != nil {
 		return tick{}
 	}
@@ -152,14 +153,14 @@ func (e *examination) size(ctx context.Context) Finding {
 	const overhead = 1000 // for paths and ACLs
 	f := Finding{Check: "request size", Status: OK, Looked: "a node of a megabyte, and smaller ones where that was refused"}
 
-	for size := protocol.MaxData - overhead; size > 10_000; size /= 2 {
+	for size := recipe.MaxData - overhead; size > 10_000; size /= 2 {
 		err := e.write(ctx, size)
 		if errors.Is(err, zk.ErrConnectionClosed) { // once may be chance
 			err = e.write(ctx, size)
 		}
 		if err == nil {
 			f.Found = fmt.Sprintf("%d bytes are accepted", size)
-			if size < protocol.MaxData-overhead {
+			if size < recipe.MaxData-overhead {
 				f.Status = Warn
 				f.Found += ", and twice as many are not"
 				f.Do = "raise jute.maxbuffer to its default of 1048575 on all servers, or keep data small"
@@ -179,7 +180,7 @@ func (e *examination) size(ctx context.Context) Finding {
 // write makes one attempt to create a node of that size. It uses a session of its own: a server that
 // refuses it ends the connection.
 func (e *examination) write(ctx context.Context, size int) error {
-	return e.within(ctx, e.Servers, func(ctx context.Context, s *protocol.Session) error {
+	return e.within(ctx, e.Servers, func(ctx context.Context, s *recipe.Session) error {
 		created := make(chan error, 1)
 		go func() {
 			path := e.sizeNode()

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A lineRecipe is a recipe whose contenders stand in line.
@@ -138,7 +138,7 @@ func (sv *survey) contend(ctx context.Context, p *Place, names []name, hold []bo
 		if n.owner != "" && seen[n.owner] == "" {
 			seen[n.owner] = n.node
 		}
-		if n.sequence < 0 || n.sequence > protocol.MaxSequence {
+		if n.sequence < 0 || n.sequence > recipe.MaxSequence {
 			p.note("sequence numbers run out: delete the path while it is not in use")
 		}
 		p.Contenders = append(p.Contenders, c)
@@ -152,7 +152,7 @@ func (sv *survey) contend(ctx context.Context, p *Place, names []name, hold []bo
 }
 
 // marksRelease reports whether the contender's release makes a marker, if there were others when it
-// came: those of ours do that hold alone. See [protocol.MarkerSuffix].
+// came: those of ours do that hold alone. See [recipe.MarkerSuffix].
 func (n node) marksRelease() bool {
 	return n.library == Ours && (n.kind == "lock" || n.kind == "write")
 }

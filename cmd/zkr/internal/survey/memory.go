@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 const (
@@ -49,7 +49,7 @@ type memory struct {
 
 // seen is a node that was read, or its children.
 type seen struct {
-	watch   *protocol.Watch
+	watch   *recipe.Watch
 	stat    *zk.Stat // nil if there is no such node
 	names   []string // sorted
 	err     error    // instead of all but the Stat: the server refuses
@@ -178,7 +178,7 @@ func (s *seen) resting() bool {
 }
 
 // get reads a node, unless it is remembered. One that may not be read has a Stat and no data.
-func (m *memory) get(ctx context.Context, s *protocol.Session, path string) ([]byte, *zk.Stat, error) {
+func (m *memory) get(ctx context.Context, s *recipe.Session, path string) ([]byte, *zk.Stat, error) {
 	found, err := m.recall(ctx, s, m.data, path, s.Watch)
 	if err != nil || found.err != nil || found.stat == nil {
 		return nil, found.stat, err
@@ -188,14 +188,14 @@ func (m *memory) get(ctx context.Context, s *protocol.Session, path string) ([]b
 
 // children lists a node, unless that is remembered. The caller must not change the names. A node
 // that may not be listed has a Stat and an error.
-func (m *memory) children(ctx context.Context, s *protocol.Session, path string) ([]string, *zk.Stat, error) {
+func (m *memory) children(ctx context.Context, s *recipe.Session, path string) ([]string, *zk.Stat, error) {
 	found, err := m.recall(ctx, s, m.lists, path, s.WatchChildren)
 	return found.names, found.stat, cmp.Or(err, found.err)
 }
 
 // recall returns what is remembered of a path, and reads it if nothing is, or if it has changed.
 func (m *memory) recall(
-	ctx context.Context, s *protocol.Session, nodes map[string]*seen, path string, watch func(string) *protocol.Watch,
+	ctx context.Context, s *recipe.Session, nodes map[string]*seen, path string, watch func(string) *recipe.Watch,
 ) (*seen, error) {
 	m.mu.Lock()
 	known := nodes[path]

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // A Library is whose nodes are spelt in a way.
@@ -67,9 +67,9 @@ func parseName(node string, kinds ...string) (name, bool) {
 	head := node[:len(node)-len(number)-len(parsed.Kind)]
 	n := name{node: node, kind: strings.Trim(parsed.Kind, "-_"), sequence: parsed.Sequence, library: Unknown}
 
-	owner, between, ours := protocol.ParseOwner(head)
+	owner, between, ours := recipe.ParseOwner(head)
 	switch {
-	case ours || parsed.Owner != protocol.Owner{}:
+	case ours || parsed.Owner != recipe.Owner{}:
 		if !ours { // nothing stands between the owner and the kind
 			owner, between = parsed.Owner, ""
 		}
@@ -91,7 +91,7 @@ func parseMember(node string) (name, bool) {
 	if !ok {
 		return name{}, false
 	}
-	owner, _, _ := protocol.ParseOwner(node)
+	owner, _, _ := recipe.ParseOwner(node)
 	return name{
 		node: node, kind: "member", sequence: m.Sequence, library: Ours,
 		owner: m.Owner, session: owner.Session, permits: m.Size,

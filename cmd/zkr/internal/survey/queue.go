@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/queue"
 )
 
@@ -135,7 +135,7 @@ func (sv *survey) parties(ctx context.Context, p *Place, owners map[string]strin
 
 	for _, dir := range []string{"consumers", "waiting", "offering"} {
 		nodes, err := sv.named(ctx, p, records+"/"+dir, func(child string) (name, bool) {
-			owner, _, ok := protocol.ParseOwner(child + "-")
+			owner, _, ok := recipe.ParseOwner(child + "-")
 			return name{library: Ours, owner: child, session: owner.Session}, ok
 		})
 		if errors.Is(err, zk.ErrNoAuth) {

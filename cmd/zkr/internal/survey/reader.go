@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // readers is how many requests a survey has under way at a time.
@@ -25,7 +25,7 @@ type node struct {
 
 // A reader reads under one session, with a limited number of requests at a time.
 type reader struct {
-	session *protocol.Session
+	session *recipe.Session
 	memory  *memory // nil if nothing is remembered
 	slots   chan struct{}
 }
@@ -143,7 +143,7 @@ func created(stat *zk.Stat) time.Time {
 
 // statOf returns the Stat of a node that may not be read, or nil if there is no node. ZooKeeper
 // 3.8.4, 3.9.2 and later hide it, and then it is all zero.
-func statOf(ctx context.Context, s *protocol.Session, path string) (*zk.Stat, error) {
+func statOf(ctx context.Context, s *recipe.Session, path string) (*zk.Stat, error) {
 	stat, err := s.Exists(ctx, path)
 	if errors.Is(err, zk.ErrNoAuth) {
 		return new(zk.Stat), nil

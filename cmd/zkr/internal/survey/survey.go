@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // Limits bound what a survey reads. Zero values stand for the defaults.
@@ -27,7 +28,7 @@ type Limits struct {
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func Look(ctx context.Context, c *protocol.Client, path string, limits Limits) (*Place, error) {
-	return across(ctx, c, path, func(s *protocol.Session) (*Place, error) {
+	return across(ctx, c, path, func(s *recipe.Session) (*Place, error) {
 		if err := s.Sync(ctx, path); err != nil {
 			return nil, err
 		}
@@ -37,13 +38,13 @@ func Look(ctx context.Context, c *protocol.Client, path string, limits Limits) (
 
 // across looks in one session after the other, until one has not been lost.
 func across(
-	ctx context.Context, c *protocol.Client, path string, look func(*protocol.Session) (*Place, error),
+	ctx context.Context, c *protocol.Client, path string, look func(*recipe.Session) (*Place, error),
 ) (*Place, error) {
-	if err := protocol.ValidatePath(path); err != nil {
+	if err := recipe.ValidatePath(path); err != nil {
 		return nil, err
 	}
 	for {
-		s, err := c.Session(ctx)
+		s, err := recipe.SessionOf(ctx, c)
 		var p *Place
 		if err == nil {
 			p, err = look(s)
@@ -59,7 +60,7 @@ func across(
 }
 
 // look is Look under one session, with what is remembered of that, or with nil.
-func look(ctx context.Context, c *protocol.Client, s *protocol.Session, path string, limits Limits, m *memory) (*Place, error) {
+func look(ctx context.Context, c *protocol.Client, s *recipe.Session, path string, limits Limits, m *memory) (*Place, error) {
 	sv := &survey{
 		reader:     &reader{s, m, make(chan struct{}, readers)},
 		client:     c,

@@ -11,12 +11,12 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
 // makeNodes creates nodes, and an ephemeral contender in each of the locks.
-func makeNodes(t *testing.T, s *protocol.Session, nodes, locks []string) {
+func makeNodes(t *testing.T, s *recipe.Session, nodes, locks []string) {
 	t.Helper()
 	for _, node := range slices.Concat(nodes, locks) {
 		_, err := s.EnsurePath(t.Context(), node)

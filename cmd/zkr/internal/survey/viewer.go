@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // An End is how a contender has ended, as far as a [Viewer] can tell.
@@ -46,7 +47,7 @@ func NewViewer(c *protocol.Client, path string, limits Limits) *Viewer {
 // A listing of many names is read again only after a while, so that no path costs more than 10,000
 // names a second.
 func (v *Viewer) Look(ctx context.Context, queues bool) (*Place, error) {
-	return across(ctx, v.client, v.path, func(s *protocol.Session) (*Place, error) {
+	return across(ctx, v.client, v.path, func(s *recipe.Session) (*Place, error) {
 		m := v.memory.Load()
 		if m == nil || m.session != s.ID() { // nothing of what was read under another one is true now
 			m = newMemory(s.ID(), &v.requests)
@@ -83,7 +84,7 @@ func (v *Viewer) Ended(path string) End {
 // Confirm blocks until the leader has answered: what the next Look finds is no older. It returns
 // ctx's error, or [protocol.ErrClosed], or the server's error.
 func (v *Viewer) Confirm(ctx context.Context) error {
-	s, err := v.client.Session(ctx)
+	s, err := recipe.SessionOf(ctx, v.client)
 	if err != nil {
 		return err
 	}

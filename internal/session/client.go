@@ -1,0 +1,208 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/conn"
+)
+
+// A Client opens a session whenever one has ended. All views of it share it. Its exported fields are
+// set before [Client.Start]. It is safe for concurrent use.
+type Client struct {
+	*Setup
+	Foreign Foreign
+	Root    *View        // the view that Connect made
+	Tell    func(Outage) // tells the observer, if there is one
+
+	listeners []listener
+
+	close  context.CancelCauseFunc // ends Closing
+	stop   context.CancelFunc      // ends Work
+	ended  chan struct{}           // closed when Close has ended
+	endErr error                   // what Close returns; set before ended is closed
+
+	attempts atomic.Int64 // to connect that have failed
+
+	mu      sync.Mutex // protects what follows; nothing blocks while it is held
+	current *Session   // nil while there is none
+	dialing *Session   // the session that is to become current
+	changed chan struct{}
+	failed  error // why there will never be a session
+	refused error // why the last attempt to open a session failed, if the servers refused a credential
+	state   State
+	outage  outage
+	granted map[time.Duration]bool // session timeouts that were logged
+	stopped bool                   // no goroutine may be started any more
+	running sync.WaitGroup
+
+	unclosed map[*Session]error // lost sessions that are not known to be closed, and why
+}
+
+// An Access is a client with one of its views.
+type Access struct {
+	*Client
+	View View
+}
+
+// New returns a client that has not begun to connect, and its first view.
+func New() *Access {
+	a := &Access{Client: &Client{
+		Setup:    &Setup{Ensemble: conn.NewEnsemble()},
+		changed:  make(chan struct{}),
+		ended:    make(chan struct{}),
+		unclosed: make(map[*Session]error),
+	}}
+	a.Root, a.View.Setup, a.View.Log = &a.View, a.Setup, a.Foreign.defaultLog()
+	return a
+}
+
+// Listen has f called for each change of state. Call it before [Client.Start].
+func (c *Client) Listen(f func(State), callee *Callee) {
+	c.listeners = append(c.listeners, listener{f, callee})
+}
+
+// Start begins to connect.
+func (c *Client) Start() {
+	c.Closing, c.close = context.WithCancelCause(context.Background())
+	c.Work, c.stop = context.WithCancel(context.Background())
+	c.Ensemble.Spawn, c.Refusals = c.Spawn, refusals
+	if c.Resolve != nil { // whatever the order of the options
+		c.Lookup = c.Resolve
+	}
+	c.mu.Lock()
+	c.beginOutage()
+	c.mu.Unlock()
+	c.Spawn(c.run)
+}
+
+// Current returns the current session, as package protocol's Client.Session does.
+func (c *Access) Current(ctx context.Context) (*Session, error) {
+	switch {
+	case c.View.Err != nil:
+		return nil, c.View.Err
+	case ctx == nil:
+		return nil, ErrNilContext
+	}
+	for {
+		if ctx.Err() != nil {
+			return nil, conn.ContextError(ctx)
+		}
+
+		c.mu.Lock()
+		s, changed, failed := c.current, c.changed, c.failed
+		c.mu.Unlock()
+		switch {
+		case c.Closing.Err() != nil:
+			return nil, ErrClosed
+		case failed != nil:
+			return nil, failed
+		case s != nil && s.Err() == nil && !s.lapsed():
+			return s, nil
+		}
+
+		c.Awaited()
+		select {
+		case <-changed:
+		case <-c.Closing.Done():
+		case <-ctx.Done():
+			return nil, c.noSession(ctx)
+		}
+	}
+}
+
+// State returns the state of the client, computed from the clocks.
+func (c *Client) State() State {
+	c.mu.Lock()
+	s, state := c.current, c.state
+	c.mu.Unlock()
+	if state != Closed && s != nil && s.Err() != nil {
+		return Lost
+	}
+	return state
+}
+
+// HeldAt returns what the current session holds at this path, if anything.
+func (c *Client) HeldAt(path string) (_ Held, found bool) {
+	c.mu.Lock()
+	s := c.current
+	c.mu.Unlock()
+	if s == nil {
+		return Held{}, false
+	}
+	return s.HeldAt(path)
+}
+
+// noSession returns the error of a call whose ctx ended before there was a session.
+func (c *Client) noSession(ctx context.Context) error {
+	c.mu.Lock()
+	s, refused := cmp.Or(c.dialing, c.current), c.refused
+	c.mu.Unlock()
+
+	if refused != nil {
+		return fmt.Errorf("%w: no session: %w", conn.ContextError(ctx), refused)
+	}
+	if s != nil {
+		if failed := s.Conn.LastFailure(); failed != nil {
+			return fmt.Errorf("%w: no session: %w", conn.ContextError(ctx), failed)
+		}
+	}
+	return fmt.Errorf("%w: no session", conn.ContextError(ctx))
+}
+
+// Spawn runs f in a goroutine that Close waits for. Once Close has begun, it does nothing and
+// returns false.
+func (c *Client) Spawn(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return false
+	}
+	c.running.Go(f)
+	return true
+}
+
+// announce wakes all calls that wait for a session. The caller holds mu.
+func (c *Client) announce() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// review updates the client's state after a change of the connection of s.
+func (c *Client) review(s *Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reviewLocked(s)
+}
+
+func (c *Client) reviewLocked(s *Session) {
+	switch {
+	case c.current != s || s.over():
+	case s.Conn.Link() != nil:
+		c.setState(Connected)
+		c.announce() // to those who wait for a session that has lapsed
+	default:
+		c.setState(Suspended)
+	}
+}
+
+// setState posts a new state to the listeners. The caller holds mu.
+func (c *Client) setState(state State) {
+	if state == c.state || c.state == Closed {
+		return
+	}
+	c.state = state
+	switch state {
+	case Connected:
+		c.endOutage()
+	case Suspended, Lost:
+		c.beginOutage()
+	}
+	for _, l := range c.listeners {
+		c.Foreign.Post(l.Callee, func() { l.f(state) }, state)
+	}
+}

@@ -1,0 +1,31 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// AwaitChroot waits for a session. If the chroot must exist, it returns an error if it does not.
+func (c *Access) AwaitChroot(ctx context.Context) error {
+	for {
+		s, err := c.Current(ctx)
+		if err != nil || !c.Existing {
+			return err
+		}
+		b := &Bound{Session: s, View: &c.View}
+		stat, err := (*zk.Stat)(nil), b.Sync(ctx, s.Path("/")) // or else the server may not have heard of it
+		if err == nil {
+			stat, err = b.Exists(ctx, s.Path("/"))
+		}
+		switch {
+		case err == nil && stat == nil:
+			return c.NoChroot()
+		case errors.Is(err, zk.ErrNoAuth): // so it is there
+			return nil
+		case err == nil || ctx.Err() != nil || s.Err() == nil || c.Closing.Err() != nil:
+			return err
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/conn"
+	"github.com/zkrecipes/zkrecipes/internal/pace"
+	"github.com/zkrecipes/zkrecipes/internal/trust"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
+)
+
+// Do and DoOnce are those of package protocol/recipe.
+func Do[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)) (T, error) {
+	return attempts(ctx, b, op, nil, false)
+}
+
+// DoOnce is Do for what must not happen twice.
+func DoOnce[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error),
+	settle func(context.Context) (v T, done bool, err error)) (T, error) {
+	return attempts(ctx, b, op, settle, settle != nil)
+}
+
+// Change is [Do] for a change that may be repeated, whose caller has to know if it was perhaps made.
+func Change[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error)) (T, error) {
+	return attempts(ctx, b, op, nil, true)
+}
+
+// attempts is [DoOnce] if settle is not nil, and otherwise Do. If changes is true, the error says
+// whether an attempt may have been executed.
+func attempts[T any](ctx context.Context, b *Bound, op func(*zk.Conn) (T, error),
+	settle func(context.Context) (v T, done bool, err error), changes bool) (T, error) {
+	if ctx == nil {
+		var zero T
+		return zero, ErrNilContext
+	}
+	b.check(ctx)
+	var pauses pace.Pauses
+	var last error
+	began := time.Now()
+	if changes {
+		defer b.Work.unsure(false)
+	}
+	pending := false // an attempt may have been executed
+	uncertain := func(err error) error {
+		if pending && changes {
+			return fmt.Errorf("%w: %w", ErrUncertain, err)
+		}
+		return err
+	}
+
+	for {
+		v, out, err := once(ctx, b, began, op)
+		if out == conn.Definite {
+			if err = b.View.explain(err); err != nil { // which says nothing of the attempts before
+				err = uncertain(err)
+			}
+			return v, err
+		}
+
+		pending = pending || out == conn.Unknown
+		if changes {
+			b.Work.unsure(pending)
+		}
+		if pending && settle != nil && ctx.Err() == nil && b.Err() == nil {
+			if failed := b.Fence(ctx); failed != nil {
+				return v, uncertain(failed)
+			}
+			found, done, failed := settle(ctx)
+			if done || failed != nil {
+				if done {
+					settled(err, true)
+				}
+				return found, failed
+			}
+			settled(err, false)
+			pending = false
+			b.Work.unsure(false)
+		}
+
+		if over := b.Err(); over != nil {
+			return v, uncertain(over)
+		}
+		if errors.Is(err, errSilent) {
+			return v, uncertain(err)
+		}
+		if ctx.Err() != nil {
+			// What the caller wants to know is why it had to wait.
+			if !errors.Is(err, ctx.Err()) {
+				err = fmt.Errorf("%w: %w", b.Conn.Why(ctx), err)
+			} else if last != nil {
+				err = fmt.Errorf("%w: %w", err, last)
+			}
+			return v, uncertain(err)
+		}
+
+		last = err
+		b.Work.note(err)
+
+		wait, stopped := b.nextPause(ctx, &pauses)
+		if stopped != nil {
+			stopped = fmt.Errorf("%w: %w", stopped, err)
+			if b.Work == nil {
+				return v, uncertain(stopped)
+			}
+			b.Work.GiveUp(stopped)
+			wait = pauses.Default(DefaultBackOff)
+		}
+		if failed := b.Pause(ctx, b.Done(), wait, err); failed != nil {
+			return v, uncertain(failed)
+		}
+	}
+}
+
+// check panics if work uses the session of its caller: its attempts would not go on.
+func (b *Bound) check(ctx context.Context) {
+	if w := WorkOf(ctx); w != nil && w != b.Work {
+		panic("recipe: work of Detach uses a session other than the one it was given")
+	}
+}
+
+// once makes one attempt. What op returns is only looked at while ctx and the session last.
+func once[T any](ctx context.Context, b *Bound, began time.Time, op func(*zk.Conn) (T, error)) (v T, out conn.Outcome, err error) {
+	if err := b.await(ctx, began); err != nil {
+		return v, conn.NotSent, err
+	}
+	return conn.Attempt(ctx, b.Conn, func(c *zk.Conn) (v T, err error) {
+		defer Catch(&err)
+		return op(c)
+	})
+}
+
+// Pause sleeps between two attempts, the first of which died of err, or until over is closed. It
+// returns an error if ctx ends.
+func (b *Bound) Pause(ctx context.Context, over <-chan struct{}, d time.Duration, err error) error {
+	b.View.Log.Debug("trying again", "error", err, "after", d)
+	if b.Retried != nil {
+		b.Retried(ctx, b.ID(), d, err)
+	}
+	t := time.NewTimer(max(d, 1)) // see conn.Sleep
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-over:
+	case <-ctx.Done():
+		select {
+		case <-over: // which is what has ended ctx, if that is a session's
+		default:
+			return fmt.Errorf("%w: %w", b.Conn.Why(ctx), err)
+		}
+	}
+	return nil
+}
+
+// nextPause returns the next pause between two attempts under b. Its error says why there is none. Work
+// that nobody waits for, any more or at all, calls no function of the user'b, who may wait for the
+// same work through another view.
+func (b *Bound) nextPause(ctx context.Context, p *pace.Pauses) (time.Duration, error) {
+	if b.Work != nil {
+		if b.Work.Caller == nil || b.Work.Unwanted() != nil {
+			return p.Default(DefaultBackOff), nil
+		}
+		ctx = b.Work.Caller
+	}
+	return b.View.NextPause(ctx, b.Life, p)
+}
+
+// Fence and Confirm are those of package protocol/recipe.
+func (b *Bound) Fence(ctx context.Context) error {
+	b.Engage()
+	defer b.Disengage()
+
+	_, err := Do(ctx, b, func(*zk.Conn) (struct{}, error) {
+		w := b.Conn.Link()
+		if w == nil {
+			return struct{}{}, zk.ErrConnectionClosed
+		}
+		r := w.Ask(b.fence())
+		if r.By == trust.Quorum {
+			return struct{}{}, nil
+		}
+		err := conn.ErrorOf(r.Code)
+		if conn.OutcomeOf(err) == conn.Definite && r.Code != zkwire.CodeAuthRequired {
+			err = fmt.Errorf("%w: %w", conn.ErrUnproven, err)
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// Confirm is Fence, unless a quorum has confirmed the session lately.
+func (b *Bound) Confirm(ctx context.Context) (asked bool, err error) {
+	if b.confirmed() {
+		return false, nil
+	}
+	return true, b.Fence(ctx)
+}
+
+// Insist calls op until it succeeds or finds that the node is gone, or the session is over, if b is
+// for work that has to be finished: the caller gets the first error, and op is repeated in the
+// background, as others may mend what it died of. Otherwise it calls op once. path is for the log.
+func (b *Bound) Insist(ctx context.Context, path string, op func() error) error {
+	pause := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(time.Minute),
+		backoff.WithMaxElapsedTime(0))
+	for first := true; ; first = false {
+		err := op()
+		if err == nil || errors.Is(err, zk.ErrNoNode) || b.Work == nil || ctx.Err() != nil || b.Err() != nil {
+			return err
+		}
+		if first {
+			b.View.Log.Error("not cleaned up yet", "path", path, "error", err)
+		}
+		b.Work.GiveUp(err)
+		if failed := b.Pause(ctx, b.Done(), pause.NextBackOff(), err); failed != nil {
+			return err
+		}
+	}
+}

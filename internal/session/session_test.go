@@ -1,0 +1,135 @@
+package session
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/trust"
+)
+
+// A thing is something that is held.
+type thing struct {
+	session *Session
+	err     error
+}
+
+func (h *thing) Lose(err error) *slog.Logger {
+	h.err = err
+	h.session.Dismiss(h, false)
+	return nil
+}
+
+func (h *thing) Held() Held { return Held{Path: "/line", Over: h.err != nil} }
+
+// held returns a session with a timeout of twelve seconds that has just begun, and something that
+// it holds.
+func held(t *testing.T) (*Session, *thing) {
+	s := Offline(12 * time.Second).current
+	h := &thing{session: s}
+	s.Engage()
+	require.NoError(t, s.Admit(h))
+	return s, h
+}
+
+// TestAnswerThatComesTooLateRenewsNothing delivers an answer before any goroutine has looked at the
+// clocks.
+func TestAnswerThatComesTooLateRenewsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, h := held(t)
+		time.Sleep(7 * time.Second)
+		asked := time.Now()
+		time.Sleep(time.Second)
+		host{s}.Answered(asked, time.Now(), trust.Quorum)
+		host{s}.Answered(asked, time.Now(), trust.Leader)
+		require.ErrorIs(t, s.Err(), ErrLost)
+		require.ErrorIs(t, h.err, ErrLost)
+	})
+}
+
+// TestHandshakeThatIsAnsweredTooLateResumesNothing delivers the answer before any goroutine has
+// looked at the clocks.
+func TestHandshakeThatIsAnsweredTooLateResumesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, h := held(t)
+		time.Sleep(8 * time.Second)
+		_, err := host{s}.Resume(time.Now(), 12*time.Second)
+		require.ErrorIs(t, err, ErrLost)
+		require.ErrorIs(t, s.Err(), ErrLost)
+		require.ErrorIs(t, h.err, ErrLost)
+	})
+}
+
+// TestTrustRunsFromTheDialNotFromTheAnswer makes a handshake that takes three seconds.
+func TestTrustRunsFromTheDialNotFromTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := held(t)
+		time.Sleep(time.Second)
+		dialled := time.Now()
+		time.Sleep(3 * time.Second)
+		_, err := host{s}.Resume(dialled, 12*time.Second)
+		require.NoError(t, err)
+		require.Equal(t, dialled.Add(8*time.Second), s.Deadline())
+	})
+}
+
+// TestTrustFollowsTheTimeoutOfAResumption resumes at a server that grants half of the first
+// timeout.
+func TestTrustFollowsTheTimeoutOfAResumption(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := held(t)
+		_, err := host{s}.Resume(time.Now(), 6*time.Second)
+		require.NoError(t, err)
+		require.Equal(t, time.Now().Add(4*time.Second), s.Deadline())
+	})
+}
+
+// A session may be over just before its grants are told, and before its connections are cut.
+func TestSessionThatIsOverHoldsNothing(t *testing.T) {
+	t.Parallel()
+	s, h := held(t)
+	s.mu.Lock()
+	s.err = ErrLost
+	s.mu.Unlock()
+	require.ErrorIs(t, s.Admit(new(thing)), ErrLost)
+	_, err := host{s}.Resume(time.Now(), time.Second)
+	require.ErrorIs(t, err, ErrLost)
+	s.finish(ErrClosed)
+	require.NotErrorIs(t, s.Err(), ErrClosed)
+	require.NoError(t, h.err)
+}
+
+// What is held is lost by the clocks, whether or not anything has looked at them.
+func TestErrIsComputedFromTheClocksWhenItIsCalled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, h := held(t)
+		time.Sleep(8*time.Second - 1)
+		require.NoError(t, s.Err())
+		time.Sleep(time.Nanosecond)
+		require.ErrorIs(t, s.Err(), ErrLost)
+		require.ErrorIs(t, h.err, ErrLost)
+		<-s.Done()
+	})
+}
+
+func TestUntrustedSessionGrantsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := Offline(12 * time.Second).current
+		s.Engage()
+		time.Sleep(9 * time.Second)
+		require.NoError(t, s.Err(), "nothing is held, so nothing is lost")
+		require.ErrorIs(t, s.Admit(new(thing)), ErrStale)
+		time.Sleep(3 * time.Second)
+		require.NoError(t, s.Err(), "silent for a whole timeout, and the servers may know it")
+		require.ErrorIs(t, s.Admit(new(thing)), ErrStale)
+	})
+}

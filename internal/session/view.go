@@ -1,0 +1,89 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/conn"
+	"github.com/zkrecipes/zkrecipes/internal/pace"
+)
+
+// A View is what one of several clients with the same sessions may have of its own.
+type View struct {
+	Setup      *Setup
+	ACLFor     func(path string) []zk.ACL // nil: the default
+	AnyACL     bool                       // ACLFor has one for every path
+	OwnerData  []byte                     // of contenders that are given none
+	NewBackOff func() backoff.BackOff     // nil: the default
+	Log        *slog.Logger
+	Observed   bool  // there is an observer
+	Err        error // a bad option, which the first operation returns
+}
+
+// ACL returns the ACL of a node that is to be created. The path has no chroot. If the ACL function
+// panics, so does ACL, which [Catch] recovers.
+func (v *View) ACL(path string) []zk.ACL {
+	if v.ACLFor != nil {
+		if acl := v.callACLFor(path); len(acl) > 0 {
+			return acl
+		}
+	}
+	if own := v.Setup.own.Load(); own != nil {
+		return *own
+	}
+	return openACL
+}
+
+func (v *View) callACLFor(path string) []zk.ACL {
+	defer func() {
+		if p := recover(); p != nil {
+			panic(foreignError{pace.Foreign("ACL function", p)})
+		}
+	}()
+	return v.ACLFor(path)
+}
+
+// openACL is made once, as each call asks for its ACL several times.
+var openACL = zk.WorldACL(zk.PermAll)
+
+// NextPause returns the next pause of the view's back-off. If one of the contexts ends first, there is
+// no pause.
+func (v *View) NextPause(ctx, life context.Context, p *pace.Pauses) (time.Duration, error) {
+	if v.NewBackOff == nil {
+		return p.Default(DefaultBackOff), nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(life, cancel)()
+	d, err := p.Next(ctx, v.NewBackOff)
+	if ctx.Err() != nil {
+		return 0, nil
+	}
+	return d, err
+}
+
+// explain adds to the error of a request who the client is, if it lacks a permission.
+func (v *View) explain(err error) error {
+	switch {
+	case !errors.As(err, new(*conn.DeniedError)):
+		return err
+	case len(v.Setup.Credentials) == 0:
+		return fmt.Errorf("%w (the client has no credentials: see WithAuth)", err)
+	}
+	return fmt.Errorf("%w (the client is %s)", err, v.Setup.Identities())
+}
+
+// DefaultBackOff returns the default back-off.
+func DefaultBackOff() backoff.BackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(20*time.Millisecond),
+		backoff.WithMaxInterval(2*time.Second),
+		backoff.WithMaxElapsedTime(0),
+	)
+}
