@@ -333,6 +333,17 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	}
 }
 
+// What SECURITY.md says of an attacker, and of each thing to configure, a test shows. (Only of
+// someone who controls the client's host there is nothing to show.)
+func TestPromisesOfSecurityNameTests(t *testing.T) {
+	promises := 0
+	for _, promise := range regexp.MustCompile(`(?m)^\| (?:has a|may|writes|reads) .*$|^- \*\*[^\n]*(?:\n  .*)*`).FindAllString(read(t, "SECURITY.md"), -1) {
+		promises++
+		assert.Regexp(t, "`Test[A-Z]\\w+`", promise)
+	}
+	assert.Greater(t, promises, 9)
+}
+
 // declarations returns what our packages declare, by their names, and the methods and fields of all
 // types. A type stands there in lower case: a type that is embedded may have the method.
 func declarations(t *testing.T) (packages map[string]map[string]bool, members map[string]bool) {
