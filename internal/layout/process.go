@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"unicode"
 )
@@ -69,9 +70,20 @@ func printable(s string) string {
 // revoked is the member that asks a holder for its lock, with a comma before it.
 const revoked = `,"revoked":true}`
 
-// Revoke returns the data of a [Process] with a member that asks it for its lock. It reports whether
-// data are those of a Process.
-func Revoke(data []byte) ([]byte, bool) {
+// curatorRevoked is the data that Apache Curator's Revoker writes, and its makeRevocable waits for.
+const curatorRevoked = "__REVOKE__"
+
+// Revoke returns data that ask a contender for its lock, whose node has these data: those of a
+// [Process] with one member more, or nil if they ask already. Curator's contenders have an address, or
+// nothing, which Curator's request replaces. Revoke reports whether data are of such a form.
+func Revoke(data []byte, ours bool) (request []byte, ok bool) {
+	_, err := netip.ParseAddr(string(data))
+	switch {
+	case IsRevoked(data):
+		return nil, true
+	case len(data) == 0 || !ours && err == nil:
+		return []byte(curatorRevoked), true
+	}
 	body, isObject := bytes.CutSuffix(bytes.TrimSpace(data), []byte("}"))
 	if _, ok := ParseProcess(data); !ok || !isObject {
 		return nil, false
@@ -79,11 +91,11 @@ func Revoke(data []byte) ([]byte, bool) {
 	return append(bytes.Clone(body), revoked...), true
 }
 
-// IsRevoked reports whether data have the member that Revoke adds.
+// IsRevoked reports whether data ask for the lock.
 func IsRevoked(data []byte) bool {
 	var d struct {
 		Revoked bool `json:"revoked"`
 	}
 	_, ok := ParseProcess(data)
-	return ok && json.Unmarshal(data, &d) == nil && d.Revoked
+	return string(data) == curatorRevoked || ok && json.Unmarshal(data, &d) == nil && d.Revoked
 }
