@@ -56,7 +56,7 @@ func TestCallsEndThoughTheirSessionLasts(t *testing.T) {
 		srv := w.homes["10.0.0.1"]
 		c := w.client(t, connect, timeout)
 		s := place(t, c, "/node")
-		patient, err := recipe.SessionOf(t.Context(), recipe.New(c, "test", "/x"))
+		patient, err := recipe.New(c, "test", "/x").Session(t.Context())
 		require.NoError(t, err)
 		srv.Stop()
 		for name, call := range map[string]func() error{

@@ -103,7 +103,7 @@ func report(syncs bool) func(*sim.World) {
 		clients[0].Go(func(ctx context.Context) error {
 			for n := int64(1); n <= 20; n++ {
 				clients[0].Sleep(ctx, w.Timeout/4)
-				if s, err := recipe.SessionOf(ctx, clients[0]); err == nil {
+				if s, err := recipe.SessionOf(ctx, clients[0].Client); err == nil {
 					if _, err := s.EnsurePath(ctx, w.Path); err != nil {
 						continue
 					}

@@ -160,7 +160,7 @@ func (b *onceBook) check(ctx context.Context, c *protocol.Client, o runner, path
 	if ran || err != nil {
 		return fmt.Errorf("a key that is done: %t, %w", ran, err)
 	}
-	s, err := recipe.SessionOf(ctx, c.Client)
+	s, err := recipe.SessionOf(ctx, c)
 	if err != nil {
 		return err
 	}
