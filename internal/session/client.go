@@ -57,6 +57,9 @@ func New() *Access {
 		ended:    make(chan struct{}),
 		unclosed: make(map[*Session]error),
 	}}
+	a.Closing, a.close = context.WithCancelCause(context.Background())
+	a.Work, a.stop = context.WithCancel(context.Background())
+	a.Ensemble.Spawn, a.Refusals = a.Spawn, refusals
 	a.Root, a.View.Setup, a.View.Log = &a.View, a.Setup, a.Foreign.defaultLog()
 	return a
 }
@@ -68,9 +71,6 @@ func (c *Client) Listen(f func(State), callee *Callee) {
 
 // Start begins to connect.
 func (c *Client) Start() {
-	c.Closing, c.close = context.WithCancelCause(context.Background())
-	c.Work, c.stop = context.WithCancel(context.Background())
-	c.Ensemble.Spawn, c.Refusals = c.Spawn, refusals
 	if c.Resolve != nil { // whatever the order of the options
 		c.Lookup = c.Resolve
 	}

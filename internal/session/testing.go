@@ -12,7 +12,6 @@ import (
 func Offline(timeout time.Duration) *Access {
 	a := New()
 	a.View.Log, a.stopped = slog.New(slog.DiscardHandler), true
-	a.Ensemble.Spawn = a.Spawn
 	a.current = a.newSession().Session
 	a.current.Suspend(0, timeout)
 	return a

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A recipe is what the processes use, and how their history is judged.
-type recipe struct {
+// A subject is what the processes use, and how their history is judged.
+type subject struct {
 	workload func(*worker) workload
 	check    func(r *Round, name string) error
 	foreign  bool // not ours, so not run unless it is asked for
@@ -20,7 +20,7 @@ type workload struct {
 	rest func() error // gives back what is held across operations; may be nil
 }
 
-var recipes = map[string]recipe{
+var recipes = map[string]subject{
 	"lock":          {workload: lockWork, check: checkLock},
 	"zk.Lock":       {workload: zkLockWork, check: checkLock, foreign: true},
 	"simple":        {workload: simpleWork, check: checkLock},
