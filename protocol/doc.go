@@ -12,18 +12,7 @@
 // configure the connection. [WithLogger], [WithObserver], [WithACL], [WithACLFor], [WithOwnerData]
 // and [WithBackOff] also configure a view of it: see [Client.With].
 //
-// # For authors of recipes
-//
-//   - A [Recipe] validates, and names itself in errors and events. [AcrossSessions] is the frame of
-//     a verb, and [Recipe.Acquire] the frame of a verb that acquires something.
-//   - The methods of [Session] read and write. [Do] and [DoOnce] run operations without a method.
-//     [Detach] runs work that must not be left half-way.
-//   - [Session.CreateOwn] creates a contender's node. [Session.WaitNode] and [Session.WaitChildren]
-//     wait, and [Session.WaitAny] waits for nodes watched with [Session.Watch].
-//   - [Recipe.NewGrant] makes a node a [Grant].
-//
-// Contenders in order of arrival are in package protocol/line. docs/writing-a-recipe.md builds a
-// whole recipe.
+// Authors of recipes go on with package protocol/recipe.
 //
 // # Sessions
 //
@@ -93,7 +82,7 @@
 // # Guarantees
 //
 //   - An operation of one session never runs in another.
-//   - [Session.Err], [Grant.Err] and the Err of a grant's context are computed at each call. If
+//   - [Session.Err], the Err of what is held, and that of its context are computed at each call. If
 //     they return nil, the ensemble has not given the lock to another client (under the assumptions
 //     above).
 //   - An operation that is reported as not having happened does not happen later. If its ctx ended
@@ -110,8 +99,8 @@
 //
 // # Failure
 //
-// A process can stop between a look at Err and its next step, and act late. Let [Grant.Multi] write
-// to ZooKeeper, and let other stores compare [Grant.Token].
+// A process can stop between a look at Err and its next step, and act late. Let the Multi of what is held write
+// to ZooKeeper, and let other stores compare its Token.
 //
 // An ensemble that has lost its data has forgotten its locks, and the numbers that tokens come
 // from. If an ACL forbids a client to delete its own nodes, they stay until its session ends.

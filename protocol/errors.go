@@ -53,7 +53,7 @@ var (
 )
 
 // Servers refuse requests for reasons that zk.Conn has no errors for. This is what becomes of a
-// call of a recipe, of [Do] or of [DoOnce]:
+// call of a recipe:
 //
 //	code  error               what the call does
 //	-118  zk.ErrSessionMoved  tries again, with back-off: the session is at another server by now

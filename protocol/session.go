@@ -36,8 +36,8 @@ func (s *Session) Deadline() time.Time { return session.Open(s).Deadline() }
 //
 // Its paths are absolute: use [Session.Path] to put the chroot in front. Its calls block until they
 // are answered or the connection breaks, whatever your ctx says. While there is no connection, they
-// wait for the session's next one. [Do] returns when ctx ends. Keep what you send below [MaxData]:
-// one size of a Multi just above a megabyte makes zk.Conn panic.
+// wait for the session's next one. Keep what you send below a million bytes: one size of a Multi just
+// above a megabyte makes zk.Conn panic.
 //
 // Watches set through it survive any number of broken connections, and end with the session. Each
 // fires once for what has happened since it was set, early or late. It may also fire for a change
@@ -48,8 +48,7 @@ func (s *Session) Conn() *zk.Conn { return session.Open(s).Conn.ZK() }
 // Path returns path with the chroot of the connect string in front.
 func (s *Session) Path(path string) string { return session.Open(s).Path(path) }
 
-// RequestLimit returns the size in bytes of the largest request that is sent: see [WithRequestLimit]
-// and [MultiSize].
+// RequestLimit returns the size in bytes of the largest request that is sent: see [WithRequestLimit].
 func (s *Session) RequestLimit() int { return session.Open(s).Limit }
 
 // Done returns a channel that is closed when the session is over. [Session.Err] then returns why.

@@ -13,7 +13,8 @@ import (
 )
 
 // Validate reports what is wrong with the client, the path, an option, or the data for a node,
-// before any I/O. Its error wraps [zk.ErrInvalidPath], [ErrTooLarge] or the option's error.
+// before any I/O. Its error wraps [zk.ErrInvalidPath], [protocol.ErrTooLarge] or the option's
+// error.
 func (r *Recipe) Validate(data []byte) error {
 	if r == nil {
 		return errors.New("a zero value: make it with New")
@@ -35,7 +36,7 @@ func (r *Recipe) ValidateCall(ctx context.Context, data []byte) error {
 }
 
 // Session returns the current session, bound to the view. It blocks until there is one. Its error
-// is that of [Recipe.Validate] or of [Client.Session].
+// is that of [Recipe.Validate] or of [protocol.Client.Session].
 func (r *Recipe) Session(ctx context.Context) (*Session, error) {
 	if err := r.Validate(nil); err != nil {
 		return nil, err
@@ -75,8 +76,8 @@ func (r *Recipe) session(ctx context.Context) (*Session, error) {
 // attempt should use ctx.
 //
 // It blocks until attempt has an outcome, ctx ends or the client is closed. It returns attempt's
-// error as it is, that of [Recipe.Validate], ctx's, or [ErrClosed]. For an error of [Again], it
-// calls attempt once more.
+// error as it is, that of [Recipe.Validate], ctx's, or [protocol.ErrClosed]. For an error of
+// [Again], it calls attempt once more.
 func AcrossSessions[T any](ctx context.Context, r *Recipe, attempt func(*Session) (T, error)) (v T, err error) {
 	if err := r.Validate(nil); err != nil {
 		return v, err

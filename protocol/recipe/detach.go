@@ -20,7 +20,7 @@ import (
 // the caller still waits.
 //
 // In work of another Detach, under the very ctx of that work, it simply calls fn. After
-// [Client.Close] it returns [ErrClosed]. It is safe for concurrent use.
+// [protocol.Client.Close] it returns [protocol.ErrClosed]. It is safe for concurrent use.
 func Detach[T any](ctx context.Context, s *Session, fn func(context.Context, *Session) (T, error), undo func(T)) (T, error) {
 	if ctx == nil {
 		var zero T

@@ -17,9 +17,10 @@ import (
 // not.
 //
 // Do blocks until the server has answered, and returns what it said, [zk.ErrNoNode] for example. If
-// ctx ends first it returns ctx's error, if the session is over an error that wraps [ErrLost],
-// after [Client.Close] one that wraps [ErrClosed]; the call that is under way then goes on behind
-// its back and what it returns is dropped. It is safe for concurrent use.
+// ctx ends first it returns ctx's error, if the session is over an error that wraps
+// [protocol.ErrLost], after [protocol.Client.Close] one that wraps [protocol.ErrClosed]; the call
+// that is under way then goes on behind its back and what it returns is dropped. It is safe for
+// concurrent use.
 func Do[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)) (T, error) {
 	return session.Do(ctx, &s.bound, op)
 }
@@ -47,9 +48,9 @@ func DoOnce[T any](ctx context.Context, s *Session, op func(*zk.Conn) (T, error)
 //
 // If the flags are [zk.FlagContainer] it creates a container, which zk.Conn's Create does not. A
 // request that is too large for the server would cost all users of the session their connection:
-// Create refuses it with [ErrTooLarge], by the limit of [WithRequestLimit]. If the node is ephemeral
-// and the session has no room for it, it returns [ErrSessionFull]. Then nothing is sent. All other
-// errors are those of c. Create is safe for concurrent use.
+// Create refuses it with [protocol.ErrTooLarge], by the limit of [protocol.WithRequestLimit]. If
+// the node is ephemeral and the session has no room for it, it returns [protocol.ErrSessionFull].
+// Then nothing is sent. All other errors are those of c. Create is safe for concurrent use.
 func Create(c *zk.Conn, path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
 	return session.Create(c, path, data, flags, acl)
 }

@@ -133,7 +133,8 @@ func (g *Grant) stat(ctx context.Context) (*zk.Stat, error) {
 
 // Verify asks the servers whether the grant's node is there, behind a Sync, and ends the grant if
 // it is not. It blocks until they have answered, and returns [Grant.Err]. Without an answer it
-// returns ctx's error, one that wraps [ErrLost] or [ErrClosed], or the server's own.
+// returns ctx's error, one that wraps [protocol.ErrLost] or [protocol.ErrClosed], or the server's
+// own.
 func (g *Grant) Verify(ctx context.Context) error {
 	if _, err := g.missing(ctx); err != nil {
 		return err

@@ -17,7 +17,8 @@ import (
 // If NewGrant fails, the node stays: the caller deletes it, with [Own.Withdraw] for example.
 //
 // NewGrant blocks only if s has to be confirmed first, because nothing was heard from the
-// ensemble's leader lately. It returns ctx's error or one that wraps [ErrLost] or [ErrClosed].
+// ensemble's leader lately. It returns ctx's error or one that wraps [protocol.ErrLost] or
+// [protocol.ErrClosed].
 func (r *Recipe) NewGrant(ctx context.Context, s *Session, path string, token int64,
 	remove func(context.Context, *Session) error) (*Grant, error) {
 	return r.grant(ctx, s, path, token, false, remove)

@@ -12,9 +12,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// Err returns nil while the grant is held. After a loss its error wraps [ErrLost], and the cause as
-// described there. After [Grant.Release] it wraps [ErrReleased]. Err computes the answer from the
-// clocks at each call, without I/O: in a process that was paused it reports the loss at once.
+// Err returns nil while the grant is held. After a loss its error wraps [protocol.ErrLost], and the
+// cause as described there. After [Grant.Release] it wraps [protocol.ErrReleased]. Err computes the
+// answer from the clocks at each call, without I/O: in a process that was paused it reports the
+// loss at once.
 func (g *Grant) Err() error {
 	if g.life.Err() == nil {
 		// A session that is found to be over here and now ends its grants before it says so.

@@ -20,12 +20,13 @@ import (
 // and [zk.CheckVersionRequest]. Their paths have no chroot. A create without an ACL gets the view's.
 // The answers are those of ops alone, and have no chroot either.
 //
-// Multi blocks until the server has answered, ctx ends or the session is over. It adds [Grant.Check]
-// itself, and does nothing twice. If g ended before, it returns [Grant.Err] and nothing was done. If
-// an operation fails, its error says which, and the answers have the errors of all. If ctx or the
-// session ends before the outcome is known, the error wraps [ErrUncertain] (and not [ErrLost]): the
-// operations may have been done, or may yet be. Before any I/O it returns [zk.ErrInvalidPath],
-// [zk.ErrBadArguments], [ErrTooLarge] or [ErrSessionFull]. It is safe for concurrent use.
+// Multi blocks until the server has answered, ctx ends or the session is over. It adds
+// [Grant.Check] itself, and does nothing twice. If g ended before, it returns [Grant.Err] and
+// nothing was done. If an operation fails, its error says which, and the answers have the errors of
+// all. If ctx or the session ends before the outcome is known, the error wraps
+// [protocol.ErrUncertain] (and not [protocol.ErrLost]): the operations may have been done, or may
+// yet be. Before any I/O it returns [zk.ErrInvalidPath], [zk.ErrBadArguments],
+// [protocol.ErrTooLarge] or [protocol.ErrSessionFull]. It is safe for concurrent use.
 //
 // A reply that was lost is settled by a receipt, an ephemeral node beside g's own. The first Multi of
 // a grant creates it in its transaction, further ones set its data, and it is deleted after the
@@ -36,12 +37,13 @@ import (
 // a wake for those who watch the children of the path. Concurrent calls have a receipt each.
 //
 // After a lost reply, Multi makes a [Session.Fence] and reads the receipt. If the operations were
-// done, the answers are put together from what is there. If another client has changed a node since,
-// its Stat has Mzxid, Mtime and Version alone (0 for a Version that was not asked for). The name of a
-// sequential node is found by its czxid. If another client has deleted that node already, the error
-// wraps [ErrUncertain] and says so. If g's node was deleted and there is no receipt, the outcome is
-// not known either, because an operator can delete both. (An operator who deletes a receipt alone
-// takes away the proof: if the reply was lost as well, the operations may be done twice.)
+// done, the answers are put together from what is there. If another client has changed a node
+// since, its Stat has Mzxid, Mtime and Version alone (0 for a Version that was not asked for). The
+// name of a sequential node is found by its czxid. If another client has deleted that node already,
+// the error wraps [protocol.ErrUncertain] and says so. If g's node was deleted and there is no
+// receipt, the outcome is not known either, because an operator can delete both. (An operator who
+// deletes a receipt alone takes away the proof: if the reply was lost as well, the operations may
+// be done twice.)
 func (g *Grant) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	return MultiHeld(ctx, []*Grant{g}, ops...)
 }
@@ -218,8 +220,8 @@ func (f *fenced) run(ctx context.Context, r *receipt) ([]zk.MultiResponse, error
 	return s.inView(answers[before:]), fmt.Errorf("operation %d of %d: %w", failed-before+1, len(f.ops), err)
 }
 
-// unsettled returns an error that wraps [ErrUncertain]. It hides [ErrLost], with which nothing was
-// done.
+// unsettled returns an error that wraps [protocol.ErrUncertain]. It hides [protocol.ErrLost], with
+// which nothing was done.
 func unsettled(err error) error {
 	if errors.Is(err, protocol.ErrLost) {
 		return unsettledError{err}
@@ -326,7 +328,7 @@ func (s *Session) Receipt(dir string) string {
 // ephemeral node, as that of [Grant.Multi]. The transaction creates the receipt, and MultiOnce
 // deletes it in the background. If the caller has made it, the transaction only sets it, and the
 // caller deletes it: until then nobody can delete the node above. An error that leaves open whether
-// the operations were done wraps [ErrUncertain].
+// the operations were done wraps [protocol.ErrUncertain].
 func (s *Session) MultiOnce(ctx context.Context, receipt string, made bool, ops ...any) ([]zk.MultiResponse, error) {
 	var sign any = &zk.CreateRequest{Path: receipt, Flags: zk.FlagEphemeral}
 	if made {

@@ -47,10 +47,11 @@ type Own struct {
 //
 // CreateOwn blocks until the node is there, ctx ends or s is over. If ctx ends first, it returns
 // ctx's error, and what was created is deleted in the background. It returns
-// [ErrSequenceExhausted], and leaves no node, when the numbers are about to run out. Other errors
-// are those of [DoOnce]. It is safe for concurrent use. In work of [Detach] it creates nothing once
-// the caller has stopped waiting, but returns a node that was created before. Only if it has just
-// created Dir, it creates the node, too: no server deletes a container that never had a child.
+// [protocol.ErrSequenceExhausted], and leaves no node, when the numbers are about to run out. Other
+// errors are those of [DoOnce]. It is safe for concurrent use. In work of [Detach] it creates
+// nothing once the caller has stopped waiting, but returns a node that was created before. Only if
+// it has just created Dir, it creates the node, too: no server deletes a container that never had a
+// child.
 func (s *Session) CreateOwn(ctx context.Context, n OwnNode) (*Own, error) {
 	if strings.Contains(n.Prefix, "/") {
 		return nil, fmt.Errorf("%w: the prefix %q has a slash", zk.ErrBadArguments, n.Prefix)

@@ -11,9 +11,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// MaxData is the most data, in bytes, that a recipe puts into one request, its path included, unless
-// [WithRequestLimit] says how large requests may be. A server with the default jute.maxbuffer accepts
-// a little more and cuts the connection at what exceeds that.
+// MaxData is the most data, in bytes, that a recipe puts into one request, its path included,
+// unless [protocol.WithRequestLimit] says how large requests may be. A server with the default
+// jute.maxbuffer accepts a little more and cuts the connection at what exceeds that.
 const MaxData = 1_000_000
 
 // besideData is more than a request has besides a path, the data and an ACL: the name of a node,

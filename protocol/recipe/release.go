@@ -18,9 +18,9 @@ import (
 // returns that error. The deletion then goes on in the background until the node is gone or the
 // session is over.
 //
-// Release returns an error that wraps [ErrLost] if the grant was lost before, or if the session
-// ended before the deletion was confirmed. A further call waits for the same deletion and returns
-// the same. The recipes' own verbs are made of it. It is safe for concurrent use.
+// Release returns an error that wraps [protocol.ErrLost] if the grant was lost before, or if the
+// session ended before the deletion was confirmed. A further call waits for the same deletion and
+// returns the same. The recipes' own verbs are made of it. It is safe for concurrent use.
 func (g *Grant) Release(ctx context.Context) error {
 	if ctx == nil {
 		return g.recipe.Wrap(session.ErrNilContext)

@@ -21,11 +21,11 @@ import (
 // in the same or another [Recipe.Mode].
 //
 // Replace blocks until swap returns or ctx ends. Then g is over, as if given back, and its Err
-// wraps [ErrReleased]. If swap fails g goes on, with these exceptions. If ctx ends while swap is at
-// work, no client can tell at that moment which of the nodes is there: the whole is given back, g
-// ends, and both nodes are deleted in the background. The same happens if swap's error wraps
-// [ErrUncertain], and if the view's back-off ends. If swap returns [zk.ErrNoNode], g is lost. A ctx
-// that has ended before the call changes nothing.
+// wraps [protocol.ErrReleased]. If swap fails g goes on, with these exceptions. If ctx ends while
+// swap is at work, no client can tell at that moment which of the nodes is there: the whole is
+// given back, g ends, and both nodes are deleted in the background. The same happens if swap's
+// error wraps [protocol.ErrUncertain], and if the view's back-off ends. If swap returns
+// [zk.ErrNoNode], g is lost. A ctx that has ended before the call changes nothing.
 //
 // Other values of g may be used meanwhile. [Grant.Release] wins over a replacement that is under
 // way: all is given back, and Replace returns an error that wraps ErrReleased. Of two replacements

@@ -17,10 +17,10 @@ import (
 // it never undoes a later SetData that has returned. It is safe for concurrent use; one of several
 // at the same time is the last.
 //
-// SetData returns g's own error if g is over before, [ErrTooLarge], or the server's own. If it
-// returns ctx's error, or that of a back-off that has ended, the data may have been replaced or
-// not. The same goes for [ErrUncertain], where an answer was lost and the ACL of g's node does not
-// allow to read it.
+// SetData returns g's own error if g is over before, [protocol.ErrTooLarge], or the server's own.
+// If it returns ctx's error, or that of a back-off that has ended, the data may have been replaced
+// or not. The same goes for [protocol.ErrUncertain], where an answer was lost and the ACL of g's
+// node does not allow to read it.
 func (g *Grant) SetData(ctx context.Context, data []byte) error {
 	if err := g.recipe.ValidateCall(ctx, data); err != nil {
 		return err

@@ -40,8 +40,8 @@ func (s *Session) Children(ctx context.Context, path string) (names []string, st
 
 // Create creates a node that is not sequential; [Session.CreateOwn] is for those that are. It
 // returns [zk.ErrNodeExists] also if its own first attempt has created the node and the answer was
-// lost. An error after a lost answer also wraps [ErrUncertain]. Use a name of [Session.NewOwner]
-// where that makes a difference.
+// lost. An error after a lost answer also wraps [protocol.ErrUncertain]. Use a name of
+// [Session.NewOwner] where that makes a difference.
 func (s *Session) Create(ctx context.Context, path string, data []byte, flags int32) error {
 	if flags&zk.FlagSequence != 0 {
 		return fmt.Errorf("%w: sequential nodes are for CreateOwn", zk.ErrBadArguments)
@@ -54,16 +54,16 @@ func (s *Session) Create(ctx context.Context, path string, data []byte, flags in
 
 // Set replaces the data of a node if it has this version, or any if version is -1, and returns the
 // new Stat. It returns [zk.ErrBadVersion] also if its own first attempt has replaced them and the
-// answer was lost. An error after a lost answer also wraps [ErrUncertain]. With version -1 the data
-// is then replaced twice: that undoes what another client has written in between, and counts as two
-// versions.
+// answer was lost. An error after a lost answer also wraps [protocol.ErrUncertain]. With version -1
+// the data is then replaced twice: that undoes what another client has written in between, and
+// counts as two versions.
 func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
 	return session.Change(ctx, &s.bound, func(c *zk.Conn) (*zk.Stat, error) { return Set(c, s.Path(path), data, version) })
 }
 
 // Delete deletes a node if it has this version, or any if version is -1. It returns [zk.ErrNoNode]
 // if another client had deleted it. With another version than -1, an error after a lost answer also
-// wraps [ErrUncertain]: the node may be gone because of an attempt before.
+// wraps [protocol.ErrUncertain]: the node may be gone because of an attempt before.
 //
 // Version -1 is for nodes whose names are never used again, such as those of [Session.NewOwner]. In
 // work of [Detach], Delete then goes on until the node is gone or the session is over, also if the
@@ -81,9 +81,9 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 // Multi does all of the operations, which are those of [zk.Conn] Multi, or none. Their paths have
 // no chroot. A create without an ACL gets the view's. Multi repeats the transaction if the
 // connection breaks, so an attempt whose answer was lost may make the next one fail. The error then
-// also wraps [ErrUncertain]. The operations should be such that this can be told from other failures.
-// [Grant.Check] is for [DoOnce] and the
-// package's own Multi, as its path is absolute already.
+// also wraps [protocol.ErrUncertain]. The operations should be such that this can be told from
+// other failures. [Grant.Check] is for [DoOnce] and the package's own Multi, as its path is
+// absolute already.
 //
 // If an operation fails, Multi returns its error, and the errors of all in the answers.
 func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
@@ -201,8 +201,8 @@ func (s *Session) Resumption() <-chan struct{} { return s.bound.Conn.Resumption(
 // its String has the session in it, and [ParseOwner] reads it.
 func (s *Session) NewOwner() Owner { return Owner(s.bound.NewOwner()) }
 
-// Go runs work in a goroutine that [Client.Close] waits for. Its context lasts as long as s does.
-// After Close, Go does nothing and returns false.
+// Go runs work in a goroutine that [protocol.Client.Close] waits for. Its context lasts as long as
+// s does. After Close, Go does nothing and returns false.
 func (s *Session) Go(work func(ctx context.Context, s *Session)) (started bool) {
 	return s.bound.Spawn(func() { work(s.detached(context.Background(), &session.Nobody), s.Background()) })
 }

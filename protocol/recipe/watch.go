@@ -159,7 +159,7 @@ func (w *Watch) Current(ctx context.Context) (same bool, err error) {
 
 // Wait blocks until the node, or its children, have changed. After a reconnect, and once a minute,
 // one of those who share the watch asks the server again. Call it after Ready. It returns ctx's
-// error, or one that wraps [ErrLost] or [ErrClosed] if the session ends.
+// error, or one that wraps [protocol.ErrLost] or [protocol.ErrClosed] if the session ends.
 func (w *Watch) Wait(ctx context.Context) error {
 	timer := time.NewTimer(recheckAfter)
 	defer timer.Stop()
@@ -184,8 +184,8 @@ func (w *Watch) Wait(ctx context.Context) error {
 
 // WaitAny blocks until one of the watches, which were Ready, has told of a change. It does not ask
 // the server again, so it is for deletions, of which the server tells by what there is, not by the
-// number of a transaction. It returns ctx's error, or one that wraps [ErrLost] or [ErrClosed] if
-// the session ends.
+// number of a transaction. It returns ctx's error, or one that wraps [protocol.ErrLost] or
+// [protocol.ErrClosed] if the session ends.
 func (s *Session) WaitAny(ctx context.Context, watches ...*Watch) error {
 	shared := func(yield func(*conn.Watched) bool) {
 		for _, w := range watches {
@@ -205,8 +205,8 @@ func (s *Session) WaitAny(ctx context.Context, watches ...*Watch) error {
 // has changed. It may see several changes in quick succession as one. It asks the server again
 // after a reconnect, and once a minute. A node that does not exist gets no watch.
 //
-// It returns ctx's error, one that wraps [ErrLost] or [ErrClosed] if the session ends, or the
-// server's own. It is safe for concurrent use.
+// It returns ctx's error, one that wraps [protocol.ErrLost] or [protocol.ErrClosed] if the session
+// ends, or the server's own. It is safe for concurrent use.
 func (s *Session) WaitNode(ctx context.Context, path string, enough func(*zk.Stat) bool) (*zk.Stat, error) {
 	for {
 		w := s.Watch(path)
@@ -232,8 +232,8 @@ func (s *Session) WaitNode(ctx context.Context, path string, enough func(*zk.Sta
 // not exist has no children, and is waited for. WaitChildren asks the server again after a
 // reconnect, and once a minute.
 //
-// It returns ctx's error, one that wraps [ErrLost] or [ErrClosed] if the session ends, or the
-// server's own. It is safe for concurrent use.
+// It returns ctx's error, one that wraps [protocol.ErrLost] or [protocol.ErrClosed] if the session
+// ends, or the server's own. It is safe for concurrent use.
 func (s *Session) WaitChildren(ctx context.Context, path string, enough func(children []string) bool) error {
 	for {
 		w := s.WatchChildren(path)
