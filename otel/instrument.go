@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments are what an observer measures with.
+// instruments has all instruments of an observer.
 type instruments struct {
 	waiting      metric.Int64UpDownCounter
 	wait         metric.Float64Histogram

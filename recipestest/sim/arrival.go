@@ -35,7 +35,7 @@ type half = int64
 func (e *Exclusive) before(at time.Time) half { return 2 * max(0, int64(at.Sub(e.world.began))) }
 func (e *Exclusive) after(at time.Time) half  { return e.before(at) + 1 }
 
-// A lineVisit is what we know about a node in line.
+// A lineVisit is a node's time in line.
 type lineVisit struct {
 	name   string
 	enters [2]half // the node enters between these

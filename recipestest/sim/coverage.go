@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A coverage says what the faults of some schedules have hit.
+// A coverage counts the hits of some schedules' faults.
 type coverage struct {
 	kinds   map[Kind]*tally
 	holders bool // some client held something, or there was a history of that

@@ -23,7 +23,7 @@ type plan struct {
 	faults  []spell // nil: all; empty: none
 }
 
-// A part says what a client does: so many turns, or everything if that is 0.
+// A part tells a client how many turns to take, or 0 for all its work.
 type part struct{ client, turns int }
 
 // A spell is a fault that happens, by its index. Negative times mean the drawn times.

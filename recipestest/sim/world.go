@@ -327,8 +327,8 @@ func (w *World) checkWatches() {
 			w.bench.fail(fmt.Errorf("watches cannot be counted: %w: %q", err, answer))
 			return
 		}
-		// The watches of watchRoot stay. So do those of sessions that have waited for a permit,
-		// because they go on watching the number of permits.
+		// The watches of watchRoot stay, and so do watches of sessions that have waited for a
+		// permit (they go on watching the number of permits).
 		if left <= w.Watches+(1+w.numbers)*len(w.Alive()) {
 			return
 		}
