@@ -85,7 +85,7 @@ func lingersShared(ctx context.Context, e *env) (all []*contestant, err error) {
 		}
 		all = append(all, &contestant{name: c.name, traffic: t, shares: s, run: func(ctx context.Context, m *meter) error {
 			counts := make([]int, sessions*each)
-			inside := 0 // the lock protects it: the race detector finds overlaps
+			inside := 0 // the lock protects it (the race detector would find overlaps)
 			err := together(sessions*each, func(ctx context.Context, worker, n int) error {
 				l, err := mutexes[worker%sessions].Lock(ctx)
 				if err != nil {

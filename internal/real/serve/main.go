@@ -30,7 +30,8 @@ func main() {
 		os.Exit(2)
 	}
 
-	// A signal from the terminal reaches the command, too. Serve outlives it, to stop the servers.
+	// A signal from the terminal also reaches the command. Serve must outlive it to stop the
+	// servers.
 	signal.Ignore(os.Interrupt)
 	err := program.Run("serve", func(tb testing.TB) error {
 		servers := ensemble.Start(tb, *members).ConnectString()
