@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"unicode"
 )
@@ -70,9 +71,21 @@ func printable(s string) string {
 // revoked is the member that asks a holder to give back its lock, with a comma before it.
 const revoked = `,"revoked":true}`
 
-// Revoke adds, to the data of a [Process], a member that asks the process to give back its lock. It
-// reports whether data has the format of a Process.
-func Revoke(data []byte) ([]byte, bool) {
+// curatorRevoked is the data that Apache Curator's Revoker writes and its makeRevocable waits for.
+const curatorRevoked = "__REVOKE__"
+
+// Revoke returns data that asks a contender to give back its lock. data is what the contender's
+// node has now: for a [Process], Revoke adds a member. A contender of Curator has an address or
+// nothing, and Curator's own request replaces it. If data asks already, Revoke returns nil. ok is
+// false if data has none of these forms.
+func Revoke(data []byte, ours bool) (request []byte, ok bool) {
+	_, err := netip.ParseAddr(string(data))
+	switch {
+	case IsRevoked(data):
+		return nil, true
+	case len(data) == 0 || !ours && err == nil:
+		return []byte(curatorRevoked), true
+	}
 	body, isObject := bytes.CutSuffix(bytes.TrimSpace(data), []byte("}"))
 	if _, ok := ParseProcess(data); !ok || !isObject {
 		return nil, false
@@ -80,11 +93,11 @@ func Revoke(data []byte) ([]byte, bool) {
 	return append(bytes.Clone(body), revoked...), true
 }
 
-// IsRevoked reports whether data has the member that Revoke adds.
+// IsRevoked reports whether data asks a contender to give back its lock.
 func IsRevoked(data []byte) bool {
 	var d struct {
 		Revoked bool `json:"revoked"`
 	}
 	_, ok := ParseProcess(data)
-	return ok && json.Unmarshal(data, &d) == nil && d.Revoked
+	return string(data) == curatorRevoked || ok && json.Unmarshal(data, &d) == nil && d.Revoked
 }
