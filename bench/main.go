@@ -90,6 +90,7 @@ func bench(ctx context.Context, out io.Writer, o options) (err error) {
 		}
 		o.svg = ""
 	}
+
 	return nil
 }
 
@@ -127,5 +128,6 @@ func benchOn(ctx context.Context, out io.Writer, o options, s *server) error {
 			}
 		}
 	}
+
 	return nil
 }

@@ -114,6 +114,7 @@ func (m *meter) stopAt(ops int, elapsed time.Duration) {
 	for i := range after.kinds {
 		m.total.kinds[i] += after.kinds[i] - m.before.kinds[i]
 	}
+
 	m.total.client += after.client - m.before.client
 	m.total.server += after.server - m.before.server
 	m.total.leader += after.leader - m.before.leader

@@ -360,6 +360,7 @@ func consumers(ctx context.Context, e *env, name string, sessions, goroutines in
 			return err
 		})
 	}
+
 	return c, nil
 }
 

@@ -47,6 +47,7 @@ func sharedLocally(ctx context.Context, e *env) ([]*contestant, error) {
 		all = append(all, &contestant{name: name, traffic: t, run: together(sessions*goroutines,
 			func(ctx context.Context, i, n int) error { return readOrWrite(ctx, locks[i%sessions], i, n) })})
 	}
+
 	slices.SortFunc(all, func(a, b *contestant) int { return cmp.Compare(a.name, b.name) })
 
 	return append(all, e.peersFor("rwloop", func(name string) []any {

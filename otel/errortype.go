@@ -56,12 +56,14 @@ func errorType(err error) string {
 			return t.name
 		}
 	}
+
 	switch {
 	case errors.Is(err, protocol.ErrLost), errors.Is(err, protocol.ErrClosed):
 		return lossCause(err)
 	case errors.As(err, new(net.Error)):
 		return "connection"
 	}
+
 	return "_OTHER" // the name that the semantic conventions have for all others
 }
 

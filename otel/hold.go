@@ -118,6 +118,7 @@ func (o *Observer) release(ctx context.Context, e protocol.Event) {
 			o.holds.remember(o.holds.early, keyOf(e))
 		}
 	}
+
 	o.end(ctx, h, e)
 }
 

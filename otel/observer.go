@@ -63,6 +63,7 @@ func New(opts ...Option) (*Observer, error) {
 			err = errors.Join(err, option(o))
 		}
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("zkotel: configure the observer: %w", err)
 	}
@@ -76,6 +77,7 @@ func New(opts ...Option) (*Observer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zkotel: register the gauges: %w", err)
 	}
+
 	return o, nil
 }
 

@@ -78,6 +78,7 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 			}
 		})
 	}
+
 	for n := range workers {
 		start(n + 1)
 	}
@@ -109,6 +110,7 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 		}
 		say(phase, fmt.Sprintf("ends with %d of %d tasks to do", left, tasks))
 	}
+
 	return nil
 }
 
@@ -155,6 +157,7 @@ func work(ctx context.Context, servers, name string, say func(who, what string))
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -173,6 +176,7 @@ func drain(ctx context.Context, todo *queue.Queue, do func(context.Context, *que
 	if failed := <-drained; failed != nil {
 		return errors.Join(err, failed)
 	}
+
 	return nil
 }
 

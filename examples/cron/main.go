@@ -58,6 +58,7 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 	if err := start(ctx, lines, box.Servers, "2030-02-01", "machine 1"); err != nil {
 		return err
 	}
+
 	lines.Print("\nOne report was written for each night. Fin.")
 	return nil
 }
@@ -80,6 +81,7 @@ func start(ctx context.Context, lines *log.Logger, servers, night, dying string)
 			machines.Wait() // the others come later, so that this one writes the report
 		}
 	}
+
 	machines.Wait()
 	close(failed)
 	return <-failed
@@ -100,6 +102,7 @@ func (m machine) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
 
 	// One process at a time gets into write, until one has returned nil.

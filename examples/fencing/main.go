@@ -88,6 +88,7 @@ func lateWrite(ctx context.Context, out io.Writer, box *sandbox.Sandbox, db *sql
 	if err == nil && !ended {
 		err = mutex.Break(ctx, former.Node()) // where sessions are not ours to end
 	}
+
 	if err != nil {
 		return err
 	}
@@ -100,6 +101,7 @@ func lateWrite(ctx context.Context, out io.Writer, box *sandbox.Sandbox, db *sql
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintln(out, "The first process goes on, and writes 90:", outcome(setPrice(ctx, db, 90, former.Token())))
 	_, err = former.Multi(ctx, &zk.SetDataRequest{Path: "/locks/changed", Data: []byte("90"), Version: -1})
 	fmt.Fprintln(out, "It writes to ZooKeeper, by Multi:", outcome(err))

@@ -60,6 +60,7 @@ func serve(ctx context.Context, out io.Writer, servers string, timeout time.Dura
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -103,6 +104,7 @@ func handle(e *election.Election, url string, w http.ResponseWriter, r *http.Req
 		http.Error(w, "does not write: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
+
 	fmt.Fprintf(w, "writes %q with token %d\n", entry.Data, term.Token())
 }
 
@@ -183,5 +185,6 @@ func post(ctx context.Context, out io.Writer, urls []string, path, entry string,
 			return leader, nil
 		}
 	}
+
 	return "", ctx.Err()
 }

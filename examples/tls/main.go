@@ -93,6 +93,7 @@ func show(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	defer server.Close()
 
 	for _, client := range []struct {
@@ -113,5 +114,6 @@ func show(ctx context.Context, out io.Writer) error {
 			fmt.Fprintln(out, "It is refused:", err)
 		}
 	}
+
 	return nil
 }

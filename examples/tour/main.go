@@ -57,6 +57,7 @@ func run(ctx context.Context, out io.Writer, servers string, pace time.Duration)
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -76,6 +77,7 @@ func exclusiveLock(t *tour) {
 			w.does("gives it back", (*lock.Lease).Unlock)
 		}
 	}
+
 	t.say("\n  Every token is greater than those before. So a store can refuse a late write of worker 3.")
 }
 
@@ -175,6 +177,7 @@ func distributedQueue(t *tour) {
 			t.check(item.Ack(t.ctx))
 		}
 	}
+
 	t.say("\n  No job was lost, and none was acknowledged twice.")
 }
 
@@ -197,6 +200,7 @@ func doubleBarrier(t *tour) {
 		})
 		t.sleep(t.pace / 2)
 	}
+
 	members.Wait()
 }
 
@@ -335,6 +339,7 @@ func (a *actor[H]) loses(operator string, delete func(ctx context.Context, node 
 		a.tell("an operator", operator, "of "+a.name+", by deleting its node")
 		a.check(delete(a.ctx, a.hold.Node()))
 	}
+
 	if await(a.tour, a.hold.Done()) {
 		a.tell(a.name, "is told to stop", a.hold.Err().Error())
 	}

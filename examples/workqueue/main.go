@@ -66,6 +66,7 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 	if _, err := mail.OfferAll(ctx, letters); err != nil {
 		return err
 	}
+
 	lines.Printf("%d mails are in the queue, %v.", len(letters), box)
 
 	working, stop := context.WithCancel(ctx)
@@ -78,6 +79,7 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 			}
 		})
 	}
+
 	err = mail.Drained(ctx) // none is left, reserved or not
 	stop()
 	workers.Wait()
@@ -92,6 +94,7 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 		}
 		lines.Printf("  from %s", letter.Origin)
 	}
+
 	lines.Print("Fin.")
 	return nil
 }

@@ -142,6 +142,7 @@ func (c *Conn) End(why error, closes bool) {
 	if closes {
 		cut = cut[:1]
 	}
+
 	for _, w := range cut {
 		if w != nil {
 			w.Cut(why)
@@ -198,6 +199,7 @@ func Attempt[T any](ctx context.Context, c *Conn, op func(*zk.Conn) (T, error)) 
 	case <-ctx.Done():
 	case <-c.life.Done():
 	}
+
 	return v, Unknown, c.Why(ctx)
 }
 

@@ -97,6 +97,7 @@ func (d *dialler) dial(network, _ string, timeout time.Duration) (net.Conn, erro
 			wire, err = c.ensemble.connect(c.life, network, d.target, timeout)
 		}
 	}
+
 	if err == nil {
 		var w *Link
 		if w, err = newLink(c, wire, limit); err == nil {
@@ -104,6 +105,7 @@ func (d *dialler) dial(network, _ string, timeout time.Duration) (net.Conn, erro
 			return w, nil
 		}
 	}
+
 	c.disconnected(nil, err)
 	return nil, err
 }

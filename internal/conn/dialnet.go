@@ -44,6 +44,7 @@ func DialWith(ctx context.Context, d zk.Dialer, network, address string, timeout
 		net.Conn
 		error
 	}
+
 	dialled := make(chan result)
 	go func() {
 		var c net.Conn

@@ -203,6 +203,7 @@ func (t *Watches) Recheck(w *Watched, ask func()) {
 	case a != nil && a.over == over && now.Sub(a.at) < recheckAfter:
 		return
 	}
+
 	a := &asked{at: now, over: over}
 	w.asked = a
 	t.conn.ensemble.Spawn(func() {
@@ -336,12 +337,14 @@ func (t *Watches) Call(w *Watched, life context.Context, f func()) {
 		f()
 		return
 	}
+
 	if room := cap(w.calls); len(w.calls) == room {
 		w.calls = slices.DeleteFunc(w.calls, func(c changeCall) bool { return c.life.Err() != nil })
 		if len(w.calls) > room/2 {
 			w.calls = slices.Grow(w.calls, room)
 		}
 	}
+
 	w.calls = append(w.calls, changeCall{life, f})
 }
 
@@ -359,6 +362,7 @@ func (w *Watched) fire() {
 			c.f()
 		}
 	}
+
 	w.calls = nil
 	for _, waiter := range w.waiters {
 		waiter.wake()

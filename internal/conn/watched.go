@@ -63,6 +63,7 @@ func (c *Conn) rewatch(since int64) [][]byte {
 			size += 4 + len(path)
 		}
 	}
+
 	if size > 0 {
 		flush()
 	}

@@ -52,6 +52,7 @@ func (t *Trust) Answered(sent, at time.Time, by Witness) {
 	if by == Quorum {
 		t.agreed, t.took = Later(t.agreed, sent), at.Sub(sent)
 	}
+
 	if by != Member {
 		t.confirmed = Later(t.confirmed, sent)
 		horizon := sent.Add(-reported.Of(t.timeout))
@@ -131,6 +132,7 @@ func (t *Trust) Due(now time.Time, writing bool) (at time.Time, write bool) {
 	if write {
 		at = Earlier(at, w)
 	}
+
 	return at, write
 }
 

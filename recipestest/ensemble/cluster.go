@@ -214,6 +214,7 @@ func (c *Cluster) reports() map[*Member]launch.Report {
 			reports[m] = r
 		})
 	}
+
 	asked.Wait()
 	return reports
 }

@@ -65,6 +65,7 @@ func (e *Exclusive) lineVisits() map[string]*lineVisit {
 		}
 		last = e.after(l.from)
 	}
+
 	return visits
 }
 
@@ -98,6 +99,7 @@ func (e *Exclusive) checkArrivals(all []*Turn) error {
 			Input: lineStep{what, rune(node + 1)}, Call: from, Return: to, ClientId: len(ops),
 		})
 	}
+
 	sorted := slices.SortedFunc(maps.Values(visits), func(a, b *lineVisit) int { return cmp.Compare(a.enters[1], b.enters[1]) })
 	for i, v := range sorted {
 		add(enters, i, v.enters[0], v.enters[1])

@@ -52,6 +52,7 @@ func (c *coverage) add(w *World) {
 	for _, k := range w.drawn {
 		of(k).drawn++
 	}
+
 	for _, s := range w.strikes {
 		t := of(s.kind)
 		t.struck++

@@ -91,6 +91,7 @@ func parsePlan(text string) (p plan, err error) {
 			return plan{}, err
 		}
 	}
+
 	return p, nil
 }
 
@@ -107,6 +108,7 @@ func parseAll[T any](words []string, form *regexp.Regexp, parse func(groups []st
 		}
 		all = append(all, one)
 	}
+
 	return all, nil
 }
 
@@ -165,6 +167,7 @@ func (p plan) choose(all []Fault) []Fault {
 		}
 		chosen = append(chosen, f)
 	}
+
 	slices.SortStableFunc(chosen, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return chosen
 }

@@ -147,6 +147,7 @@ func (w *World) connect(at *place, follower *embedded.Follower) *Client {
 		protocol.WithSessionTimeout(w.Timeout), protocol.WithDialer(c.dialChecked), w.paced(c.Rand.Uint64()),
 		buffer.Limit(maxPacket).(protocol.ConnectOption), protocol.WithObserver(observer{c}),
 	}
+
 	c.Client = c.Link.Client(w, append(own, at.opts...)...)
 	c.watchRoot()
 	c.Link.Delay(c.latency)

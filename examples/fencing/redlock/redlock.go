@@ -61,6 +61,7 @@ func (r *redlock) connect(_ context.Context, n *network) (client, error) {
 		})
 		pools[i] = goredis.NewPool(c.conns[i])
 	}
+
 	c.redsync = redsync.New(pools[:]...)
 	return c, nil
 }

@@ -71,6 +71,7 @@ func (r *round) run(ctx context.Context) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+
 	defer first.close()
 	defer r.network.run()
 
@@ -186,6 +187,7 @@ func (r *round) workSecond(ctx context.Context, b grant, a holding) error {
 		}
 		// This process was starved for longer than the lease: the client needs the lock again.
 	}
+
 	return b.err
 }
 

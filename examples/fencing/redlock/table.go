@@ -119,5 +119,6 @@ func printTable(out io.Writer, o options, rows []row) {
 			count(r.both, true), count(r.late, true), count(r.nothing, true), count(r.values, true),
 			count(r.tokens, r.kind.tokens), count(r.checks, r.kind.tokens))
 	}
+
 	w.Flush()
 }

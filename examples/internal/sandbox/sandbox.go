@@ -72,6 +72,7 @@ func (s *Sandbox) Close() error {
 	if err != nil {
 		return fmt.Errorf("%s is left: %w", s.path, err)
 	}
+
 	defer client.Close()
 	session, err := client.Session(ctx)
 	if err != nil {

@@ -147,6 +147,7 @@ func run(tb testing.TB, connectString string, start func(context.Context, Option
 	default:
 		tb.Skipf("interop: %v", err)
 	}
+
 	return p
 }
 
@@ -169,6 +170,7 @@ func start(ctx context.Context, name string, o Options, program string, args ...
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
+
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -188,6 +190,7 @@ func start(ctx context.Context, name string, o Options, program string, args ...
 	case <-ctx.Done():
 		err = fmt.Errorf("%s did not start: %w: %s", name, context.Cause(ctx), p.stderr)
 	}
+
 	p.Close()
 	return nil, err
 }

@@ -63,6 +63,7 @@ func findBug(root string, b planted.Bug) error {
 	case !failedTest.Match(out) && !aborted.Match(out):
 		return fmt.Errorf("%w: %s", err, out)
 	}
+
 	return nil
 }
 

@@ -62,6 +62,7 @@ func subjects(root string) (all []*subject, err error) {
 			all = append(all, s)
 		}
 	}
+
 	return all, nil
 }
 
@@ -115,6 +116,7 @@ func (s *subject) mutants() ([]mutation, map[string][]byte, error) {
 			return nil, nil, err
 		}
 	}
+
 	files := token.NewFileSet()
 	parsed, info, errs := s.check(files, sources)
 	if len(errs) > 0 {

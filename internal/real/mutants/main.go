@@ -86,12 +86,14 @@ func main() {
 	if t.root, t.err = planted.Root(); t.err == nil {
 		t.match, t.err = regexp.Compile(*run)
 	}
+
 	if t.err == nil {
 		if !filepath.IsAbs(*file) {
 			*file = filepath.Join(t.root, *file)
 		}
 		t.killed, t.err = read(*file)
 	}
+
 	if t.err == nil && !*again {
 		t.accepted, t.err = read(filepath.Join(t.root, "internal/real/mutants/accepted.txt"))
 	}
@@ -218,6 +220,7 @@ func (t *trial) one(u *suite, m mutation) {
 		fmt.Printf("killed by %s: %s\n", by, m.name())
 		return
 	}
+
 	t.survivors++
 	delete(t.killed, m.name())
 	fmt.Printf("%s:1: SURVIVED %d tests that reach it: %s\n", m.place, passed, m.name())
@@ -264,6 +267,7 @@ func read(file string) (map[string]string, error) {
 		}
 		remarks[name] = remark
 	}
+
 	return remarks, nil
 }
 

@@ -146,6 +146,7 @@ func (r *rewriter) visit(n ast.Node, stack []ast.Node) bool {
 			r.wrap("no check", n, "mutantCheck(%d, ", ")")
 		}
 	}
+
 	return true
 }
 
@@ -174,12 +175,14 @@ func (r *rewriter) condition(e ast.Expr, always, never bool) {
 			return
 		}
 	}
+
 	if r.info.Types[e].Value != nil {
 		return
 	}
 	if always {
 		r.wrap("true", e, "mutantTrue(%d, ", ")")
 	}
+
 	if never {
 		r.wrap("false", e, "mutantFalse(%d, ", ")")
 	}
@@ -222,6 +225,7 @@ func (r *rewriter) constant(e ast.Expr, around ast.Node) {
 	if !visible {
 		return
 	}
+
 	plus, minus := true, true
 	if b, ok := around.(*ast.BinaryExpr); ok { // a comparison is already off by one, in one direction
 		switch b.Op {
@@ -231,6 +235,7 @@ func (r *rewriter) constant(e ast.Expr, around ast.Node) {
 			plus, minus = b.Y == e, b.X == e
 		}
 	}
+
 	code := r.text(e) + " in " + r.text(around)
 	if plus {
 		r.wrapNamed("plus one", code, e, "mutantAdd["+name+"](%d, 1, ", ")")
@@ -253,6 +258,7 @@ func (r *rewriter) imported(p *types.Package) (name string, ok bool) {
 			return p.Name(), true
 		}
 	}
+
 	return "", false
 }
 
@@ -297,6 +303,7 @@ func (r *rewriter) call(c *ast.CallExpr) {
 			r.wrap("any version", last, "mutantVersion(%d, ", ")")
 		}
 	}
+
 	if f, ok := c.Fun.(*ast.Ident); ok && f.Name == "make" && len(c.Args) == 3 {
 		r.skipped[c.Args[2]] = true // no test can notice a capacity
 	}
@@ -319,6 +326,7 @@ func (r *rewriter) wrapNamed(operator, code string, n ast.Node, before, after st
 		number: len(r.mutants), operator: operator, dir: r.dir, function: r.function,
 		code: strings.ToValidUTF8(code[:min(maxCode, len(code))], ""), nth: 1, place: place(begin),
 	}
+
 	if r.names == nil {
 		r.names = make(map[string]int)
 	}
@@ -363,6 +371,7 @@ func (r *rewriter) apply() []byte {
 		out.WriteString(in.text)
 		at = in.offset
 	}
+
 	out.Write(r.source[at:])
 	return out.Bytes()
 }

@@ -65,12 +65,14 @@ func (s *subject) suite(root string, others []string, files map[string][]byte, p
 	if s.module != root { // a command's tests are in its main package
 		all = append(all, relative(root, s.module))
 	}
+
 	for _, tests := range slices.Compact(append(all, others...)) {
 		if planted.Module(root, tests) != s.module {
 			continue
 		}
 		u.witnesses = append(u.witnesses, u.witness(tests))
 	}
+
 	u.overlay, err = planted.Overlay(dir, files)
 	return u, err
 }
@@ -97,12 +99,14 @@ func (w *witness) buildTests() error {
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("the mutants do not compile: %s", out)
 	}
+
 	names, err := exec.Command(w.binary, "-test.list", "^Test").Output()
 	if errors.Is(err, fs.ErrNotExist) { // the package has no tests
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("tests of %s: %w", w.dir, err)
 	}
+
 	for name := range strings.FieldsSeq(string(names)) {
 		w.tests[name] = &test{name: name}
 	}
@@ -147,6 +151,7 @@ func (u *suite) try(m mutation, known string) (by string, passed int, err error)
 			return by, passed, err
 		}
 	}
+
 	return "", passed, nil
 }
 
@@ -161,6 +166,7 @@ func (w *witness) try(m mutation) (by string, passed int, err error) {
 			tests = append(tests, t)
 		}
 	}
+
 	slices.SortFunc(tests, func(a, b *test) int {
 		return cmp.Or(cmp.Compare(b.killed.Load(), a.killed.Load()), cmp.Compare(a.took, b.took))
 	})
@@ -180,6 +186,7 @@ func (w *witness) try(m mutation) (by string, passed int, err error) {
 		}
 		tests = slices.DeleteFunc(tests, func(other *test) bool { return other == t })
 	}
+
 	return "", passed, nil
 }
 
@@ -248,6 +255,7 @@ func each[T any](parallel int, all []T, f func(T)) {
 			}
 		})
 	}
+
 	for _, x := range all {
 		next <- x
 	}

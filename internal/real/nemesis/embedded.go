@@ -146,6 +146,7 @@ func (e *embeddedEnsemble) Inject(ctx context.Context, kind string, r *rand.Rand
 			proxies = append(proxies, e.of(client)...)
 		}
 	}
+
 	f.Detail = fmt.Sprint("clients ", struck)
 	heal := func() { each(proxies, (*proxy).heal) }
 	switch kind {

@@ -33,6 +33,7 @@ func exclusive(holds []*Op) error {
 			add(move{false, i + 1, o.Token}, max(o.Call, o.Held), o.over())
 		}
 	}
+
 	return linear(oneAtATime, moves, "there is no order with one holder at a time and increasing tokens")
 }
 
@@ -86,6 +87,7 @@ func alone(holds []*Op, excludes func(a, b *Op) bool) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -107,6 +109,7 @@ func atMost(n int, holds []*Op) error {
 			return fmt.Errorf("%d hold at %v, and %d may:%s", count, o.Begun, n, text)
 		}
 	}
+
 	return nil
 }
 
@@ -140,6 +143,7 @@ func fenced(writes []Write, holds []*Op) error {
 		highest = w.Token
 		owners[w.Token] = o
 	}
+
 	return nil
 }
 

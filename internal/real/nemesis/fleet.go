@@ -65,6 +65,7 @@ func (f *fleet) start(config workerConfig, number int) (*process, error) {
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
+
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -72,6 +73,7 @@ func (f *fleet) start(config workerConfig, number int) (*process, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	go f.read(p, out)
 
 	f.mu.Lock()
@@ -83,6 +85,7 @@ func (f *fleet) start(config workerConfig, number int) (*process, error) {
 	if f.command != "" {
 		fmt.Fprintln(p.stdin, f.command)
 	}
+
 	return p, nil
 }
 
@@ -242,6 +245,7 @@ func (f *fleet) latest(p *process) string {
 			last = o
 		}
 	}
+
 	if last == nil {
 		return "it has done nothing yet"
 	}
@@ -268,6 +272,7 @@ func (f *fleet) end() {
 		cont(p.cmd.Process)
 		p.stdin.Close()
 	}
+
 	limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for _, p := range f.all() {

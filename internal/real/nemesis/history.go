@@ -87,12 +87,14 @@ func (o *Op) String() string {
 	if o.Return > 0 {
 		s += fmt.Sprintf(" to %v", o.Return)
 	}
+
 	if o.Outcome != OK && o.Outcome != "" {
 		s += " " + string(o.Outcome)
 	}
 	if o.Token != 0 {
 		s += fmt.Sprintf(", token %d", o.Token)
 	}
+
 	if o.certain() {
 		s += fmt.Sprintf(", held from %v to %v", o.Begun, o.Held)
 	}
@@ -162,6 +164,7 @@ func (r *Round) ops(recipe string, kinds ...string) []*Op {
 			}
 		}
 	}
+
 	return ops
 }
 

@@ -46,6 +46,7 @@ func (w *worker) hold(o *Op, g grant, d time.Duration, writes bool) {
 			return
 		}
 	}
+
 	o.Over = w.now()
 	w.tell(o)
 }
@@ -84,6 +85,7 @@ func (w *worker) release(o *Op, g grant, release func(context.Context) error) (r
 	if o.Over == 0 && (err == nil || g.Err() != nil) {
 		o.Over = w.now()
 	}
+
 	w.tell(o)
 	if errors.Is(err, protocol.ErrLost) {
 		return false, nil
@@ -100,6 +102,7 @@ func (w *worker) guarded(kind string, g grant, check *zk.CheckVersionRequest) {
 	if err != nil {
 		return
 	}
+
 	register := &zk.SetDataRequest{Path: s.Path(w.Path + registerSuffix), Version: -1}
 	o := w.call(kind, "")
 	o.Token = g.Token()
@@ -107,6 +110,7 @@ func (w *worker) guarded(kind string, g grant, check *zk.CheckVersionRequest) {
 	if err == nil {
 		o.Zxid = answers[1].Stat.Mzxid
 	}
+
 	w.returns(o, err, Unknown)
 }
 

@@ -39,6 +39,7 @@ func judge(r *Round) (v Verdict) {
 			v.Failures = append(v.Failures, fmt.Sprintf("round %d: %s: %v", r.Number, name, err))
 		}
 	}
+
 	return v
 }
 

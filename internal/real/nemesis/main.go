@@ -94,6 +94,7 @@ func (o options) run(ctx context.Context) (failed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	if flag.NArg() > 0 || o.members < 1 || o.clients < 2 || o.lasts <= 0 || o.round <= 0 {
 		return false, errors.New("there have to be a member, two clients and some time, and no arguments")
 	}
@@ -117,6 +118,7 @@ func (o options) run(ctx context.Context) (failed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	p.Kinds = slices.DeleteFunc(on.Kinds(), func(kind string) bool { return !match.MatchString(kind) })
 	if len(p.Kinds) == 0 {
 		return false, fmt.Errorf("no fault matches %q, but there are %s", o.faults, strings.Join(on.Kinds(), ", "))
@@ -131,6 +133,7 @@ func (o options) run(ctx context.Context) (failed bool, err error) {
 		fmt.Printf("\n%s\n\nThis was seed %d. It fixes the schedule of faults, and not the run, so what has failed may need several runs:\n"+
 			"  go run ./internal/real/nemesis %s\n", failure, o.seed, o.again())
 	}
+
 	if o.report != "" {
 		if failed := report.write(o.report, failure, err); failed != nil && err == nil {
 			err = failed
@@ -172,6 +175,7 @@ func (o options) ensemble(ctx context.Context, p *plan) (ensemble, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	on, err := cluster.Start(ctx, cluster.Config{Members: o.members, Dir: dir, Log: o.log})
 	if err != nil {
 		return nil, fmt.Errorf("%w (-embedded needs no ensemble)", err)
@@ -191,6 +195,7 @@ func (o options) play(ctx context.Context, on ensemble, p plan, report *report) 
 	if err != nil {
 		return "", err
 	}
+
 	if err := report.open(o.report); err != nil {
 		return "", err
 	}
@@ -210,5 +215,6 @@ func (o options) play(ctx context.Context, on ensemble, p plan, report *report) 
 			return v.text(), nil
 		}
 	}
+
 	return "", nil
 }

@@ -49,6 +49,7 @@ func (o options) findPlanted(ctx context.Context, on ensemble, p plan) (failed b
 	if err != nil {
 		return false, err
 	}
+
 	defer os.RemoveAll(dir)
 
 	report := newReport(o, on)
@@ -76,6 +77,7 @@ func (o options) findPlanted(ctx context.Context, on ensemble, p plan) (failed b
 		}
 		report.Planted = append(report.Planted, found)
 	}
+
 	if o.report == "" {
 		return failed, nil
 	}
@@ -96,6 +98,7 @@ func (b bug) build(ctx context.Context, binary string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	overlay, err := b.Overlay(root, filepath.Dir(binary))
 	if err != nil {
 		return "", err
@@ -105,5 +108,6 @@ func (b bug) build(ctx context.Context, binary string) (string, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s does not build: %w: %s", b.Name, err, out)
 	}
+
 	return binary, nil
 }

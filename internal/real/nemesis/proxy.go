@@ -50,6 +50,7 @@ func (p *proxy) serve(client net.Conn) {
 	if !refused {
 		p.conns[client], p.conns[server] = true, true
 	}
+
 	p.mu.Unlock()
 	if refused {
 		return

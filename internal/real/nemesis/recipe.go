@@ -50,5 +50,6 @@ func chosen(list string) ([]string, error) {
 			return nil, fmt.Errorf("recipe %q is named twice", name)
 		}
 	}
+
 	return names, nil
 }

@@ -19,6 +19,7 @@ func barrierWork(w *worker) workload {
 		o := w.call(kind, "")
 		return w.returns(o, verb(ctx), Unknown)
 	}
+
 	return workload{step: func() error {
 		switch {
 		case w.proves:

@@ -77,5 +77,6 @@ func checkDoubleBarrier(r *Round, name string) error {
 			}
 		}
 	}
+
 	return nil
 }

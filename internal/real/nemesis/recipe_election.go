@@ -78,5 +78,6 @@ func checkElection(r *Round, name string) error {
 			}
 		}
 	}
+
 	return exclusive(terms)
 }

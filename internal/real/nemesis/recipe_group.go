@@ -76,6 +76,7 @@ func (u *groupUser) step() error {
 			return u.returns(o, err, Failed)
 		}
 	}
+
 	if u.proves {
 		u.returns(o, nil, OK)
 		return u.converge(ctx)
@@ -89,6 +90,7 @@ func (u *groupUser) step() error {
 		}
 		u.sleep(beat)
 	}
+
 	u.returns(o, nil, OK)
 	return u.leave()
 }
@@ -123,6 +125,7 @@ func (u *groupUser) converge(ctx context.Context) error {
 		}
 		u.sleep(beat)
 	}
+
 	return ctx.Err()
 }
 

@@ -64,6 +64,7 @@ func checkOnce(r *Round, name string) error {
 			return fmt.Errorf("key %s: %w", key, err)
 		}
 	}
+
 	return nil
 }
 
@@ -91,5 +92,6 @@ func checkKey(runs, calls []*Op, earlier bool) error {
 			return fmt.Errorf("it is done, and no run has ended:\n  %v", o)
 		}
 	}
+
 	return nil
 }

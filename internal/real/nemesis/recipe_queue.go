@@ -97,6 +97,7 @@ func (u queueUser) reserve() error {
 	if ctx.Err() != nil {
 		outcome = Unknown
 	}
+
 	return u.returns(ack, err, outcome)
 }
 

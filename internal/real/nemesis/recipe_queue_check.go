@@ -66,6 +66,7 @@ func checkQueue(r *Round, name string) error {
 			return fmt.Errorf("element %s: %w", v, err)
 		}
 	}
+
 	drained := len(r.Broken) == 0
 	if len(missing) > killed && drained {
 		return fmt.Errorf("%d elements have vanished, and %d processes were killed while they took one: %v", len(missing), killed, missing)
@@ -98,5 +99,6 @@ func inOrder(drained []*Op, elements map[string]*element) error {
 			}
 		}
 	}
+
 	return nil
 }

@@ -42,6 +42,7 @@ func (w *worker) downgrade(writer *Op, lease *rwlock.Lease) (*Op, *rwlock.Lease,
 		w.release(writer, lease, lease.Unlock)
 		return nil, nil, w.returns(o, err, Failed)
 	}
+
 	w.hold(o, reader, w.spell(), false)
 	return o, reader, nil
 }

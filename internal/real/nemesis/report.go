@@ -66,6 +66,7 @@ func newReport(o options, on ensemble) *report {
 			}
 		}
 	}
+
 	r.Versions = append(r.Versions, on.String())
 	return r
 }
@@ -112,6 +113,7 @@ func (r *report) add(round *Round, v Verdict) error {
 			r.of(w.Recipe).Refused++
 		}
 	}
+
 	for _, f := range round.Faults {
 		r.Faults[f.Kind]++
 	}
@@ -162,6 +164,7 @@ func (r *report) write(name, failure string, err error) error {
 	if err != nil {
 		return err
 	}
+
 	f, err := os.Create(name)
 	if err != nil {
 		return err
@@ -170,6 +173,7 @@ func (r *report) write(name, failure string, err error) error {
 		f.Close()
 		return err
 	}
+
 	return f.Close()
 }
 
@@ -236,6 +240,7 @@ func drawRound(r *Round, v Verdict) drawing {
 		}
 		return lanes[name]
 	}
+
 	for _, o := range r.Ops {
 		l := of(o.Recipe, o.Client)
 		if !o.certain() {
@@ -247,18 +252,21 @@ func drawRound(r *Round, v Verdict) drawing {
 		}
 		l.Bars = append(l.Bars, b)
 	}
+
 	for _, w := range r.Writes {
 		if !w.Accepted {
 			l := of(w.Recipe, w.Client)
 			l.Dots = append(l.Dots, mark{x(w.At), fmt.Sprintf("refused at %v: token %d, after %d", w.At, w.Token, w.Highest)})
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(lanes)) {
 		rows = append(rows, *lanes[name])
 	}
 	for i := range rows {
 		rows[i].Y = i * laneHeight
 	}
+
 	d.Lanes, d.Height = rows, len(rows)*laneHeight
 	return d
 }

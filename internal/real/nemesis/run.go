@@ -48,6 +48,7 @@ func begin(ctx context.Context, on ensemble, p plan) (*run, error) {
 	if r.dir, err = os.MkdirTemp("", "nemesis"); err != nil {
 		return nil, err
 	}
+
 	socket := filepath.Join(r.dir, "store")
 	if r.store, err = newStore(socket, r.now); err != nil {
 		return r, err
@@ -62,6 +63,7 @@ func begin(ctx context.Context, on ensemble, p plan) (*run, error) {
 	if r.observer, err = protocol.Connect(dialing, connect, protocol.WithSessionTimeout(p.Timeout)); err != nil {
 		return r, err
 	}
+
 	r.root = fmt.Sprintf("/nemesis-%x", rand.Uint64()) // unique, because other runs may have used the ensemble
 	if err := r.create(dialing, r.root); err != nil {
 		return r, err
@@ -82,6 +84,7 @@ func begin(ctx context.Context, on ensemble, p plan) (*run, error) {
 			}
 		}
 	}
+
 	return r, nil
 }
 
@@ -157,6 +160,7 @@ func (r *run) round(ctx context.Context) (*Round, error) {
 			cancel()
 		}
 	}
+
 	limit, cancel := context.WithTimeout(ctx, convergeLimit)
 	defer cancel()
 	if len(round.Broken) == 0 {
@@ -179,6 +183,7 @@ func (r *run) round(ctx context.Context) (*Round, error) {
 		}
 		round.Ops = append(round.Ops, drained...)
 	}
+
 	round.Writes = r.store.take()
 	round.To = r.now()
 	if ctx.Err() != nil { // we were interrupted, so nothing is wrong
@@ -234,5 +239,6 @@ func ephemerals(ctx context.Context, s *protocol.Session, path string) (nodes []
 		}
 		nodes = append(nodes, more...)
 	}
+
 	return nodes, nil
 }

@@ -55,6 +55,7 @@ func drawList(r *rand.Rand, kinds []string, timeout, length time.Duration) []ste
 		at += s.After + s.Lasts
 		steps = append(steps, s)
 	}
+
 	return steps
 }
 
@@ -79,6 +80,7 @@ func (r *run) strike(ctx context.Context, onEnsemble, onProcesses []step) []Faul
 			}
 		})
 	}
+
 	play(onEnsemble, func(s step) Fault { return r.strikeEnsemble(ctx, s) })
 	play(onProcesses, func(s step) Fault { return r.strikeProcess(ctx, s) })
 	lists.Wait()
@@ -111,12 +113,14 @@ func (r *run) strikeProcess(ctx context.Context, s step) Fault {
 			s.Lasts += r.Timeout
 		}
 	}
+
 	for i, p := range all {
 		if (i == first || random.IntN(6) == 0) && !r.fleet.keeps(p) {
 			victims = append(victims, p)
 			f.Detail += fmt.Sprintf("%s %d, ", p.config.Recipe, p.config.Client)
 		}
 	}
+
 	f.Detail = strings.TrimSuffix(f.Detail, ", ")
 
 	var failed []error
@@ -127,6 +131,7 @@ func (r *run) strikeProcess(ctx context.Context, s step) Fault {
 			failed = append(failed, stop(p.cmd.Process))
 		}
 	}
+
 	sleep(ctx, s.Lasts)
 	for _, p := range victims {
 		if s.Kind == killed {
@@ -135,6 +140,7 @@ func (r *run) strikeProcess(ctx context.Context, s step) Fault {
 			failed = append(failed, cont(p.cmd.Process))
 		}
 	}
+
 	f.To, f.Error = r.now(), text(errors.Join(failed...))
 	return f
 }

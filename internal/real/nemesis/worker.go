@@ -102,6 +102,7 @@ func runWorker(config string) error {
 		}
 		return err
 	}
+
 	defer w.client.Close()
 	return w.serve(ctx, recipes[w.Recipe].workload(w), commands)
 }

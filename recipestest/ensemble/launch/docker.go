@@ -72,6 +72,7 @@ func (d *dockerEngine) pull() error {
 	if err != nil {
 		return fmt.Errorf("image %s: %w", d.image, err)
 	}
+
 	return nil
 }
 
@@ -251,6 +252,7 @@ func (d *dockerEngine) removeUnstarted() {
 	if err != nil {
 		return
 	}
+
 	for _, c := range created {
 		if time.Since(time.Unix(c.Created, 0)) > time.Minute {
 			_ = d.remove(c.ID) // otherwise the next launch does

@@ -89,5 +89,6 @@ func (p *portPool) claimBlock() error {
 		}
 		return nil
 	}
+
 	return errors.New("every block of ports is in use")
 }

@@ -88,6 +88,7 @@ func SyncedFollowers(addr string) (int, error) {
 			return int(n), err
 		}
 	}
+
 	return 0, errNotServing
 }
 

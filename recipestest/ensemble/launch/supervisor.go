@@ -47,6 +47,7 @@ func (s *Supervisor) Command(command string) error {
 	if got := strings.TrimSpace(answer); got != command {
 		return fmt.Errorf("%s server: answered %q", command, got)
 	}
+
 	return nil
 }
 

@@ -66,6 +66,7 @@ func Overlay(dir string, files map[string][]byte) (string, error) {
 			return "", err
 		}
 	}
+
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return "", err

@@ -39,6 +39,7 @@ func (i *injection) withClocks(members []*member, clock, which string, during fu
 		err = i.awaitServing(ctx, members)
 		cancel()
 	}
+
 	if err == nil {
 		err = during()
 	}

@@ -52,6 +52,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if config.Log == nil {
 		config.Log = func(string, ...any) {}
 	}
+
 	if err := os.MkdirAll(config.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
@@ -68,6 +69,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 		clients: make(map[int][]*wire),
 		strings: make(map[int]string),
 	}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -88,6 +90,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if err := c.Heal(ctx); err != nil {
 		return nil, err
 	}
+
 	about, err := launch.AskReport(c.members[0].addr())
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
@@ -102,6 +105,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if errors.Is(err, errTooOld) {
 		c.missing["containers"] = "empty parents are not removed: " + err.Error()
 	}
+
 	return c, nil
 }
 
@@ -148,6 +152,7 @@ func (c *Cluster) spec(m *member) launch.Spec {
 		// By default, members that have lost each other retry only once a minute.
 		"fastleader.maxNotificationInterval=1000",
 	}
+
 	hosts := []string{"127.0.0.1 localhost"}
 	for _, peer := range c.members {
 		config = append(config, peer.line())

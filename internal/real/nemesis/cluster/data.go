@@ -41,6 +41,7 @@ func (i *injection) loseData() error {
 	if err := i.killAndCheck(members); err != nil {
 		return err
 	}
+
 	i.say("members %v have lost their data", ids(members))
 	err = each(members, func(m *member) error { return m.shell("rm -rf data/version-2") })
 	if err == nil {
@@ -58,6 +59,7 @@ func (i *injection) forget() error {
 	if err := each(members, (*member).copyData); err != nil {
 		return err
 	}
+
 	i.hold()
 	if err := i.killAndCheck(members); err != nil {
 		return err
@@ -78,6 +80,7 @@ func (i *injection) forgetMajority() error {
 	if err := each(majority, (*member).copyData); err != nil {
 		return err
 	}
+
 	i.hold()
 
 	i.say("members %v, a majority, have forgotten the last %v", ids(majority), i.lasts)
@@ -87,6 +90,7 @@ func (i *injection) forgetMajority() error {
 		defer cancel()
 		err = i.awaitServing(ctx, majority)
 	}
+
 	return errors.Join(err, each(members, (*member).start))
 }
 

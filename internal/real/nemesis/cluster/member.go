@@ -157,6 +157,7 @@ func (c *Cluster) unsynced(members []*member) error {
 		}
 		leader = m
 	}
+
 	if leader == nil {
 		return errors.New("no member leads")
 	}
@@ -180,6 +181,7 @@ func (c *Cluster) unsynced(members []*member) error {
 			return fmt.Errorf("%v is behind %v", m, leader)
 		}
 	}
+
 	return nil
 }
 

@@ -128,6 +128,7 @@ func (i *injection) deposeLeader() error {
 	if _, err := i.claim(len(i.members) - 1); err != nil {
 		return err
 	}
+
 	remove := i.network.impose(i.cutOffWithHolders(leader))
 	defer remove()
 	i.network.resetDiallers(leader)
@@ -171,6 +172,7 @@ func (i *injection) restartAll() error {
 			return nil
 		}
 	}
+
 	return nil
 }
 

@@ -45,6 +45,7 @@ func (i *injection) removeMembers() error {
 	if err == nil {
 		i.hold()
 	}
+
 	if shutDown {
 		err = errors.Join(err, each(removed, (*member).start))
 	}
@@ -105,6 +106,7 @@ func (c *Cluster) configure(members []*member) error {
 	if errors.Is(err, errTooOld) {
 		return nil // it can't have changed
 	}
+
 	if err != nil || slices.Equal(now, ids(members)) {
 		return err
 	}
@@ -127,6 +129,7 @@ func (m *member) voters() ([]int, error) {
 			voters = append(voters, id)
 		}
 	}
+
 	if voters == nil && strings.Contains(answer, "clientPort=") { // m serves and names no members
 		return nil, errTooOld
 	}
