@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// lockDirectory locks a directory, and a file in it. If only the file were locked, and an
-// operator removed it, another server could lock a new file. (The directory itself can't be locked on some
+// lockDirectory locks a directory, and a file in it. If only the file were locked and an operator
+// removed it, another server could lock a new file. (The directory itself can't be locked on some
 // network file systems.)
 func lockDirectory(path string) (io.Closer, error) {
 	file, err := lockFile(filepath.Join(path, lockName))
