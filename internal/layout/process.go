@@ -86,7 +86,6 @@ func Revoke(data []byte, ours bool) (request []byte, ok bool) {
 	case len(data) == 0 || !ours && err == nil:
 		return []byte(curatorRevoked), true
 	}
-
 	body, isObject := bytes.CutSuffix(bytes.TrimSpace(data), []byte("}"))
 	if _, ok := ParseProcess(data); !ok || !isObject {
 		return nil, false
