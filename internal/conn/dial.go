@@ -92,6 +92,7 @@ func (d *dialler) dial(network, _ string, timeout time.Duration) (net.Conn, erro
 	}
 
 	wire, err := c.ensemble.connect(c.life, network, d.target, timeout)
+	// The probe uses the connection up, so the handshake needs another.
 	if err == nil && lapsed {
 		if err = c.probe(wire, limit); err == nil {
 			wire, err = c.ensemble.connect(c.life, network, d.target, timeout)

@@ -207,6 +207,8 @@ func (t *Watches) Recheck(w *Watched, ask func()) {
 	a := &asked{at: now, over: over}
 	w.asked = a
 	t.conn.ensemble.Spawn(func() {
+		// Ask once more if there was a reconnect meanwhile: the answer may be older than the new
+		// connection.
 		for !a.ended {
 			ask()
 			t.mu.Lock()
@@ -226,6 +228,8 @@ func (t *Watches) notify(e zk.Event) {
 	}
 
 	t.mu.Lock()
+	// The marker's event comes just before the deletion's, so this says which node the deletion
+	// released.
 	released := t.noteMarker(e)
 
 	fire := func(path string) {
