@@ -51,6 +51,7 @@ func lingersAlone(ctx context.Context, e *env) (all []*contestant, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	m := lock.New(client, path+"/lingers", lock.WithData(payload), lock.WithLinger(time.Second))
 	all = append(all, &contestant{name: ours, traffic: t, run: oneByOne(func(ctx context.Context) error { return cycle(ctx, m) })})
 	t = new(traffic)
@@ -85,7 +86,7 @@ func lingersShared(ctx context.Context, e *env) (all []*contestant, err error) {
 		}
 		all = append(all, &contestant{name: c.name, traffic: t, shares: s, run: func(ctx context.Context, m *meter) error {
 			counts := make([]int, sessions*each)
-			inside := 0 // the lock protects it: the race detector finds overlaps
+			inside := 0 // the lock protects it (the race detector would find overlaps)
 			err := together(sessions*each, func(ctx context.Context, worker, n int) error {
 				l, err := mutexes[worker%sessions].Lock(ctx)
 				if err != nil {
@@ -107,6 +108,7 @@ func lingersShared(ctx context.Context, e *env) (all []*contestant, err error) {
 			return err
 		}})
 	}
+
 	return all, nil
 }
 
@@ -142,6 +144,7 @@ func handedBack(ctx context.Context, e *env) (all []*contestant, err error) {
 			return nil
 		}})
 	}
+
 	slices.SortFunc(all, func(a, b *contestant) int { return cmp.Compare(a.name, b.name) })
 	return all, nil
 }

@@ -108,8 +108,8 @@ func createAndDelete(ctx context.Context, e *env, path string, t *traffic) (*con
 	})}, err
 }
 
-// transactAndDelete shows which part of our time is the server's, for a transaction in place of a
-// create.
+// transactAndDelete measures a transaction in place of a create, to show the server's part of our
+// time.
 func transactAndDelete(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
 	conn, err := e.raw(ctx, t)
 	return &contestant{name: bare, traffic: t, run: oneByOne(func(context.Context) error {

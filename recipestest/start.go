@@ -156,6 +156,7 @@ func follow(e *embedded.Server, n int) ([]*embedded.Follower, string, error) {
 		}
 		addresses[i] = address
 	}
+
 	return followers, strings.Join(addresses, ","), nil
 }
 

@@ -62,6 +62,7 @@ func (l *Link) DialTLS(network, address string, timeout time.Duration) (net.Conn
 		ours.Close()
 		plain.Close()
 	}
+
 	l.wg.Go(func() { carry(plain, secure) })
 	l.wg.Go(func() { carry(secure, plain) })
 

@@ -118,6 +118,7 @@ func (b *Batcher[R]) Do(ctx context.Context, r R) error {
 	case <-timer.C:
 		b.leave(r)
 	}
+
 	return request.err
 }
 
@@ -154,6 +155,7 @@ func (b *Batcher[R]) withdraw(r R) bool {
 	case request.sent:
 		return false
 	}
+
 	b.end(Ended(request.ctx), r)
 	b.Wake()
 	return true
@@ -167,6 +169,7 @@ func (b *Batcher[R]) leave(r R) {
 	if request.answered {
 		return
 	}
+
 	err := Ended(request.ctx)
 	if request.sent {
 		err = b.abandon(r, err)
@@ -283,6 +286,7 @@ func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
 		batch = append(batch, r)
 		room.share()
 	}
+
 	return batch
 }
 

@@ -30,6 +30,7 @@ func (r *Room) Take(count, bytes int) bool {
 	if r.taken && (r.count+count > r.limits.Count || r.bytes+bytes > most) {
 		r.full = true
 	}
+
 	if r.full {
 		return false
 	}

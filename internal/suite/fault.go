@@ -8,13 +8,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A Fault is done to a client before one of its packets passes. link and session are the client's.
+// A Fault happens to a client before one of its packets passes. link and session are the client's.
 type Fault struct {
 	Name string
 	Do   func(srv *recipestest.Server, link *recipestest.Link, session int64)
 }
 
-// QuickFaults are over at once.
+// QuickFaults end at once.
 var QuickFaults = []Fault{
 	{"cut", func(_ *recipestest.Server, link *recipestest.Link, _ int64) { link.Cut(); link.Heal() }},
 	{"lost reply", func(_ *recipestest.Server, link *recipestest.Link, _ int64) { link.LoseReply(recipestest.OpAny, 1) }},
@@ -22,7 +22,7 @@ var QuickFaults = []Fault{
 	{"expiry", func(srv *recipestest.Server, _ *recipestest.Link, session int64) { Expire(srv, session) }},
 }
 
-// Expire ends a session. It may have ended by itself, if the machine stood still.
+// Expire ends a session. (If the machine stood still, it may have ended by itself.)
 func Expire(srv *recipestest.Server, session int64) {
 	if e := srv.Embedded(); e != nil {
 		e.ExpireSession(session)
@@ -58,8 +58,8 @@ func SlowFaults(timeout time.Duration) []Fault {
 	return all
 }
 
-// At is [recipestest.Link.At] for a do that must be over before the test goes on. met disarms the
-// trigger, waits until do has ended if it has begun, and reports whether it has.
+// At is [recipestest.Link.At] for a do that must end before the test goes on. met disarms the
+// trigger, waits until do has ended (if it has begun), and reports whether it has.
 func At(link *recipestest.Link, step int, do func()) (met func() bool) {
 	done := make(chan struct{})
 	stop := link.At(step, func() {
@@ -77,7 +77,7 @@ func At(link *recipestest.Link, step int, do func()) (met func() bool) {
 }
 
 // QuickFaultAtEachStep plays meet with each quick fault at each step, until meet reports that its
-// work was over before that step came: in virtual time, on a fresh server each time.
+// work ended before that step came. It runs in virtual time, on a fresh server each time.
 func QuickFaultAtEachStep(t *testing.T, meet func(t *testing.T, srv *recipestest.Server, f Fault, step int) (met bool)) {
 	for _, f := range QuickFaults {
 		t.Run(f.Name, func(t *testing.T) {
@@ -90,8 +90,8 @@ func QuickFaultAtEachStep(t *testing.T, meet func(t *testing.T, srv *recipestest
 	}
 }
 
-// Sweep calls meet with the steps 1, 2, 3 and so on, until meet reports that its work was over
-// before that step came.
+// Sweep calls meet with the steps 1, 2, 3 and so on, until meet reports that its work ended before
+// that step came.
 func Sweep(t *testing.T, meet func(step int) (met bool)) {
 	t.Helper()
 	sweep(t, 1, meet)

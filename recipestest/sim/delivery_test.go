@@ -208,9 +208,9 @@ func (e *delivery) there(s span) bool {
 	return !slices.ContainsFunc(e.touched, s.overlaps)
 }
 
-// gone reports whether e, which was found among the dead letters, may have gone there by the end of s
-// though no call has returned it. A claim counts even if its call has failed, and the next consumer
-// then moves the entry.
+// gone reports whether e, found among the dead letters, may have gone there by the end of s
+// although no call has returned it. (A claim counts even if its call failed, and then the next
+// consumer moves the entry.)
 func (d *deliveries) gone(e *delivery, s span) bool {
 	return e.buried && slices.ContainsFunc(d.unknown, func(u span) bool { return u.called.Before(s.returned) })
 }
@@ -251,7 +251,7 @@ func (d *deliveries) check() error {
 	}
 
 	for _, l := range d.lists {
-		// List may miss an entry that moves meanwhile, and a call that has failed may have moved any.
+		// List can miss an entry that moves meanwhile, and a failed call may have moved any entry.
 		if slices.ContainsFunc(d.unknown, l.overlaps) {
 			continue
 		}

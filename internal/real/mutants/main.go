@@ -1,25 +1,26 @@
-// Mutants finds protections that no test would miss. It changes the code by rule, and expects a test
-// to fail: each Sync is left out, each expected version becomes any, each check of a transaction is
-// dropped, each condition becomes true and false, each comparison is off by one, each integer
-// constant is one more and one less, and each statement is left out without which the code compiles.
+// Mutants finds protections that no test would miss. It changes the code by rule, and expects a
+// test to fail. These are the rules: leave out each Sync, let each expected version be any version,
+// drop each check of a transaction, make each condition true and false, make each comparison off by
+// one, make each integer constant one more and one less, and leave out each statement (if the code
+// still compiles).
 //
 //	go run ./internal/real/mutants -for 10m                a sample, another one each day
 //	go run ./internal/real/mutants -run '^lock ' -for 0    all mutants of package lock
-//	go run ./internal/real/mutants -run 'no sync' -for 0   those whose names match
+//	go run ./internal/real/mutants -run 'no sync' -for 0   mutants whose names match
 //	go run ./internal/real/mutants -list                   their names
-//	go run ./internal/real/mutants -known -for 10m         a sample of those that tests have killed before
+//	go run ./internal/real/mutants -known -for 10m         a sample of the mutants that tests killed before
 //	go run ./internal/real/mutants -planted -for 0         the bugs of package planted
 //
-// It runs the tests of the mutant's package that reach it, and then those of the packages that
-// -tests names. A mutant that passes all of them survives. A test that takes far too long has
-// noticed, too. So a busy machine makes this command miss survivors, and never report one that is
-// none. Tests run with -short, on the embedded server. The working tree isn't changed: the go command
-// gets the changed files as an overlay.
+// It runs the tests of the mutant's package that reach the mutant, and then the tests of the
+// packages that -tests names. If all of them pass, the mutant survives. A test that takes far too
+// long counts as failed. So on a busy machine this command can miss survivors, but it never reports
+// a false one. Tests run with -short, on the embedded server. The working tree isn't changed: the
+// go command gets the changed files as an overlay.
 //
-// A mutant's name has its package, function and text, and no line. Two files have such names, each
-// with a remark. Mutants in accepted.txt may survive, for the reason given, and aren't tried unless
-// -again is set. Mutants in killed.txt died, by the test given, which runs first from then on.
-// -record writes that file. With -known, it is an error (status 1) if one of them survives.
+// A mutant's name has its package, function and text, but no line. Two files have such names, each
+// with a remark. Mutants in accepted.txt may survive (for the reason given), and aren't tried
+// unless -again is set. Mutants in killed.txt were killed by the test given, which runs first from
+// then on. -record writes that file. With -known, a survivor is an error (status 1).
 package main
 
 import (
@@ -86,12 +87,14 @@ func main() {
 	if t.root, t.err = planted.Root(); t.err == nil {
 		t.match, t.err = regexp.Compile(*run)
 	}
+
 	if t.err == nil {
 		if !filepath.IsAbs(*file) {
 			*file = filepath.Join(t.root, *file)
 		}
 		t.killed, t.err = read(*file)
 	}
+
 	if t.err == nil && !*again {
 		t.accepted, t.err = read(filepath.Join(t.root, "internal/real/mutants/accepted.txt"))
 	}
@@ -218,6 +221,7 @@ func (t *trial) one(u *suite, m mutation) {
 		fmt.Printf("killed by %s: %s\n", by, m.name())
 		return
 	}
+
 	t.survivors++
 	delete(t.killed, m.name())
 	fmt.Printf("%s:1: SURVIVED %d tests that reach it: %s\n", m.place, passed, m.name())
@@ -264,6 +268,7 @@ func read(file string) (map[string]string, error) {
 		}
 		remarks[name] = remark
 	}
+
 	return remarks, nil
 }
 
