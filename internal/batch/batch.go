@@ -60,10 +60,11 @@ type Host interface {
 }
 
 // A Batcher collects requests, and has them served in batches. It is safe for concurrent use.
-// Rounds, Collect, Return and Shrink are for the function that serves, of which one call is under
-// way at a time.
+// Rounds, Collect and Return are for the function that serves, of which one call is under way at a
+// time.
 type Batcher[R Requester] struct {
 	host    Host
+	limits  Limits
 	serve   func(life context.Context)
 	abandon func(r R, cause error) error
 	woken   chan struct{}
@@ -73,7 +74,6 @@ type Batcher[R Requester] struct {
 	pending  []R        // in order of arrival
 	answered int        // of these, since the last compact
 	serving  bool
-	size     size
 }
 
 // New returns a batcher whose goroutine calls serve, which has to range over [Batcher.Rounds] until
@@ -85,9 +85,8 @@ func New[R Requester](
 	host Host, limits Limits, serve func(life context.Context), abandon func(r R, cause error) error,
 ) *Batcher[R] {
 	return &Batcher[R]{
-		host: host, serve: serve, abandon: abandon,
+		host: host, limits: limits, serve: serve, abandon: abandon,
 		woken: make(chan struct{}, 1), running: make(chan struct{}, 1),
-		size: size{limits: limits},
 	}
 }
 
@@ -263,7 +262,7 @@ func (b *Batcher[R]) Pending() []R {
 }
 
 // Collect returns the next batch: the pending requests, in order of arrival, up to the first that
-// does not fit. fits takes what a request needs from the room, and reports whether it got that. A
+// does not fit. fits calls [Room.Take] once for a request, and reports whether it got that. A
 // request that needs something else than room may be passed over with [Room.Skip]. fits is called
 // with the batcher locked.
 func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
@@ -273,7 +272,7 @@ func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
 		b.Wake()
 	}
 
-	room := b.size.room()
+	room := &Room{limits: b.limits}
 	for _, r := range b.pending {
 		if room.skipped = false; !fits(r, room) {
 			if room.skipped {
@@ -283,7 +282,6 @@ func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
 		}
 		r.request().sent = true
 		batch = append(batch, r)
-		room.share()
 	}
 	return batch
 }
@@ -314,14 +312,6 @@ func (b *Batcher[R]) Answer(err error, requests ...R) (left []R) {
 	}
 	b.end(err, requests...)
 	return left
-}
-
-// Shrink halves what batches may have in bytes, as the last one seems to have been too large. That
-// lasts for a minute after the last call.
-func (b *Batcher[R]) Shrink() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.size.shrink()
 }
 
 // Wake makes Woken ready.
