@@ -47,8 +47,9 @@
 //   - Fairness: consuming sessions with the same number of goroutines get between half and twice an
 //     equal share, wherever they are.
 //   - [ErrEmpty] is true: at some moment of the call all entries were reserved, delayed or gone.
-//     (Busy takers reserve some dozens of entries ahead for 50 milliseconds. A deposed leader that
-//     goes on answering is an exception: see [protocol.Session.Sync].)
+//     (Busy takers reserve some dozens of entries ahead for 50 milliseconds, or for up to half a
+//     second if the network is slow. A deposed leader that goes on answering is an exception: see
+//     [protocol.Session.Sync].)
 //   - Waiting sessions send pings and nothing else. An offer wakes three of them at most: the first
 //     in line acts at once. The second takes over after a tenth of a second and the third after a
 //     second, because those before it may be dead.
