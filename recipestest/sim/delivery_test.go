@@ -28,7 +28,8 @@ type deliveries struct {
 	claims  []claim
 	empties []seenEmpty
 	lists   []listing
-	unknown []span    // of calls that may have reserved any entry
+	unknown []span // of calls that may have reserved any entry
+	slowest time.Duration
 	asked   time.Time // when a call last returned that takes entries
 }
 
@@ -153,11 +154,14 @@ func (d *deliveries) unfinished(name string, token int64) {
 	}
 }
 
-// ahead notes that a call has succeeded that may have reserved entries for the next ones.
+// ahead notes that a call has succeeded that may have reserved entries for the next ones. The slower
+// such a call is, the longer these stay reserved (for half a second at most).
 func (d *deliveries) ahead(called time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unknown = append(d.unknown, span{called, time.Now().Add(d.world.Timeout / 16)})
+	d.slowest = max(d.slowest, time.Since(called))
+	kept := max(d.world.Timeout/16, min(4*d.slowest, 500*time.Millisecond))
+	d.unknown = append(d.unknown, span{called, time.Now().Add(kept)})
 }
 
 // reservedUnknown notes that a call to reserve has failed, after which it may hold any entry until
