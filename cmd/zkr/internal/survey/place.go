@@ -81,7 +81,7 @@ const (
 type Contender struct {
 	Node    string    `json:"node"` // its name below the place's path
 	State   State     `json:"state"`
-	Mode    string    `json:"mode,omitempty"` // "read" or "write" of an rwlock, the key of a once, the element of a queue; else empty
+	Mode    string    `json:"mode,omitempty"` // "read" or "write" of an rwlock, the key of a once, the element of a queue, "lingers" if a lock may be unused; else empty
 	Library Library   `json:"library"`
 	Session int64     `json:"-"`                   // its owner; 0 if it is not ephemeral
 	Token   int64     `json:"token,omitempty"`     // its czxid
