@@ -20,7 +20,7 @@ import (
 )
 
 // Limit is how long anything that must happen may take. No result depends on how soon it happens.
-const Limit = 30 * time.Second
+const Limit = 2 * time.Minute
 
 // lag is by how much the followers of the lagging server lag: much more than any request takes, and
 // little enough to wait for at each request.
