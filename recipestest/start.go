@@ -1,6 +1,7 @@
 package recipestest
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"slices"
@@ -87,6 +88,28 @@ func WithFollowers(n int) Option {
 		s.followers = n
 		return nil
 	}
+}
+
+// WithTLS makes the server speak TLS, and nothing else. Its certificate is for "localhost" and
+// 127.0.0.1, and signed by a CA that is made for this server alone. [Server.Client], [Server.Conn],
+// [Server.Dial] and all clients of a [Link] speak TLS without further ado: the dialer does it, so a
+// link still tells packets apart. [Server.TLSConfig] and [Link.DialTLS] are for programs that speak
+// TLS themselves.
+func WithTLS() Option {
+	return func(s *settings) error { return s.secure(tls.NoClientCert) }
+}
+
+// WithMutualTLS is [WithTLS] with a server that demands a certificate from its clients, too, signed
+// by the same CA. [Server.TLSConfig] has one.
+func WithMutualTLS() Option {
+	return func(s *settings) error { return s.secure(tls.RequireAndVerifyClientCert) }
+}
+
+func (s *settings) secure(clients tls.ClientAuthType) (err error) {
+	if s.tls, err = newSecrecy(clients); err == nil {
+		s.TLS = s.tls.server
+	}
+	return err
 }
 
 // Start starts an embedded ZooKeeper for tb and its subtests, on a free port of its own. It is

@@ -17,21 +17,6 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// WithTLS makes the server speak TLS, and nothing else. Its certificate is for "localhost" and
-// 127.0.0.1, and signed by a CA that is made for this server alone. [Server.Client], [Server.Conn],
-// [Server.Dial] and all clients of a [Link] speak TLS without further ado: the dialer does it, so a
-// link still tells packets apart. [Server.TLSConfig] and [Link.DialTLS] are for programs that speak
-// TLS themselves.
-func WithTLS() Option {
-	return func(s *settings) error { return s.secure(tls.NoClientCert) }
-}
-
-// WithMutualTLS is [WithTLS] with a server that demands a certificate from its clients, too, signed
-// by the same CA. [Server.TLSConfig] has one.
-func WithMutualTLS() Option {
-	return func(s *settings) error { return s.secure(tls.RequireAndVerifyClientCert) }
-}
-
 // TLSConfig returns what a client needs to speak TLS with the server: the CA to trust, the name to
 // expect, and a certificate of its own. It is a copy, so the caller may change it. It returns nil
 // if the server does not speak TLS.
@@ -73,10 +58,10 @@ func (l *Link) DialTLS(network, address string, timeout time.Duration) (net.Conn
 // secrecy is how the two sides of a server speak TLS.
 type secrecy struct{ server, client *tls.Config }
 
-func (s *settings) secure(clients tls.ClientAuthType) error {
+func newSecrecy(clients tls.ClientAuthType) (*secrecy, error) {
 	authority, key, err := certify(nil, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(authority)
@@ -84,17 +69,15 @@ func (s *settings) secure(clients tls.ClientAuthType) error {
 	for i := range certificates {
 		leaf, own, err := certify(authority, key)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		certificates[i] = tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: own, Leaf: leaf}
 	}
 
-	s.tls = &secrecy{
+	return &secrecy{
 		server: &tls.Config{Certificates: certificates[:1], ClientAuth: clients, ClientCAs: roots},
 		client: &tls.Config{Certificates: certificates[1:], RootCAs: roots, ServerName: "localhost"},
-	}
-	s.TLS = s.tls.server
-	return nil
+	}, nil
 }
 
 // certify makes a key, and a certificate for it that a CA signs, or that of a CA if there is none.
