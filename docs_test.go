@@ -44,6 +44,9 @@ func TestPackageDocumentationShowsTheExample(t *testing.T) {
 // import testing are its tests, which have to pass. Of declarations, the functions that take a ctx
 // and a client and return an error are called, and have to return nil.
 func TestGoSnippetsCompile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds programs")
+	}
 	importPaths := importPaths(t)
 	clause := regexp.MustCompile(`(?m)\A(?://.*\n)*package ([a-z]+)$`)
 	scratch := t.TempDir()
@@ -54,58 +57,57 @@ func TestGoSnippetsCompile(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Close() })
 	sources := make(map[string]string)
-	tested := make(map[string]bool)
+	programs, libraries, tested := make(map[string]bool), make(map[string]bool), make(map[string]bool)
+	add := func(pkg, file, code string) {
+		source := filepath.Join(scratch, pkg+"-"+file)
+		require.NoError(t, os.WriteFile(source, []byte(code), 0o600))
+		sources[filepath.Join("snippets", pkg, file)] = source
+	}
+	calls := make(map[string]string) // of packages, in Go
 	for _, doc := range documents(t) {
 		for line, code := range snippets(t, doc, "go") {
 			code = strings.ReplaceAll(code, `"127.0.0.1:2181"`, fmt.Sprintf("%q", server.ConnectString()))
 			position := fmt.Sprintf("//line %s:%d\n", doc, line)
-			var calls string
 			pkg, file := fmt.Sprintf("%s-%d", plain(doc), line), fmt.Sprintf("line%d.go", line)
+			kind := libraries
 			switch match := clause.FindStringSubmatch(code); {
 			case match == nil:
 				position = "package snippet\n" + imports(code, importPaths) + position
-				calls = testOf(code)
+				if called := callsOf(code); called != "" {
+					add(pkg, "calls.go", "package snippet\n\nvar Calls = []any{"+called+"}\n")
+					calls[pkg] = called
+				}
 			case strings.Contains(code, "\t\"testing\"\n"):
-				pkg, file = plain(doc)+"-"+match[1], fmt.Sprintf("line%d_test.go", line)
-				tested[pkg] = true
-			case match[1] != "main":
+				pkg, file, kind = plain(doc)+"-"+match[1], fmt.Sprintf("line%d_test.go", line), tested
+			case match[1] == "main":
+				kind = programs
+			default:
 				pkg = plain(doc) + "-" + match[1]
 			}
-
-			source := filepath.Join(scratch, pkg+"-"+file)
-			require.NoError(t, os.WriteFile(source, []byte(position+code), 0o600))
-			sources[filepath.Join("snippets", pkg, file)] = source
-
-			if calls != "" {
-				source := filepath.Join(scratch, pkg+"-calls_test.go")
-				require.NoError(t, os.WriteFile(source, []byte(calls), 0o600))
-				sources[filepath.Join("snippets", pkg, "calls_test.go")] = source
-				tested[pkg] = true
-			}
+			add(pkg, file, position+code)
+			kind["./snippets/"+pkg] = true
 		}
 	}
-	require.NotEmpty(t, sources)
+	add("calls", "calls_test.go", testOf(calls)) // one program, because each takes a second to link
+	tested["./snippets/calls"] = true
 
 	overlay, err := json.Marshal(map[string]any{"Replace": sources})
 	require.NoError(t, err)
 	overlayFile := filepath.Join(scratch, "overlay.json")
 	require.NoError(t, os.WriteFile(overlayFile, overlay, 0o600))
-
-	programs := t.TempDir() + string(filepath.Separator)
-	var packages []string
-	for source := range sources {
-		if !strings.HasSuffix(source, "_test.go") {
-			packages = append(packages, "./"+filepath.ToSlash(filepath.Dir(source)))
-		}
-	}
-	for _, flags := range [][]string{nil, {"-o", programs}} { // with -o, go build compiles only programs
-		build := slices.Concat([]string{"build", "-buildvcs=false", "-overlay", overlayFile}, flags, packages)
-		out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput()
+	built := t.TempDir() + string(filepath.Separator)
+	build := func(packages map[string]bool, args ...string) {
+		args = append(args, "-buildvcs=false", "-ldflags=-s -w", "-overlay", overlayFile)
+		args = append(args, slices.Collect(maps.Keys(packages))...)
+		out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
+	build(libraries, "build")
+	build(programs, "build", "-o", built)
+	build(tested, "test", "-c", "-vet=off", "-o", built)
 
 	t.Run("README's programs run", func(t *testing.T) {
-		found, err := filepath.Glob(programs + "README-md-*")
+		found, err := filepath.Glob(built + "README-md-*")
 		require.NoError(t, err)
 		require.Len(t, found, 2, "README has a lock, and a whole program")
 		slices.SortFunc(found, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
@@ -129,38 +131,52 @@ func TestGoSnippetsCompile(t *testing.T) {
 	for pkg := range tested {
 		t.Run("tests of "+pkg+" pass", func(t *testing.T) {
 			t.Parallel()
-			binary := filepath.Join(t.TempDir(), "snippet.test")
-			build := []string{"test", "-c", "-vet=off", "-buildvcs=false", "-overlay", overlayFile, "-o", binary, "./snippets/" + pkg}
-			out, err := exec.CommandContext(t.Context(), "go", build...).CombinedOutput()
-			require.NoError(t, err, "%s", out)
-
-			run := exec.CommandContext(t.Context(), binary, "-test.timeout=5m")
+			run := exec.CommandContext(t.Context(), built+filepath.Base(pkg)+".test", "-test.timeout=5m")
 			run.Dir = scratch // not that of the package, which does not exist
-			out, err = run.CombinedOutput()
+			out, err := run.CombinedOutput()
 			require.NoError(t, err, "%s", out)
 		})
 	}
 }
 
-// testOf returns a test that calls the functions of a snippet which need a client and nothing else.
-func testOf(code string) string {
-	found := regexp.MustCompile(`(?m)^func (\w+)\(ctx context\.Context, client \*protocol\.Client\) error`).FindAllStringSubmatch(code, -1)
-	if len(found) == 0 {
-		return ""
+// callsOf returns the names of the functions of a snippet which need a client and nothing else.
+func callsOf(code string) string {
+	var names []string
+	for _, match := range regexp.MustCompile(`(?m)^func (\w+)\(ctx context\.Context, client \*protocol\.Client\) error`).FindAllStringSubmatch(code, -1) {
+		names = append(names, match[1])
 	}
+	return strings.Join(names, ", ")
+}
 
-	var b strings.Builder
-	b.WriteString("package snippet\n\nimport (\n\t\"testing\"\n\n\t\"github.com/zkrecipes/zkrecipes/recipestest\"\n)\n")
-	for _, match := range found {
-		fmt.Fprintf(&b, `
-func Test_%[1]s(t *testing.T) {
-	if err := %[1]s(t.Context(), recipestest.Start(t).Client(t)); err != nil {
-		t.Fatal(err)
+// testOf returns tests that call the functions of these packages.
+func testOf(calls map[string]string) string {
+	var imports, tests strings.Builder
+	for i, pkg := range slices.Sorted(maps.Keys(calls)) {
+		fmt.Fprintf(&imports, "\ts%d %q\n", i, "github.com/zkrecipes/zkrecipes/snippets/"+pkg)
+		fmt.Fprintf(&tests, "\t%q: s%d.Calls,\n", pkg+" "+calls[pkg], i)
+	}
+	return `package calls
+
+import (
+	"context"
+	"testing"
+
+	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+` + imports.String() + `)
+
+func TestCalls(t *testing.T) {
+	for name, calls := range map[string][]any{
+` + tests.String() + `	} {
+		for _, call := range calls {
+			f := call.(func(context.Context, *protocol.Client) error)
+			if err := f(t.Context(), recipestest.Start(t).Client(t)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }
-`, match[1])
-	}
-	return b.String()
+`
 }
 
 // A block that is indented, or of another language, would not be looked at.
@@ -315,6 +331,17 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What SECURITY.md says of an attacker, and of each thing to configure, a test shows. (Only of
+// someone who controls the client's host there is nothing to show.)
+func TestPromisesOfSecurityNameTests(t *testing.T) {
+	promises := 0
+	for _, promise := range regexp.MustCompile(`(?m)^\| (?:has a|may|writes|reads) .*$|^- \*\*[^\n]*(?:\n  .*)*`).FindAllString(read(t, "SECURITY.md"), -1) {
+		promises++
+		assert.Regexp(t, "`Test[A-Z]\\w+`", promise)
+	}
+	assert.Greater(t, promises, 9)
 }
 
 // declarations returns what our packages declare, by their names, and the methods and fields of all

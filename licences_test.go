@@ -66,6 +66,17 @@ func TestLicencesAreListed(t *testing.T) {
 	}
 }
 
+// go.work replaces the version that is required here. A release requires another one, in all modules.
+func TestModulesRequireOneVersionOfEachOther(t *testing.T) {
+	versions := make(map[string]bool)
+	for _, module := range []string{"bench", "cmd/zkr", "otel", "recipestest/ensemble"} {
+		for _, match := range regexp.MustCompile(`(?m)github\.com/zkrecipes/zkrecipes\S* (v\S+)`).FindAllStringSubmatch(read(t, module+"/go.mod"), -1) {
+			versions[match[1]] = true
+		}
+	}
+	require.Len(t, versions, 1)
+}
+
 func requirements(t *testing.T) map[string]*requirement {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^(?:require )?\t?(\S+\.\S+/\S+|\S+\.\S+) (v\S+)`)

@@ -4,12 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
@@ -106,8 +104,3 @@ func eachVersion(t *testing.T, test func(*testing.T, *recipestest.Server)) {
 }
 
 var like39 = recipestest.WithConfigFunc(func(cfg *embedded.Config) { cfg.Version = "3.9" })
-
-// impatient returns a view of the client whose back-off ends at the first pause.
-func impatient(c *protocol.Client) *protocol.Client {
-	return c.With(protocol.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
-}

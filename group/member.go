@@ -19,19 +19,17 @@ type Member struct {
 	group *Group
 	name  string
 
-	leaving context.Context // ends with Leave, or once over is closed
-	leave   context.CancelFunc
+	leaving context.Context // ends with Leave, or with the client
+	leave   context.CancelCauseFunc
 	over    chan struct{} // closed when the member has left, or its client is closed
 	outcome error         // valid once over is closed
 	changes chan struct{}
 	setting chan struct{} // has room for the Set that is at work
 
 	sessions map[int64]bool // sessions that may have a node of this member
-	identity string         // the path of the node that says with which identity it has joined last
 
 	mu      sync.Mutex // protects what follows
 	data    []byte
-	version int             // of data
 	grant   *protocol.Grant // of the last time that it joined
 	renewed chan struct{}   // closed when there is another grant
 }
@@ -82,7 +80,7 @@ func (g *Group) enter(ctx context.Context, name string, data []byte, try bool) (
 		sessions: make(map[int64]bool),
 		renewed:  make(chan struct{}),
 	}
-	m.leaving, m.leave = context.WithCancel(context.Background())
+	m.leaving, m.leave = context.WithCancelCause(context.Background())
 
 	var p place
 	grant, err := g.recipe.Acquire(ctx, data, func(s *protocol.Session) (_ *protocol.Grant, err error) {
@@ -90,7 +88,7 @@ func (g *Group) enter(ctx context.Context, name string, data []byte, try bool) (
 		return p.grant, err
 	})
 	if err != nil {
-		m.leave()
+		m.leave(err)
 		if p.grant != nil { // Acquire gives it back
 			p.grant.AfterFunc(func() { p.end() })
 		}
@@ -98,7 +96,7 @@ func (g *Group) enter(ctx context.Context, name string, data []byte, try bool) (
 	}
 	m.grant = grant
 	if !grant.Session().Go(func(context.Context, *protocol.Session) { m.run(p) }) {
-		m.leave()
+		m.leave(protocol.ErrClosed)
 		p.free()
 		return nil, g.recipe.Wrap(protocol.ErrClosed)
 	}
@@ -137,34 +135,30 @@ func (m *Member) join(ctx context.Context, s *protocol.Session, data []byte, try
 
 // rejoin blocks until the member is joined again, leaves, or the client is closed. It waits for a
 // name that is taken.
-func (m *Member) rejoin() (p place, err error) {
-	ctx, began := m.leaving, time.Now()
-	m.group.recipe.Waiting(ctx)
-	p, err = protocol.AcrossSessions(m.leaving, m.group.recipe, func(s *protocol.Session) (place, error) {
-		for {
+func (m *Member) rejoin() (place, error) {
+	r, began := m.group.recipe, time.Now()
+	r.Waiting(m.leaving)
+	p, err := protocol.AcrossSessions(m.leaving, r, func(s *protocol.Session) (p place, err error) {
+		for err == nil && p.grant == nil {
 			m.mu.Lock()
-			data, version := m.data, m.version
+			data := m.data
 			m.mu.Unlock()
 
 			// Finish this attempt, so that no request is on its way when Leave returns.
-			p, err := m.claim(context.Background(), s, data)
-			p.version = version
+			p, err = m.claim(context.Background(), s, data)
 			if err == nil && p.grant == nil {
 				err = m.awaitEnd(m.leaving, s, p)
-			} else if err == nil {
-				return p, nil
-			}
-			if err != nil && s.Err() == nil && m.leaving.Err() == nil {
-				return p, protocol.Again(err) // the ACL may change
-			} else if err != nil {
-				return p, err
 			}
 		}
+		if err != nil && s.Err() == nil && m.leaving.Err() == nil {
+			err = protocol.Again(err) // the ACL may change
+		}
+		return p, err
 	})
 	if err != nil {
-		m.group.recipe.Waited(ctx, began, nil, 0, err)
+		r.Waited(m.leaving, began, nil, 0, err)
 	} else {
-		m.group.recipe.Waited(ctx, began, p.grant.Session(), p.grant.Token(), nil)
+		r.Waited(m.leaving, began, p.grant.Session(), p.grant.Token(), nil)
 	}
 	return p, err
 }
@@ -187,7 +181,6 @@ func (m *Member) awaitEnd(ctx context.Context, s *protocol.Session, p place) err
 
 // run joins again and again until the member leaves or the client is closed.
 func (m *Member) run(p place) {
-	defer m.leave()
 	defer close(m.over)
 	defer close(m.changes)
 
@@ -201,59 +194,33 @@ func (m *Member) run(p place) {
 			return
 		}
 
-		next, err := m.rejoin()
-		for err != nil && m.leaving.Err() == nil && !errors.Is(err, protocol.ErrClosed) {
+		var err error
+		for p, err = m.rejoin(); err != nil; p, err = m.rejoin() {
+			if m.leaving.Err() != nil || errors.Is(err, protocol.ErrClosed) {
+				m.leave(err)
+				m.outcome = m.gone()
+				return
+			}
+
 			// The user's back-off has stopped.
 			m.group.recipe.Logger().Warn("not joined again", "path", m.group.recipe.Path(), "member", m.name, "error", err)
-			m.rest()
-			next, err = m.rejoin()
+			select {
+			case <-time.After(pause):
+			case <-m.leaving.Done():
+			}
 		}
-		if err != nil {
-			m.outcome = m.gone()
-			return
-		}
-		p = next
-		m.renew(p)
+
+		m.mu.Lock()
+		m.grant = p.grant
+		close(m.renewed)
+		m.renewed = make(chan struct{})
+		m.mu.Unlock()
 		m.signal()
 	}
 }
 
 // pause is the time between attempts to join again, or to delete a node, that have all failed.
 const pause = 10 * time.Second
-
-// rest pauses until it is time to try again, or there is another session.
-func (m *Member) rest() {
-	s, err := m.group.recipe.Session(m.leaving)
-	if err != nil {
-		return
-	}
-	select {
-	case <-time.After(pause):
-	case <-s.Done():
-	case <-m.leaving.Done():
-	}
-}
-
-// renew makes a grant the current one, once it has the latest data.
-func (m *Member) renew(p place) {
-	for {
-		m.mu.Lock()
-		if p.version == m.version {
-			m.grant = p.grant
-			close(m.renewed)
-			m.renewed = make(chan struct{})
-			m.mu.Unlock()
-			return
-		}
-		data := m.data
-		p.version = m.version
-		m.mu.Unlock()
-
-		if err := p.grant.SetData(m.leaving, data); err != nil && p.grant.Err() == nil && m.leaving.Err() == nil {
-			m.group.recipe.Logger().Warn("data not set", "path", m.group.recipe.Path(), "member", m.name, "error", err)
-		}
-	}
-}
 
 // end gives a place back and waits until no node of the member is left.
 func (m *Member) end(p place) error {
@@ -360,28 +327,15 @@ func (m *Member) set(ctx context.Context, data []byte) error {
 		case <-ctx.Done():
 			return protocol.Ended(ctx)
 		case <-m.leaving.Done():
-			return m.left()
+			return context.Cause(m.leaving)
 		}
 	}
-}
-
-// left returns why the membership has ended. Call it once leaving has ended.
-func (m *Member) left() error {
-	select {
-	case <-m.over:
-		if errors.Is(m.outcome, protocol.ErrClosed) {
-			return m.outcome
-		}
-	default:
-	}
-	return protocol.ErrReleased
 }
 
 func (m *Member) replaceData(data []byte) (before []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, m.data = m.data, data
-	m.version++
 	return before
 }
 
@@ -399,7 +353,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	if err := m.group.recipe.ValidateCall(ctx, nil); err != nil {
 		return err
 	}
-	m.leave()
+	m.leave(protocol.ErrReleased)
 	select {
 	case <-m.over:
 		return m.outcome

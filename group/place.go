@@ -9,38 +9,26 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
 // A place is a member's name in a group, or the other member that has the name.
 type place struct {
-	grant   *protocol.Grant
-	free    func() // lets other members of the session claim the name; may be called again
-	version int    // of the data that it was created with
+	grant *protocol.Grant
+	free  func() // lets other members of the session claim the name; may be called again
 
 	taken <-chan struct{} // if a member of this session has the name: closed when it has not
 	other *zk.Stat        // if another session has it
 }
 
-// identities returns the path of the nodes that say with which identity members have joined, each
-// named by an owner, which is never used again, and by the member. It is created in the transaction
-// that creates the member's node, so their czxids are equal.
-func (m *Member) identities() string { return m.group.recipe.Path() + "-identities" }
-
-// renewIdentity gives the member another node to say its identity, for the next attempt to create
-// its own. The former node may be there, without the member's node.
-func (m *Member) renewIdentity(ctx context.Context, s *protocol.Session) error {
-	if m.group.identity == "" {
-		return nil
-	}
-	if m.identity != "" {
-		if err := s.Delete(ctx, m.identity, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return err
-		}
-	}
-	m.identity = m.identities() + "/" + s.NewOwner().String() + "-" + m.name
-	return nil
+// identity returns the path of the node that says with which identity a session's member has joined.
+// It is created in the transaction that creates the member's node, so their czxids are equal.
+func (m *Member) identity(session int64) string {
+	return m.group.identities() + "/" + m.name + "-" + layout.SessionID(session).String()
 }
+
+func (g *Group) identities() string { return g.recipe.Path() + "-identities" }
 
 // takeOver deletes the node of a member with the same identity and reports whether that node is
 // gone.
@@ -48,32 +36,23 @@ func (m *Member) takeOver(ctx context.Context, s *protocol.Session, other *zk.St
 	if m.group.identity == "" {
 		return false, nil
 	}
-	children, _, err := s.Children(ctx, m.identities())
-	if errors.Is(err, zk.ErrNoNode) {
+	identity := m.identity(other.EphemeralOwner)
+	data, stat, err := s.Get(ctx, identity)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
 		return false, nil
-	} else if err != nil {
+	case err != nil:
 		return false, err
+	case stat.Czxid != other.Czxid || string(data) != m.group.identity:
+		return false, nil
 	}
-	for _, child := range children {
-		if _, name, _ := protocol.ParseOwner(child); name != m.name {
-			continue
-		}
-		node := m.identities() + "/" + child
-		data, stat, err := s.Get(ctx, node)
-		if errors.Is(err, zk.ErrNoNode) || err == nil && (stat.Czxid != other.Czxid || string(data) != m.group.identity) {
-			continue
-		} else if err != nil {
-			return false, err
-		}
-		_, err = s.Multi(ctx,
-			&zk.DeleteRequest{Path: node, Version: -1},
-			&zk.DeleteRequest{Path: m.group.node(m.name), Version: -1})
-		if err == nil || errors.Is(err, zk.ErrNoNode) {
-			return true, nil // or it has just left
-		}
-		return false, err
+	_, err = s.Multi(ctx,
+		&zk.DeleteRequest{Path: identity, Version: -1},
+		&zk.DeleteRequest{Path: m.group.node(m.name), Version: -1})
+	if errors.Is(err, zk.ErrNoNode) { // it has just left
+		err = nil
 	}
-	return false, nil
+	return err == nil, err
 }
 
 // claim makes one attempt to create the member's node under s. It returns a place without a grant
@@ -102,13 +81,10 @@ func (m *Member) claim(ctx context.Context, s *protocol.Session, data []byte) (p
 
 		// The session has no other member of this name, so the node is the one that was created
 		// here. It is ours unless the session ends, and then the node goes, too.
-		identity := m.identity
 		remove := func(ctx context.Context, s *protocol.Session) error {
 			defer p.free()
 			err := m.remove(ctx, s, stat)
-			if identity != "" && s.Err() == nil {
-				s.Delete(ctx, identity, -1)
-			}
+			m.removeIdentity(ctx, s)
 			return err
 		}
 		p.grant, err = m.group.recipe.NewNamedGrant(ctx, s, m.group.node(m.name), stat.Czxid, remove)
@@ -138,24 +114,19 @@ func (p place) end() error {
 // creates nothing once the caller has stopped waiting. Only if it has just created the directory,
 // it creates the node, too: no server deletes a container that never had a child.
 func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (*zk.Stat, error) {
-	node := m.group.node(m.name)
-	made := false // the directory
-	for {
-		if err := m.renewIdentity(ctx, s); err != nil {
-			return nil, err
-		}
-		identity := m.identity
-		stat, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
+	node, identity := m.group.node(m.name), m.identity(s.ID())
+	for made := false; ; {
+		stat, err := protocol.DoOnce(ctx, s, func(c *zk.Conn) (_ *zk.Stat, err error) {
 			if err := s.Abandoned(); err != nil && !made {
 				return nil, err
 			}
-			if identity == "" {
-				_, err := protocol.Create(c, s.Path(node), data, zk.FlagEphemeral, s.ACL(node))
-				return nil, err
+			if m.group.identity == "" {
+				_, err = protocol.Create(c, s.Path(node), data, zk.FlagEphemeral, s.ACL(node))
+			} else {
+				_, err = protocol.Multi(c,
+					&zk.CreateRequest{Path: s.Path(node), Data: data, Acl: s.ACL(node), Flags: zk.FlagEphemeral},
+					&zk.CreateRequest{Path: s.Path(identity), Data: []byte(m.group.identity), Acl: s.ACL(identity), Flags: zk.FlagEphemeral})
 			}
-			_, err := protocol.Multi(c,
-				&zk.CreateRequest{Path: s.Path(node), Data: data, Acl: s.ACL(node), Flags: zk.FlagEphemeral},
-				&zk.CreateRequest{Path: s.Path(identity), Data: []byte(m.group.identity), Acl: s.ACL(identity), Flags: zk.FlagEphemeral})
 			return nil, err
 		}, func(ctx context.Context) (stat *zk.Stat, done bool, err error) {
 			stat, err = s.Exists(ctx, node)
@@ -167,16 +138,8 @@ func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (
 
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
-			if err := s.Abandoned(); err != nil {
+			if err := m.group.ensure(ctx, s); err != nil {
 				return nil, err
-			}
-			if _, err := s.EnsurePath(ctx, m.group.recipe.Path()); err != nil {
-				return nil, err
-			}
-			if identity != "" {
-				if _, err := s.EnsurePath(ctx, m.identities()); err != nil {
-					return nil, err
-				}
 			}
 			made = true
 			continue
@@ -197,17 +160,36 @@ func (m *Member) create(ctx context.Context, s *protocol.Session, data []byte) (
 		if stat != nil {
 			return stat, nil
 		}
+		// The node is gone by now, or an operator has left the identity of a node of this session.
+		m.removeIdentity(ctx, s)
 	}
+}
+
+// ensure creates the directories, unless the caller has stopped waiting.
+func (g *Group) ensure(ctx context.Context, s *protocol.Session) error {
+	err := s.Abandoned()
+	if err == nil {
+		_, err = s.EnsurePath(ctx, g.recipe.Path())
+	}
+	if err == nil && g.identity != "" {
+		_, err = s.EnsurePath(ctx, g.identities())
+	}
+	return err
 }
 
 // withdraw deletes a node that was just created, because its own member may not read it. It returns
 // why.
 func (m *Member) withdraw(ctx context.Context, s *protocol.Session, why error) error {
 	s.Delete(ctx, m.group.node(m.name), -1) // a refusal is what Detach returns, and it is tried again
-	if m.identity != "" {
-		s.Delete(ctx, m.identity, -1)
-	}
+	m.removeIdentity(ctx, s)
 	return fmt.Errorf("a member must be able to read its own node, so give its ACL zk.PermRead: %w", why)
+}
+
+// removeIdentity deletes what says with which identity the member has joined under s.
+func (m *Member) removeIdentity(ctx context.Context, s *protocol.Session) {
+	if m.group.identity != "" && s.Err() == nil {
+		s.Delete(ctx, m.identity(s.ID()), -1)
+	}
 }
 
 // remove deletes the node with this Stat, but no node that another session creates later. If the
@@ -237,12 +219,10 @@ func (m *Member) remove(ctx context.Context, s *protocol.Session, own *zk.Stat) 
 	}
 }
 
-// claims are the names that members of this process have, or are about to have. The server cannot
-// tell two members of one session apart, as their nodes are equal.
-var claims = struct {
-	sync.Mutex
-	names map[claimKey]chan struct{}
-}{names: make(map[claimKey]chan struct{})}
+// claims are the names that members of this process have, or are about to have, each with a channel
+// that is closed when the claim ends. The server cannot tell two members of one session apart,
+// because their nodes are equal.
+var claims sync.Map
 
 type claimKey struct {
 	conn *zk.Conn // shared by all views of a session
@@ -252,19 +232,9 @@ type claimKey struct {
 // claim returns a function that ends the claim. If another member has the claim, it returns a
 // channel that is closed when that claim ends.
 func claim(s *protocol.Session, node string) (free func(), taken <-chan struct{}) {
-	claims.Lock()
-	defer claims.Unlock()
-	key := claimKey{s.Conn(), s.Path(node)}
-	if other := claims.names[key]; other != nil {
-		return nil, other
+	key, own := claimKey{s.Conn(), s.Path(node)}, make(chan struct{})
+	if other, there := claims.LoadOrStore(key, own); there {
+		return nil, other.(chan struct{})
 	}
-
-	own := make(chan struct{})
-	claims.names[key] = own
-	return sync.OnceFunc(func() {
-		claims.Lock()
-		defer claims.Unlock()
-		delete(claims.names, key)
-		close(own)
-	}), nil
+	return sync.OnceFunc(func() { claims.Delete(key); close(own) }), nil
 }

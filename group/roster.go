@@ -43,18 +43,7 @@ func (r *roster) update(ctx context.Context, s *protocol.Session, children []str
 		r.czxid, r.cversion = dir.Czxid, dir.Cversion
 	}
 
-	return r.read(ctx, s, children)
-}
-
-// renew takes note of a member's new data.
-func (r *roster) renew(p Peer) {
-	if known := r.known[p.Name]; known != nil && known.czxid == p.czxid {
-		r.known[p.Name] = &p
-	}
-}
-
-// read reads the children that are not known yet, and forgets all others.
-func (r *roster) read(ctx context.Context, s *protocol.Session, children []string) error {
+	// Read the children that are not known yet, and forget those that have gone.
 	peers, errs := make([]*Peer, len(children)), make([]error, len(children))
 	slots := make(chan struct{}, readers)
 	var wg sync.WaitGroup
@@ -70,9 +59,9 @@ func (r *roster) read(ctx context.Context, s *protocol.Session, children []strin
 		})
 	}
 	wg.Wait()
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+	if err := cmp.Or(errs...); err != nil {
 		r.known = nil // because it would not agree with cversion
-		return errs[i]
+		return err
 	}
 
 	r.known = make(map[string]*Peer, len(children))
@@ -80,6 +69,13 @@ func (r *roster) read(ctx context.Context, s *protocol.Session, children []strin
 		r.known[name] = peers[i]
 	}
 	return nil
+}
+
+// renew takes note of a member's new data.
+func (r *roster) renew(p Peer) {
+	if known := r.known[p.Name]; known != nil && known.czxid == p.czxid {
+		r.known[p.Name] = &p
+	}
 }
 
 // peer reads one child. It returns nil if the child is no member, or is gone.

@@ -1,10 +1,12 @@
 package group
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"path"
 	"sync"
 	"sync/atomic"
@@ -41,16 +43,7 @@ import (
 //
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 func (m *Member) Share(ctx context.Context, items []string, work func(ctx context.Context, a *Assignment) error) error {
-	for _, item := range items {
-		if m == nil {
-			break
-		} else if err := m.group.validate(item, nil); err != nil {
-			return m.group.recipe.Wrap(err)
-		}
-	}
-	sets := make(chan []string, 1)
-	sets <- items
-	return m.ShareAll(ctx, sets, work)
+	return m.share(ctx, items, nil, work)
 }
 
 // ShareAll is [Member.Share] for a set of items that changes. It begins with the first set that it
@@ -58,19 +51,24 @@ func (m *Member) Share(ctx context.Context, items []string, work func(ctx contex
 // for items that are not in the new set. If the channel is closed, the last set stays. All members
 // should have the same set. Until they do, an item can be left alone.
 func (m *Member) ShareAll(ctx context.Context, sets <-chan []string, work func(ctx context.Context, a *Assignment) error) error {
+	return m.share(ctx, nil, sets, work)
+}
+
+func (m *Member) share(ctx context.Context, items []string, sets <-chan []string, work func(context.Context, *Assignment) error) error {
 	if m == nil {
 		return errors.New("group: nil member")
 	}
 	r := m.group.recipe
-	if err := r.ValidateCall(ctx, nil); err != nil {
+	if err := cmp.Or(r.ValidateCall(ctx, nil), r.Wrap(m.group.validateAll(items))); err != nil {
 		return err
 	} else if work == nil {
 		return r.Wrap(errors.New("nil function"))
 	}
 
-	s := &share{group: m.group, me: m, work: work, held: make(map[string]*holding), gone: make(map[string]time.Time)}
-	s.ctx, s.cancel = context.WithCancelCause(ctx)
-	defer context.AfterFunc(m.leaving, func() { s.end(m.left()) })()
+	s := &share{group: m.group, me: m, work: work, items: items, held: make(map[string]*holding), members: make(map[string]time.Time)}
+	s.ctx, s.end = context.WithCancelCause(ctx)
+	defer s.end(nil)
+	defer context.AfterFunc(m.leaving, func() { s.end(context.Cause(m.leaving)) })()
 
 	views := make(chan []Peer)
 	s.running.Go(func() {
@@ -87,11 +85,20 @@ func (m *Member) ShareAll(ctx context.Context, sets <-chan []string, work func(c
 	})
 	s.run(sets, views)
 	s.running.Wait()
-
-	if s.why == nil {
-		s.why = stopped(ctx)
+	if why := context.Cause(s.ctx); ctx.Err() == nil || !errors.Is(why, context.Cause(ctx)) {
+		return r.Wrap(why)
 	}
-	return r.Wrap(s.why)
+	return r.Wrap(stopped(ctx))
+}
+
+// validateAll refuses items that could not be the name of a member.
+func (g *Group) validateAll(items []string) error {
+	for _, item := range items {
+		if err := g.validate(item, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stopped returns the result of a verb that goes on until ctx ends.
@@ -157,41 +164,27 @@ type share struct {
 	me    *Member
 	work  func(context.Context, *Assignment) error
 
-	ctx    context.Context // ends with the share
-	cancel context.CancelCauseFunc
-	ending sync.Once
-	why    error // nil if the caller's ctx has ended first; valid after end
+	ctx context.Context // ends with the share
+	end context.CancelCauseFunc
 
 	// These belong to the goroutine of the caller.
-	items []string
-	peers []Peer
-	gone  map[string]time.Time // members that have gone lately, and when
-	held  map[string]*holding  // by item
+	items   []string
+	members map[string]time.Time // by name, and when they have gone: zero if they are there
+	held    map[string]*holding  // by item
 
 	running sync.WaitGroup
 	left    atomic.Int64 // how many items are me's, and have no room
 	warned  sync.Once
 }
 
-// end ends the share. The first error counts.
-func (s *share) end(err error) {
-	s.ending.Do(func() {
-		if s.ctx.Err() == nil {
-			s.why = err
-		}
-		s.cancel(err)
-	})
-}
-
 // run assigns the items whenever they or the members have changed.
 func (s *share) run(sets <-chan []string, views <-chan []Peer) {
-	grace := s.group.grace
 	for {
 		var over <-chan time.Time
-		for name, since := range s.gone {
-			if wait := time.Until(since.Add(grace)); wait <= 0 {
-				delete(s.gone, name)
-			} else {
+		for name, since := range s.members {
+			if wait := time.Until(since.Add(s.group.grace)); !since.IsZero() && wait <= 0 {
+				delete(s.members, name)
+			} else if !since.IsZero() {
 				over = time.After(wait) // one timer is enough, because it looks at all items again
 			}
 		}
@@ -203,32 +196,25 @@ func (s *share) run(sets <-chan []string, views <-chan []Peer) {
 				sets = nil
 				continue
 			}
-			for _, item := range items {
-				if err := s.group.validate(item, nil); err != nil {
-					s.end(err)
-					return
-				}
+			if err := s.group.validateAll(items); err != nil {
+				s.end(err)
+				return
 			}
 			s.items = items
 		case peers := <-views:
-			s.see(peers)
+			for name, since := range s.members {
+				if since.IsZero() {
+					s.members[name] = time.Now()
+				}
+			}
+			for _, p := range peers {
+				s.members[p.Name] = time.Time{}
+			}
 		case <-over:
 		case <-s.ctx.Done():
-			s.end(nil)
 			return
 		}
 	}
-}
-
-// see notes which members are there and which have gone.
-func (s *share) see(peers []Peer) {
-	for _, p := range s.peers {
-		s.gone[p.Name] = time.Now()
-	}
-	for _, p := range peers {
-		delete(s.gone, p.Name)
-	}
-	s.peers = peers
 }
 
 // A holding is the work for an item, which is under way or has ended.
@@ -240,16 +226,9 @@ type holding struct {
 
 // assign begins and ends work, so that this is done for the items that are me's.
 func (s *share) assign() {
-	names := make([]string, 0, len(s.peers)+len(s.gone))
-	for _, p := range s.peers {
-		names = append(names, p.Name)
-	}
-	for name := range s.gone {
-		names = append(names, name)
-	}
 	mine := make(map[string]bool)
 	for _, item := range s.items {
-		mine[item] = ownerOf(item, names) == s.me.name
+		mine[item] = s.ownerOf(item) == s.me.name
 	}
 
 	for item, h := range s.held {
@@ -334,29 +313,13 @@ func (s *share) leave(ctx context.Context) {
 
 // ownerOf returns the name of the member that an item belongs to, or "". It is the member with the
 // highest score for the item. The scores of other members do not change when one joins or leaves.
-func ownerOf(item string, names []string) (owner string) {
-	var highest uint64
-	of := hash(item)
-	for _, name := range names {
-		score := mix(mix(of) ^ hash(name))
-		if owner == "" || score > highest || score == highest && name < owner {
+func (s *share) ownerOf(item string) (owner string) {
+	var highest [sha256.Size]byte
+	for name := range s.members {
+		score := sha256.Sum256([]byte(item + "/" + name)) // no name has a slash
+		if owner == "" || bytes.Compare(score[:], highest[:]) > 0 {
 			owner, highest = name, score
 		}
 	}
 	return owner
-}
-
-func hash(s string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(s))
-	return h.Sum64()
-}
-
-// mix spreads the differences of its argument over all bits (the last step of MurmurHash3).
-func mix(n uint64) uint64 {
-	n ^= n >> 33
-	n *= 0xff51afd7ed558ccd
-	n ^= n >> 33
-	n *= 0xc4ceb9fe1a85ec53
-	return n ^ n>>33
 }

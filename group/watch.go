@@ -43,14 +43,9 @@ func (g *Group) watch(ctx context.Context, data bool) iter.Seq2[[]Peer, error] {
 	return func(yield func([]Peer, error) bool) {
 		o := &observation{roster: roster{group: g, watched: data}, yield: yield}
 		err := g.recipe.ValidateCall(ctx, nil)
-		for err == nil && !o.enough {
+		if err == nil {
 			_, err = protocol.AcrossSessions(ctx, g.recipe, func(s *protocol.Session) (struct{}, error) {
-				before := o.looks
-				err := o.follow(ctx, s)
-				if o.looks > before && ctx.Err() == nil && s.Err() != nil && !errors.Is(err, protocol.ErrClosed) {
-					err = nil // the session was of use, so the back-off begins again
-				}
-				return struct{}{}, err
+				return struct{}{}, o.follow(ctx, s)
 			})
 		}
 		if ctx != nil && ctx.Err() != nil && !errors.Is(err, protocol.ErrClosed) {
@@ -66,9 +61,8 @@ func (g *Group) watch(ctx context.Context, data bool) iter.Seq2[[]Peer, error] {
 type observation struct {
 	roster roster
 	yield  func([]Peer, error) bool
-	last   []Peer
-	looks  int  // how often there was something to show
-	enough bool // the loop has ended
+	last   []Peer // nil: it was shown nothing yet
+	enough bool   // the loop has ended
 }
 
 // follow shows the members for as long as the loop goes on and s lasts.
@@ -132,8 +126,7 @@ func (o *observation) follow(ctx context.Context, s *protocol.Session) error {
 
 // watchPeer sends the member's data after each change, until it is gone.
 func (g *Group) watchPeer(ctx context.Context, s *protocol.Session, p Peer, news chan<- Peer) {
-	const shortest, longest = 100 * time.Millisecond, 10 * time.Second
-	for version, wait := int32(-1), shortest; ; {
+	for version := int32(-1); ; {
 		w := s.Watch(g.node(p.Name))
 		same, err := w.Current(ctx)
 		stat, _ := w.Ready(ctx)
@@ -142,8 +135,7 @@ func (g *Group) watchPeer(ctx context.Context, s *protocol.Session, p Peer, news
 			return
 		case err != nil: // it may not be read, now
 			select {
-			case <-time.After(wait):
-				wait = min(2*wait, longest)
+			case <-time.After(pause):
 				continue
 			case <-ctx.Done():
 				return
@@ -167,14 +159,13 @@ func (g *Group) watchPeer(ctx context.Context, s *protocol.Session, p Peer, news
 }
 
 func (o *observation) show(peers []Peer) {
-	changed := o.looks == 0 || !slices.EqualFunc(o.last, peers, func(a, b Peer) bool {
+	if o.last != nil && slices.EqualFunc(o.last, peers, func(a, b Peer) bool {
 		return a.Name == b.Name && a.czxid == b.czxid && bytes.Equal(a.Data, b.Data)
-	})
-	o.looks++
-	if changed {
-		o.last = slices.Clone(peers)
-		o.enough = !o.yield(peers, nil)
+	}) {
+		return
 	}
+	o.last = slices.Clone(peers)
+	o.enough = !o.yield(peers, nil)
 }
 
 // Await blocks until the group has at least n members and returns them. It costs what

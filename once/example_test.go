@@ -78,33 +78,6 @@ func ExampleOnce_Do_failure() {
 	// false <nil>
 }
 
-// Keys are remembered for as long as a late process may ask for them: here, a month of nights.
-func ExampleWithKeep() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	reports := once.New(client, "/once/nightly", once.WithKeep(31))
-	for range 2 {
-		ran, err := reports.Do(ctx, "2030-01-31", func(ctx context.Context, r *once.Run) error { return nil })
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println("ran:", ran)
-	}
-	// Output:
-	// ran: true
-	// ran: false
-}
-
 // An operator looks at what is done, and lets a month run again.
 func ExampleOnce_Forget() {
 	ctx := context.Background()

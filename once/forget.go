@@ -48,10 +48,10 @@ func (o *Once) forgetOldest(ctx context.Context, s *protocol.Session, now int64)
 	})
 	slices.SortFunc(records, func(a, b record) int { return cmp.Compare(a.stat.Pzxid, b.stat.Pzxid) }) // since when it is done
 	var old []string
-	made := make(map[string]int64)
+	var newest int64 // of them
 	for i, r := range records {
 		if i < excess || o.retention > 0 && now-r.stat.Mtime > o.retention.Milliseconds() {
-			old, made[r.name] = append(old, r.name), r.stat.Czxid
+			old, newest = append(old, r.name), r.stat.Pzxid
 		}
 	}
 
@@ -65,7 +65,7 @@ func (o *Once) forgetOldest(ctx context.Context, s *protocol.Session, now int64)
 		ops := []any{&zk.SetDataRequest{Path: o.donesPath(), Version: dir.Version}}
 		again, _ := o.read(ctx, s, chunk)
 		for _, r := range again {
-			if r.stat.Czxid == made[r.name] {
+			if r.stat.Pzxid <= newest {
 				ops = append(ops, o.deletion(r)...)
 			}
 		}
@@ -170,12 +170,12 @@ func (o *Once) Forget(ctx context.Context, key string) error {
 
 // A Key is a key that is done.
 type Key struct {
-	Name  string
-	Done  time.Time // when, by the server's clock
-	Host  string    // where it ran; empty if the key was made done by hand, as all that follows
-	PID   int
-	Node  string // of the call that ran
-	Token int64  // its fencing token
+	Name  string    `json:"-"`
+	Done  time.Time `json:"done,omitzero"` // when, by the server's clock
+	Host  string    `json:"host"`          // where it ran; empty if the key was made done by hand, as all that follows
+	PID   int       `json:"pid"`
+	Node  string    `json:"node"`  // of the call that ran
+	Token int64     `json:"token"` // its fencing token
 }
 
 // Keys yields the keys that are done, in order of their names, as of a moment after the loop began.
@@ -203,9 +203,10 @@ func (o *Once) Keys(ctx context.Context) iter.Seq2[Key, error] {
 			if r.stat.NumChildren > 0 {
 				continue
 			}
-			var w whoData
-			json.Unmarshal(r.data, &w) // made by hand, it may say anything
-			if !yield(Key{layout.Unescape(r.name), time.UnixMilli(r.stat.Mtime), w.Host, w.PID, w.Node, w.Token}, nil) {
+			var key Key
+			json.Unmarshal(r.data, &key) // made by hand, it may say anything
+			key.Name, key.Done = layout.Unescape(r.name), time.UnixMilli(r.stat.Mtime)
+			if !yield(key, nil) {
 				return
 			}
 		}

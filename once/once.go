@@ -174,8 +174,12 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 		if now.done {
 			return nil
 		}
-		if err := o.wait(held, now.pause); err != nil {
-			return err
+		if now.pause > 0 {
+			select {
+			case <-time.After(now.pause):
+			case <-held.Done():
+				return o.recipe.Wrap(fmt.Errorf("waiting after a run that has failed: %w", protocol.Ended(held)))
+			}
 		}
 
 		ran = true
@@ -203,19 +207,6 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context, 
 
 	o.forget(ctx, g.Session(), now.dir)
 	return ran, nil // whatever has become of the session since
-}
-
-// wait pauses before a run.
-func (o *Once) wait(held context.Context, pause time.Duration) error {
-	if pause <= 0 {
-		return nil
-	}
-	select {
-	case <-time.After(pause):
-		return nil
-	case <-held.Done():
-		return o.recipe.Wrap(fmt.Errorf("waiting after a run that has failed: %w", protocol.Ended(held)))
-	}
 }
 
 // name returns the name of the nodes for a key, or refuses the call.

@@ -3,7 +3,6 @@ package once_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -21,66 +20,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
-
-func TestOneCallOfManyRuns(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		const clients, goroutines, keys = 4, 3, 3
-		path := srv.Root(t) + "/once"
-		runs := make([]int, keys)
-		results := make(chan bool, clients*goroutines*keys)
-		var wait suite.Group
-		for range clients {
-			o := once.New(srv.Client(t), path)
-			for range goroutines {
-				for i := range keys {
-					wait.Go(func() error {
-						ran, err := o.Do(t.Context(), fmt.Sprint("key ", i), func(context.Context, *once.Run) error {
-							runs[i]++ // the race detector would see two that run
-							return nil
-						})
-						results <- ran
-						return err
-					})
-				}
-			}
-		}
-		require.NoError(t, wait.Wait())
-
-		ran := 0
-		for range clients * goroutines * keys {
-			if <-results {
-				ran++
-			}
-		}
-		require.Equal(t, []int{1, 1, 1}, runs)
-		require.Equal(t, keys, ran)
-		calls(t, srv.Client(t), path, 0)
-	})
-}
-
-// A call on a server that lags does not know at first that the key is done. It may wait and be
-// granted, but it does not run.
-func TestCallThatWaitedLearnsThatTheKeyIsDone(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/once"
-		for i := range 5 {
-			key, run := fmt.Sprint(i), newBlocked()
-			first := later(t.Context(), once.New(srv.Client(t), path), key, run.fn)
-			suite.Wait(t, run.began)
-			var waiting []<-chan outcome
-			for range 2 {
-				waiting = append(waiting, later(t.Context(), once.New(srv.Client(t), path), key, never))
-			}
-			calls(t, srv.Client(t), path, 3)
-			run.result <- nil
-			requireRan(t, suite.Wait(t, first))
-			for _, w := range waiting {
-				requireDone(t, suite.Wait(t, w))
-			}
-			requireDone(t, do(t, once.New(srv.Client(t), path), key, never))
-		}
-	})
-}
 
 // A run that has failed is followed by the next one after a pause that grows, wherever that runs.
 func TestKeyRunsUntilARunSucceeds(t *testing.T) {
@@ -332,28 +271,6 @@ func TestLongRunIsNotForgottenAtOnce(t *testing.T) {
 	})
 }
 
-// A key that runs again and again takes no other's place, and one that was made done by hand grows
-// old as well.
-func TestKeysThatAreChangedByHandCountOnce(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path, c := srv.Root(t)+"/once", srv.Client(t)
-		o, s := once.New(c, path, once.WithKeep(3)), suite.Session(t, c)
-		requireRan(t, do(t, o, "x", nothing))
-		for range 4 {
-			requireRan(t, do(t, o, "again", nothing))
-			require.NoError(t, s.Delete(t.Context(), path+"/done/again", -1))
-		}
-		requireRan(t, do(t, o, "again", nothing))
-		require.Equal(t, []string{"again", "x"}, remembered(t, c, path))
-
-		require.NoError(t, s.Create(t.Context(), path+"/done/by-hand", nil, zk.FlagPersistent))
-		for _, key := range []string{"a", "b", "c", "d", "e"} {
-			requireRan(t, do(t, o, key, nothing))
-		}
-		require.NotContains(t, remembered(t, c, path), "by-hand")
-	})
-}
-
 func TestOldKeysAreForgotten(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/once", srv.Client(t)
@@ -423,33 +340,6 @@ func TestKeyThatRanAgainMeanwhileIsNotForgotten(t *testing.T) {
 	})
 }
 
-// The holder has not noticed yet that its node is gone, which the servers check.
-func TestTransactionChecksTheRight(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, c, link := srv.Root(t)+"/once", srv.Client(t), srv.Link(t)
-		requireRan(t, do(t, once.New(c, path), "first", nothing))
-		paused := newBlocked()
-		first := later(t.Context(), once.New(link.Client(t), path), "key", paused.fn)
-		suite.Wait(t, paused.began)
-		link.StallReplies()
-		node := calls(t, c, path, 1)[0]
-		require.NoError(t, suite.Session(t, c).Delete(t.Context(), path+"/"+node, -1))
-		second := newBlocked()
-		next := later(t.Context(), once.New(c, path), "key", second.fn)
-		suite.Wait(t, second.began)
-		paused.result <- nil
-		synctest.Wait()
-		link.Heal()
-
-		lost := suite.Wait(t, first)
-		require.True(t, lost.ran)
-		require.ErrorIs(t, lost.err, protocol.ErrLost)
-		require.NotErrorIs(t, lost.err, protocol.ErrUncertain)
-		second.result <- nil
-		requireRan(t, suite.Wait(t, next))
-	})
-}
-
 // The key was made done by hand while the run went on, and the reply that says so is lost.
 func TestKeyThatWasMadeDoneByHandMeanwhile(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
@@ -463,32 +353,4 @@ func TestKeyThatWasMadeDoneByHandMeanwhile(t *testing.T) {
 		}))
 		requireDone(t, do(t, o, "key", never))
 	})
-}
-
-// A run that may be recorded all the same says so, and one that was refused does not.
-func TestErrorSaysWhetherTheRunMayBeRecorded(t *testing.T) {
-	for name, test := range map[string]struct {
-		fault     func(*recipestest.Link)
-		want      error
-		uncertain bool
-	}{
-		"answer lost with the session": {func(l *recipestest.Link) { l.StallReplies(); time.AfterFunc(time.Minute, l.Heal) }, protocol.ErrLost, true},
-		"refused":                      {func(l *recipestest.Link) { l.Fail(recipestest.OpMulti, "", int32(zkwire.CodeNoAuth), 1) }, zk.ErrNoAuth, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				path, link := srv.Root(t)+"/once", srv.Link(t)
-				o := once.New(link.Client(t), path)
-				requireRan(t, do(t, o, "first", nothing))
-				failed := do(t, o, "key", func(context.Context, *once.Run) error { test.fault(link); return nil })
-				require.True(t, failed.ran)
-				require.ErrorIs(t, failed.err, test.want)
-				require.ErrorContains(t, failed.err, `once: `+path+`: key "key" has run, and that is not recorded: `)
-				require.Equal(t, test.uncertain, errors.Is(failed.err, protocol.ErrUncertain))
-				link.Heal()
-				again := do(t, o, "key", nothing)
-				require.Equal(t, outcome{ran: !test.uncertain}, again)
-			})
-		})
-	}
 }

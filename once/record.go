@@ -29,18 +29,10 @@ func (o *Once) donesPath() string           { return o.recipe.Path() + "/done" }
 func (o *Once) donePath(name string) string { return o.donesPath() + "/" + name }
 func (o *Once) openPath(name string) string { return o.donePath(name) + "/open" }
 
-// whoData are the data of a record.
-type whoData struct {
-	Host  string    `json:"host"`
-	PID   int       `json:"pid"`
-	Node  string    `json:"node"` // of the call in line, which had it alone
-	Token int64     `json:"token"`
-	Done  time.Time `json:"done,omitzero"` // by the clock of that host
-}
-
+// who returns the data of a record.
 func who(g *protocol.Grant, done time.Time) []byte {
 	host, _ := os.Hostname()
-	data, _ := json.Marshal(whoData{host, os.Getpid(), g.Node(), g.Token(), done}) // cannot fail
+	data, _ := json.Marshal(Key{Host: host, PID: os.Getpid(), Node: g.Node(), Token: g.Token(), Done: done}) // cannot fail
 	return data
 }
 
@@ -67,15 +59,14 @@ func (o *Once) begin(ctx context.Context, g *protocol.Grant, name string) (start
 			&zk.CreateRequest{Path: path, Data: who(g, time.Time{})},
 			&zk.CreateRequest{Path: o.openPath(name)},
 			&zk.SetDataRequest{Path: o.donesPath(), Version: -1}) // forgetOldest relies on it
-		switch {
-		case err == nil:
+		if err == nil {
 			return start{dir: answers[2].Stat}, nil
-		case errors.Is(err, zk.ErrNoNode):
-			if _, err := s.EnsurePath(ctx, o.donesPath()); err != nil {
-				return start{}, err
+		} else if errors.Is(err, zk.ErrNoNode) {
+			if _, err = s.EnsurePath(ctx, o.donesPath()); err == nil {
+				continue
 			}
-			continue
-		case !errors.Is(err, zk.ErrNodeExists):
+		}
+		if !errors.Is(err, zk.ErrNodeExists) {
 			return start{}, err
 		}
 
@@ -153,6 +144,6 @@ func (o *Once) isRecorded(ctx context.Context, g *protocol.Grant, name string) (
 	} else if err != nil {
 		return false, fmt.Errorf("%w: %w", protocol.ErrUncertain, err)
 	}
-	var last whoData // if the key was made done by hand, or by another run, they say so
+	var last Key // if the key was made done by hand, or by another run, they say so
 	return stat.NumChildren == 0 && json.Unmarshal(data, &last) == nil && last.Token == g.Token(), nil
 }

@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
@@ -223,20 +222,5 @@ func TestLaggingServerRefusesNobody(t *testing.T) {
 		require.NoError(t, there.Resize(t.Context(), 2))
 		n, err := here.Permits(t.Context())
 		require.ErrorIs(t, err, semaphore.ErrPermits, "%d", n)
-	})
-}
-
-// A contender that may not write the number that is missing is refused, and waits for nobody.
-func TestNumberThatMayNotBeWritten(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		root := srv.Root(t)
-		path := root + "/s"
-		suite.Keep(t, srv.Client(t), root)
-		_, err := srv.Conn(t).Create(path, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermWrite))
-		require.NoError(t, err)
-		s := semaphore.New(srv.Client(t), path, 2)
-		_, err = s.Acquire(t.Context())
-		require.ErrorIs(t, err, zk.ErrNoAuth)
-		suite.Await(t, 0, s.Contenders)
 	})
 }

@@ -14,29 +14,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
-func TestPermitsAreGrantedInOrderOfArrival(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/s"
-		at := func() *semaphore.Semaphore { return semaphore.New(srv.Client(t), path, 3) }
-		held := []*semaphore.Permit{acquire(t, at()), acquire(t, at()), acquire(t, at())}
-		var waiting []<-chan *semaphore.Permit
-		for i := range 4 {
-			waiting = append(waiting, later(t.Context(), at()))
-			suite.Await(t, 4+i, at().Contenders)
-		}
-		for i, w := range waiting {
-			for _, behind := range waiting[i:] {
-				require.Empty(t, behind)
-			}
-			out := (i + 1) % 3 // any of them may leave
-			release(t, held[out])
-			held[out] = suite.Wait(t, w)
-		}
-		release(t, held...)
-		suite.Await(t, 0, at().Contenders)
-	})
-}
-
 func TestContendersShowsHoldersAndWaiters(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		s := semaphore.New(srv.Client(t), srv.Root(t)+"/s", 1, semaphore.WithData([]byte("ours")))
@@ -56,23 +33,6 @@ func TestContendersShowsHoldersAndWaiters(t *testing.T) {
 		suite.Wait(t, p.Done())
 		require.ErrorIs(t, p.Err(), protocol.ErrLost)
 		release(t, suite.Wait(t, waiting))
-	})
-}
-
-func TestTryDoTakesAFreePermit(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/s"
-		s := semaphore.New(srv.Client(t), path, 1)
-		none := func(context.Context, *semaphore.Permit) error { return nil }
-		require.NoError(t, s.TryDo(t.Context(), func(ctx context.Context, p *semaphore.Permit) error {
-			require.NoError(t, p.Err())
-			require.Equal(t, path+"/"+p.Node(), p.Check().Path)
-			require.ErrorIs(t, s.TryDo(ctx, none), semaphore.ErrNoPermit)
-			_, err := s.TryAcquire(ctx)
-			require.EqualError(t, err, "semaphore: "+path+": no permit")
-			return nil
-		}))
-		suite.Await(t, 0, s.Contenders)
 	})
 }
 

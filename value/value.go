@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"path"
 	"slices"
 	"time"
@@ -58,7 +59,7 @@ func New(c *protocol.Client, path string, opts ...Option) *Value {
 // [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
 // [zk.ErrNoAuth]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNoAuth
 func (v *Value) Get(ctx context.Context) (State, error) {
-	return across(ctx, v, func(s *protocol.Session) (State, error) {
+	return v.across(ctx, func(s *protocol.Session) (State, error) {
 		if err := s.Sync(ctx, v.recipe.Path()); err != nil {
 			return State{}, err
 		}
@@ -96,7 +97,7 @@ func (v *Value) Update(ctx context.Context, fn func(old State) (data []byte, err
 	if fn == nil {
 		return State{}, v.recipe.Wrap(errors.New("nil function"))
 	}
-	return across(ctx, v, func(s *protocol.Session) (State, error) {
+	return v.across(ctx, func(s *protocol.Session) (State, error) {
 		// While the receipt is there, the node cannot be deleted. Otherwise it might be deleted and
 		// created again, and have the version that was read here.
 		node := v.recipe.Path()
@@ -144,14 +145,14 @@ func (v *Value) Update(ctx context.Context, fn func(old State) (data []byte, err
 //
 // [zk.ErrNotEmpty]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrNotEmpty
 func (v *Value) Delete(ctx context.Context) error {
-	_, err := across(ctx, v, func(s *protocol.Session) (none struct{}, err error) {
+	_, err := v.across(ctx, func(s *protocol.Session) (_ State, err error) {
 		node := v.recipe.Path()
 		if err := s.Sync(ctx, node); err != nil {
-			return none, err
+			return State{}, err
 		}
 		old, err := s.Exists(ctx, node)
 		if err != nil || old == nil {
-			return none, err
+			return State{}, err
 		}
 		_, err = protocol.DoOnce(ctx, s, func(c *zk.Conn) (none struct{}, err error) {
 			return none, protocol.Delete(c, s.Path(node), -1)
@@ -171,25 +172,72 @@ func (v *Value) Delete(ctx context.Context) error {
 				err = protocol.Again(cmp.Or(failed, err)) // writes are under way
 			}
 		}
-		return none, err
+		return State{}, err
 	})
 	return err
 }
 
+// Watch yields the state as of a moment after the call began, and then each new state (after a
+// deletion, a State that is [State.Unset]). It can skip states that follow each other quickly or
+// come while there is no connection, but never the last state. A slow loop gets the newest.
+//
+// Watch blocks between changes, and while the session is suspended. If a session is lost, it goes
+// on in the next session. It ends with the loop, when ctx is cancelled, or with an error, which it
+// yields last: ctx's if its deadline has passed, an error that wraps [protocol.ErrClosed] or
+// [zk.ErrInvalidPath], or the server's own. The sequence can be ranged over several times and
+// concurrently, because all loops of a client share one watch at the server. The caller must not
+// change the data.
+//
+// [zk.ErrInvalidPath]: https://pkg.go.dev/github.com/go-zookeeper/zk#ErrInvalidPath
+func (v *Value) Watch(ctx context.Context) iter.Seq2[State, error] {
+	return func(yield func(State, error) bool) {
+		last, more := int64(-1), true
+		_, err := v.across(ctx, func(s *protocol.Session) (none State, err error) {
+			err = s.Sync(ctx, v.recipe.Path()) // its server may be behind that of the session before
+			for more && err == nil {
+				w := s.Watch(v.recipe.Path())
+				same, failed := w.Current(ctx)
+				missing := errors.Is(failed, zk.ErrNoNode)
+				if missing {
+					w = s.WatchChildren(v.recipe.Path()) // that is, for its creation
+					same, failed = w.Current(ctx)
+				}
+				if err = failed; err != nil || !same {
+					continue
+				}
+				stat, _ := w.Ready(ctx)
+				if missing && stat != nil { // it was created meanwhile
+					continue
+				}
+				if state := stateOf(w.Data(), stat); state.Token != last {
+					last, more = state.Token, yield(state, nil)
+				}
+				if more {
+					err = w.Wait(ctx)
+				}
+			}
+			return none, err
+		})
+		if more && (!errors.Is(err, context.Canceled) || errors.Is(err, protocol.ErrClosed)) {
+			yield(State{}, err)
+		}
+	}
+}
+
 // across calls attempt under one session after the other, unless the outcome is unknown.
-func across[T any](ctx context.Context, v *Value, attempt func(*protocol.Session) (T, error)) (result T, err error) {
+func (v *Value) across(ctx context.Context, attempt func(*protocol.Session) (State, error)) (State, error) {
 	if err := v.recipe.ValidateCall(ctx, nil); err != nil {
-		return result, err
+		return State{}, err
 	}
 	var unsettled error
-	result, err = protocol.AcrossSessions(ctx, v.recipe, func(s *protocol.Session) (T, error) {
-		result, err := attempt(s)
+	state, err := protocol.AcrossSessions(ctx, v.recipe, func(s *protocol.Session) (State, error) {
+		state, err := attempt(s)
 		if errors.Is(err, protocol.ErrUncertain) {
 			unsettled, err = err, nil
 		}
-		return result, err
+		return state, err
 	})
-	return result, v.recipe.Wrap(cmp.Or(unsettled, err))
+	return state, v.recipe.Wrap(cmp.Or(unsettled, err))
 }
 
 // read returns the state, which is unset if there is no value.

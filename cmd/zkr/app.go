@@ -218,12 +218,12 @@ func (a *app) complain(line string) {
 	fmt.Fprintln(a.log, "zkr: "+harmless(strings.ReplaceAll(line, "\n", "; ")))
 }
 
-// ready prints the address of something that is ready, under a name in JSON.
-func (a *app) ready(name, address string) error {
+// print prints a line, or what it says in JSON.
+func (a *app) print(line string, v any) error {
 	if a.json {
-		return a.printJSON(map[string]string{name: address})
+		return a.printJSON(v)
 	}
-	_, err := fmt.Fprintln(a.stdout, address)
+	_, err := fmt.Fprintln(a.stdout, line)
 	return err
 }
 

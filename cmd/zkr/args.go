@@ -40,11 +40,23 @@ func (a *app) verb(
 func (a *app) runner(
 	use, short string, acquire func(ctx context.Context, c *protocol.Client, args []string) (held, error),
 ) *cobra.Command {
+	return a.running(use, short, func(ctx context.Context, args []string, p program) error {
+		return a.under(ctx, func(ctx context.Context, c *protocol.Client) (held, error) { return acquire(ctx, c, args) },
+			func(c *protocol.Client, h held, s signals) error { return a.runHeld(ctx, c, h, p, s, a.stdin) })
+	})
+}
+
+// running returns a command that runs another one, as do says.
+func (a *app) running(
+	use, short string, do func(ctx context.Context, args []string, p program) error,
+) *cobra.Command {
 	cmd := &cobra.Command{Use: use + withCommand, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
 		dash := cmd.ArgsLenAtDash()
-		return a.hold(cmd.Context(), args[dash:], func(ctx context.Context, c *protocol.Client) (held, error) {
-			return acquire(ctx, c, args[:dash])
-		})
+		p, err := a.lookUp(args[dash:])
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), args[:dash], p)
 	}}
 	a.addRunFlags(cmd)
 	return cmd
@@ -63,26 +75,35 @@ func printEach[T any](all iter.Seq2[T, error], print func(T) error) error {
 	return nil
 }
 
+// list prints a row for each thing that a sequence yields, or what it is in JSON, as show says.
+func list[T any](a *app, t table, all iter.Seq2[T, error], show func(T) (line any, row []string)) error {
+	err := printEach(all, func(one T) error {
+		line, row := show(one)
+		if a.json {
+			return a.printJSON(line)
+		}
+		t = append(t, row)
+		return nil
+	})
+	if err != nil || a.json {
+		return err
+	}
+	return t.write(a.stdout)
+}
+
 const withCommand = " [flags] -- COMMAND [ARGUMENT…]"
 
 // verbs returns a command that has others, and does nothing by itself.
 func verbs(use, short string, all ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, RunE: needsSubcommand}
+	cmd := &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
+		var names []string
+		for _, sub := range cmd.Commands() {
+			names = append(names, sub.Name())
+		}
+		return usagef("%s: needs one of %s, and was given %q", cmd.CommandPath(), strings.Join(names, ", "), strings.Join(args, " "))
+	}}
 	cmd.AddCommand(all...)
 	return cmd
-}
-
-// needsSubcommand is what a command does that has others and no verb of its own.
-func needsSubcommand(cmd *cobra.Command, args []string) error {
-	var names []string
-	for _, sub := range cmd.Commands() {
-		names = append(names, sub.Name())
-	}
-
-	if len(args) > 0 {
-		return usagef("%s: unknown command %q: must be one of %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
-	}
-	return usagef("%s: needs one of %s", cmd.CommandPath(), strings.Join(names, ", "))
 }
 
 // complete gives a command and those below their long help, which is in a file, and lets them take

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -31,16 +33,18 @@ func TestBusySaysByWhomAndWithWhichStatus(t *testing.T) {
 		{"lock", "--shared", "--try", root + "/lock", "--", "true"},
 		{"hold", "--try", root + "/lock"},
 	} {
-		r := inProcess(t, s.ConnectString(), "", args...)
-		assert.Equal(t, exitBusy, r.status, args)
-		assert.Contains(t, r.stderr, "held by db1:7 dump (in line since 20", args)
+		suite.Soon(t, func() bool { // a busy machine may be too slow to say more than unknown
+			r := inProcess(t, s.ConnectString(), "", args...)
+			require.Equal(t, exitBusy, r.status, args)
+			return strings.Contains(r.stderr, "held by db1:7 dump (in line since 20")
+		}, "its holder")
 	}
 	for _, args := range [][]string{
 		{"elect", root + "/lock", "--wait", "0", "--", "true"}, // which cannot ask without waiting
 		{"queue", "take", root + "/queue", "--wait", "0"},
 		{"lock", "--try", root + "/lock", "--busy-status", "3", "--", "true"},
 	} {
-		r := inProcess(t, s.ConnectString(), "", append(args[:len(args):len(args)], nil...)...)
+		r := inProcess(t, s.ConnectString(), "", args...)
 		assert.Contains(t, []int{exitBusy, 3}, r.status, "%v: %s", args, r.stderr)
 	}
 	r := inProcess(t, s.ConnectString(), "", "lock", "--try", "--busy-status", "3", root+"/lock", "--", "true")
@@ -60,7 +64,7 @@ func TestWhyAndStuckSayWhoWaitsForWhom(t *testing.T) {
 	}
 	why := succeed(t, s.ConnectString(), "why", root)
 	assert.Regexp(t, `/lock is a lock: 1 hold, 2 wait\.`, why)
-	assert.Regexp(t, `a:1 \(session 0x[0-9a-f]+, node x-lock-0000000000\) holds\. In line for \d+s; since when it holds is unknown\.`, why)
+	assert.Regexp(t, `a:1 \(session 0x[0-9a-f]+, node x-lock-0000000000\) holds\. In line for [0-9ms]+; since when it holds is unknown\.`, why)
 	assert.Regexp(t, `b:2 .* waits for a:1\.`, why)
 	assert.Regexp(t, `c:3 .* waits for b:2\.`, why)
 	assert.Contains(t, why, "zkr break "+root+"/lock x-lock-0000000000")
@@ -101,6 +105,29 @@ func TestACLNeverStandsForMoreIdentitiesThanWereGiven(t *testing.T) {
 	}
 }
 
+// A server may refuse the four-letter word cons: then it is unknown.
+func TestClientsAreToldOrUnknown(t *testing.T) {
+	each(t, func(t *testing.T, s *recipestest.Server) {
+		path := s.Root(t) + "/lock"
+		_, err := lock.New(client(t, s), path).Lock(t.Context())
+		require.NoError(t, err)
+		servers, _, _ := strings.Cut(s.ConnectString(), "/")
+		conn, err := net.Dial("tcp", strings.Split(servers, ",")[0])
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = conn.Write([]byte("cons"))
+		require.NoError(t, err)
+		answer, err := io.ReadAll(conn)
+		require.NoError(t, err)
+		told := `heard [0-9.ms]+ ago from \S+; without a word it goes by 20`
+		if strings.Contains(string(answer), "whitelist") {
+			told = `whether it is alive is unknown: \S+ does not tell: the word cons is closed`
+		}
+		assert.Regexp(t, told, succeed(t, s.ConnectString(), "why", path, "--wait", "1m"))
+		assert.Regexp(t, told, succeed(t, s.ConnectString(), "ps", path, "--alive", "--wait", "1m"))
+	})
+}
+
 func TestWhySaysWhetherTheHolderIsAlive(t *testing.T) {
 	s := recipestest.Start(t, recipestest.WithConfig(embedded.Config{TickTime: 2 * time.Second, MaxSessionTimeout: 5 * time.Minute}))
 	root := s.Root(t)
@@ -109,15 +136,10 @@ func TestWhySaysWhetherTheHolderIsAlive(t *testing.T) {
 	lease, err := lock.New(c, root+"/lock").Lock(t.Context())
 	require.NoError(t, err)
 
-	why := succeed(t, s.ConnectString(), "why", root+"/lock")
-	assert.Regexp(t, `Its client: heard [0-9.m]+s ago from 127\.0\.0\.1:\d+; without a word it goes by 20`, why)
-	shown := succeed(t, s.ConnectString(), "ps", root+"/lock", "--alive")
-	assert.Regexp(t, `-lock-\d+  \(heard .* ago from .*; without a word it goes by 20.*\)\n`, shown)
-
 	var place struct {
 		Contenders []survey.Contender
 	}
-	require.NoError(t, json.Unmarshal([]byte(succeed(t, s.ConnectString(), "ps", root+"/lock", "--alive", "--json")), &place))
+	require.NoError(t, json.Unmarshal([]byte(succeed(t, s.ConnectString(), "ps", root+"/lock", "--alive", "--json", "--wait", "1m")), &place))
 	heard := place.Contenders[0].Client
 	assert.Equal(t, s.ConnectString(), heard.Server)
 	assert.WithinDuration(t, time.Now(), heard.Heard, suite.Limit)
@@ -126,11 +148,11 @@ func TestWhySaysWhetherTheHolderIsAlive(t *testing.T) {
 	// A server that does not answer may have a connection that the others do not know.
 	link.Cut()
 	for succeeded := false; !succeeded; {
-		why = succeed(t, s.ConnectString(), "why", root+"/lock")
+		why := succeed(t, s.ConnectString(), "why", root+"/lock")
 		succeeded = strings.Contains(why, "Its client: no server has a connection of it; without a word it goes by 20")
 	}
-	why = succeed(t, s.ConnectString()+",127.0.0.1:1", "why", root+"/lock", "--wait", "1m")
-	assert.Contains(t, why, "whether it is alive is unknown: 127.0.0.1:1 does not tell: ")
+	why := succeed(t, s.ConnectString()+",127.0.0.1:1", "why", root+"/lock")
+	assert.Regexp(t, `whether it is alive is unknown: \S+ does not tell: `, why)
 	assert.NotContains(t, why, "no server has")
 
 	link.Heal()

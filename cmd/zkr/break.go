@@ -35,11 +35,10 @@ func (a *app) deedCommand(use, short, question string, do deed) *cobra.Command {
 	var reason string
 	cmd := a.verb(use, short, func(ctx context.Context, client *protocol.Client, args []string) error {
 		path, node := args[0], args[1]
-		p, err := survey.Look(ctx, client, path, survey.Limits{Contenders: 1 << 30})
+		p, c, err := find(ctx, client, path, node)
 		if err != nil {
 			return err
 		}
-		c := p.Find(node)
 		if c == nil {
 			return fmt.Errorf("%s has no contender %s: see zkr ps %s", path, printable(node), path)
 		}
@@ -52,6 +51,19 @@ func (a *app) deedCommand(use, short, question string, do deed) *cobra.Command {
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the node's last data, and so for the servers' transaction logs")
 	return cmd
+}
+
+// find returns a place, and a contender of it, or nil if that is not there.
+func find(ctx context.Context, client *protocol.Client, path, node string) (*survey.Place, *survey.Contender, error) {
+	p, err := survey.Look(ctx, client, path, survey.Limits{Contenders: 1 << 30})
+	if err != nil {
+		return nil, nil, err
+	}
+	c := p.Find(node)
+	if c == nil && p.Misses(node) {
+		return nil, nil, unread(p)
+	}
+	return p, c, nil
 }
 
 // record writes to a node what is done to it. It is the node's last data, so it stays in the

@@ -55,7 +55,7 @@ func TestTenProcessesWriteOneFile(t *testing.T) {
 			wait.Go(func() {
 				for run := range runs {
 					name := fmt.Sprintf("%d-%d", writer, run)
-					cmd := zkr(t, s.ConnectString(), "lock", "--timeout", "6s", path, "--", "sh", "-c", appendEntry)
+					cmd := zkr(t, s.ConnectString(), "lock", "--timeout", "6s", "--wait", "10m", path, "--", "sh", "-c", appendEntry)
 					cmd.Dir = dir
 					cmd.Env = append(cmd.Env, "NAME="+name)
 					var out strings.Builder

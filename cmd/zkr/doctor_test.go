@@ -126,7 +126,7 @@ func TestDoctorFailsOnTwoEnsembles(t *testing.T) {
 	require.Contains(t, findings["one ensemble"].Found, "2 standalone")
 
 	// One that is not reached is unknown.
-	findings, status = examine(t, a.ConnectString()+",127.0.0.1:1", "--wait", "2s")
+	findings, status = examine(t, a.ConnectString()+",127.0.0.1:1")
 	require.Equal(t, doctor.Unknown, findings["one ensemble"].Status, findings["one ensemble"])
 	requireSound(t, findings, status)
 }

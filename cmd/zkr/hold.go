@@ -139,17 +139,6 @@ type acquirer func(ctx context.Context, c *protocol.Client) (held, error)
 // nothing is acquired by what acquires more than one thing, later.
 func nothing(context.Context, *protocol.Client) (held, error) { return held{}, nil }
 
-// hold connects, acquires something, runs the program while that is held, and gives it back.
-func (a *app) hold(ctx context.Context, argv []string, acquire acquirer) error {
-	p, err := a.lookUp(argv)
-	if err != nil {
-		return err
-	}
-	return a.under(ctx, acquire, func(client *protocol.Client, h held, signals signals) error {
-		return a.runHeld(ctx, client, h, p, signals, a.stdin)
-	})
-}
-
 // under connects, acquires something, calls do while that is held, and gives it back.
 func (a *app) under(ctx context.Context, acquire acquirer, do func(*protocol.Client, held, signals) error) error {
 	signals := listen()
@@ -173,31 +162,26 @@ func (a *app) under(ctx context.Context, acquire acquirer, do func(*protocol.Cli
 	return a.giveBack(ctx, h, signals, do(client, h, signals))
 }
 
+// acquire connects and acquires something. The client is there if only the latter failed.
 func (a *app) acquire(ctx context.Context, acquire acquirer) (*protocol.Client, held, error) {
-	client, err := a.connectToRun(ctx)
+	client, err := a.connect(ctx, a.watchConnection())
+	if err != nil {
+		return nil, held{}, err
+	}
+
+	// A grace that is too long is refused before the wait.
+	session, err := client.Session(ctx)
+	if err == nil {
+		_, err = a.graceOf(session.Timeout())
+	}
 	if err != nil {
 		return client, held{}, err
 	}
+
 	ctx, cancel := a.bound(ctx)
 	defer cancel()
 	h, err := acquire(ctx, client)
 	return client, h, waited(ctx, err)
-}
-
-// connectToRun is connect for a command that runs another one. The client is there if it failed
-// because of --grace, too.
-func (a *app) connectToRun(ctx context.Context) (*protocol.Client, error) {
-	client, err := a.connect(ctx, a.watchConnection())
-	if err != nil {
-		return nil, err
-	}
-
-	session, err := client.Session(ctx)
-	if err != nil {
-		return client, err
-	}
-	_, err = a.graceOf(session.Timeout())
-	return client, err
 }
 
 // watchConnection says on stderr when what is held is in danger.
@@ -257,11 +241,8 @@ func heldBy(ctx context.Context, c *protocol.Client, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, quiet)
 	defer cancel()
 	p, err := survey.Look(ctx, c, path, survey.Limits{Contenders: 100, Places: 1})
-	switch {
-	case err != nil:
-		return ""
-	case p.Holders() == 0:
-		return ", which no contender holds"
+	if err != nil || p.Holders() == 0 { // it may be hidden, too
+		return ", held by: unknown"
 	}
 	holder := p.Contenders[0]
 	text := fmt.Sprintf(", held by %s (%s)", cmp.Or(who(holder), holder.Node), times(holder))

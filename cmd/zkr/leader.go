@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -52,9 +51,5 @@ func (a *app) printLeader(l election.Leader) error {
 	if !l.Vacant() {
 		text, line.content = printable(string(l.Value)), contentOf(l.Value)
 	}
-	if a.json {
-		return a.printJSON(line)
-	}
-	_, err := fmt.Fprintln(a.stdout, text)
-	return err
+	return a.print(text, line)
 }

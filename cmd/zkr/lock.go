@@ -37,7 +37,8 @@ func newHoldCommand(a *app) *cobra.Command {
 
 // untilSignal says what is held, and holds it until a signal, a revocation or a loss.
 func (a *app) untilSignal(_ *protocol.Client, h held, signals signals) error {
-	if err := a.ready("node", fmt.Sprintf("%s/%s %d", h.path, h.node, h.token)); err != nil {
+	node := fmt.Sprintf("%s/%s %d", h.path, h.node, h.token)
+	if err := a.print(node, map[string]string{"node": node}); err != nil {
 		return err
 	}
 	for {

@@ -15,18 +15,18 @@ import (
 
 func newOnceCommand(a *app) *cobra.Command {
 	keep := 0
-	cmd := &cobra.Command{
-		Use: "once PATH KEY" + withCommand, Short: "Run a command once for a key, such as a day",
-		RunE: func(cmd *cobra.Command, args []string) error {
+	var cmd *cobra.Command
+	cmd = a.running("once PATH KEY", "Run a command once for a key, such as a day",
+		func(ctx context.Context, args []string, p program) error {
 			var options []once.Option
 			if cmd.Flags().Changed("keep") {
 				options = append(options, once.WithKeep(keep))
 			}
-			return a.once(cmd.Context(), args[0], args[1], args[2:], options)
-		},
-	}
+			return a.under(ctx, nothing, func(client *protocol.Client, _ held, signals signals) error {
+				return a.runOnce(ctx, client, once.New(client, args[0], options...), args[0], args[1], p, signals)
+			})
+		})
 	cmd.Flags().IntVar(&keep, "keep", 1000, "how many keys that are done are remembered")
-	a.addRunFlags(cmd)
 
 	keys := a.verb("keys PATH", "Print the keys that are done, in order of their names", a.printKeys)
 	done := a.verb("done PATH KEY", "Say whether a key is done, with status 75 if it is not",
@@ -47,33 +47,15 @@ func newOnceCommand(a *app) *cobra.Command {
 
 // printKeys prints the keys that are done.
 func (a *app) printKeys(ctx context.Context, c *protocol.Client, args []string) error {
-	var t table
-	err := printEach(once.New(c, args[0]).Keys(ctx), func(key once.Key) error {
-		t = append(t, []string{printable(key.Name), moment(key.Done), printable(survey.Owner{Host: key.Host, PID: key.PID}.String())})
-		if !a.json {
-			return nil
-		}
-		return a.printJSON(struct {
-			Key   string    `json:"key"`
-			Done  time.Time `json:"done"`
-			Host  string    `json:"host,omitempty"`
-			PID   int       `json:"pid,omitempty"`
-			Token int64     `json:"token,omitempty"`
-		}{key.Name, key.Done.UTC(), key.Host, key.PID, key.Token})
-	})
-	if err != nil || a.json {
-		return err
-	}
-	return t.write(a.stdout)
-}
-
-func (a *app) once(ctx context.Context, path, key string, argv []string, options []once.Option) error {
-	p, err := a.lookUp(argv)
-	if err != nil {
-		return err
-	}
-	return a.under(ctx, nothing, func(client *protocol.Client, _ held, signals signals) error {
-		return a.runOnce(ctx, client, once.New(client, path, options...), path, key, p, signals)
+	return list(a, nil, once.New(c, args[0]).Keys(ctx), func(key once.Key) (any, []string) {
+		return struct {
+				Key   string    `json:"key"`
+				Done  time.Time `json:"done"`
+				Host  string    `json:"host,omitempty"`
+				PID   int       `json:"pid,omitempty"`
+				Token int64     `json:"token,omitempty"`
+			}{key.Name, key.Done.UTC(), key.Host, key.PID, key.Token},
+			[]string{printable(key.Name), moment(key.Done), printable(survey.Owner{Host: key.Host, PID: key.PID}.String())}
 	})
 }
 

@@ -45,7 +45,7 @@ func (sv surveying) filter(places []*survey.Place) (found []*survey.Place) {
 				return sv.session != "" && sessionID(c.Session) != sv.session || sv.host != "" && c.Owner.Host != sv.host
 			})
 			stuck := slices.ContainsFunc(p.Contenders, func(c survey.Contender) bool {
-				return c.State == survey.Waits && time.Since(c.Since) > sv.stuck
+				return c.State == survey.Waits && !c.Since.IsZero() && time.Since(c.Since) > sv.stuck
 			})
 			if len(match.Contenders) > 0 && (sv.stuck == 0 || stuck) {
 				found = append(found, &match)
@@ -87,27 +87,26 @@ func newPsCommand(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&sv.alive, "alive", false, "ask all servers when each contender was heard last, and from which address")
 	cmd.Flags().StringVar(&sv.session, "session", "", "show only the contenders of this session, in hexadecimal as ps shows it")
 	cmd.Flags().StringVar(&sv.host, "host", "", "show only the contenders of this host, as their data say")
-	cmd.Flags().IntVar(&sv.nodes, "nodes", 10_000, "how many nodes to list; what that leaves out is unknown, with status 74")
+	addNodes(cmd, &sv.nodes)
 	cmd.Flags().IntVar(&sv.contenders, "limit", 1000, "how many contenders of each line, or elements of each queue, to read")
 	return cmd
+}
+
+func addNodes(cmd *cobra.Command, nodes *int) {
+	cmd.Flags().IntVar(nodes, "nodes", 10_000, "how many nodes to list; what that leaves out is unknown, with status 74")
 }
 
 // psOnce returns what ps prints, and an error if that is not all.
 func (a *app) psOnce(ctx context.Context, c *protocol.Client, sv surveying) (shown []byte, cut, err error) {
 	var places []*survey.Place
-	unread := 0
 	for _, path := range sv.paths {
 		p, err := survey.Look(ctx, c, path, survey.Limits{Contenders: sv.contenders, Places: sv.nodes})
 		if err != nil {
 			return nil, nil, err
 		}
 		places = append(places, p)
-		unread += p.Cut()
 	}
-	if unread > 0 {
-		cut = &exitError{status: exitUnknown, err: fmt.Errorf("%d nodes were not read, and what is below them is unknown, too: give a higher --nodes than %d, or a longer PATH",
-			unread, sv.nodes)}
-	}
+	cut = unread(places...)
 
 	if places = sv.filter(places); len(places) == 0 && sv.stuck == 0 && !a.watch {
 		a.note("nothing there is as asked for")
@@ -138,6 +137,19 @@ func (a *app) psOnce(ctx context.Context, c *protocol.Client, sv surveying) (sho
 		err = writeTable(&b, places)
 	}
 	return b.Bytes(), cut, err
+}
+
+// unread returns an error if what is at or below places is not known.
+func unread(places ...*survey.Place) error {
+	n := 0
+	for _, p := range places {
+		n += p.Cut()
+	}
+	if n == 0 {
+		return nil
+	}
+	return &exitError{status: exitUnknown, err: fmt.Errorf("%s not read, and what is below is unknown, too: "+
+		"give more --nodes or a longer PATH, or a credential for what may not be listed", plural(n, "node"))}
 }
 
 const (

@@ -147,12 +147,6 @@ func TestPsShowsEachStateOfAPath(t *testing.T) {
 	assert.Equal(t, "ROOT/used  empty  not in use\n", ps("/used"))
 	assert.Equal(t, "ROOT  directory  2 below\nROOT/used  empty  not in use\n", ps(""))
 
-	mine := client(t, s, protocol.WithAuth("digest", []byte("me:secret")), protocol.WithACL(zk.AuthACL(zk.PermAll)))
-	_, err = lock.New(mine, root+"/hidden").Lock(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, "ROOT/hidden  hidden  may not be listed\n", ps("/hidden"))
-	assert.Contains(t, succeed(t, servers, "ps", root+"/hidden", "--auth", "digest:me:secret"), "holds")
-
 	q := queue.New(c, root+"/queue")
 	_, err = q.Offer(t.Context(), []byte("x"))
 	require.NoError(t, err)
@@ -206,14 +200,31 @@ func TestPsSaysThatItHasNotReadAll(t *testing.T) {
 		_, err := suite.Session(t, client(t, s)).EnsurePath(t.Context(), fmt.Sprintf("%s/%d/below", root, i))
 		require.NoError(t, err)
 	}
-	for _, args := range [][]string{{}, {"--tree"}, {"--json"}, {"--quiet"}} {
-		r := inProcess(t, s.ConnectString(), "", append([]string{"ps", root, "--nodes", "3"}, args...)...)
+	for _, args := range [][]string{{"ps"}, {"ps", "--tree"}, {"ps", "--json"}, {"ps", "--quiet"}, {"why"}} {
+		r := inProcess(t, s.ConnectString(), "", append(args, root, "--nodes", "3")...)
 		assert.Equal(t, exitUnknown, r.status)
-		assert.Contains(t, r.stderr, "zkr: 5 nodes were not read") // two, and what is below three
+		assert.Contains(t, r.stderr, "zkr: 5 nodes not read") // two, and what is below three
 		assert.Regexp(t, `unknown: 2 nodes here|"unread":2`, r.stdout)
 	}
 	r := inProcess(t, s.ConnectString(), "", "ps", root, "--nodes", "10")
 	assert.Zero(t, r.status, r.stderr)
+}
+
+// What an ACL hides is neither free nor gone.
+func TestHiddenIsUnknown(t *testing.T) {
+	s := recipestest.Start(t)
+	path := s.Root(t) + "/hidden"
+	mine := client(t, s, protocol.WithAuth("digest", []byte("me:secret")), protocol.WithACL(zk.AuthACL(zk.PermAll)))
+	lease, err := lock.New(mine, path).Lock(t.Context())
+	require.NoError(t, err)
+	for _, args := range [][]string{{"ps", path}, {"why", path}, {"ps", path, "--stuck", "1ms"}, {"break", path, lease.Node(), "--yes"}} {
+		r := inProcess(t, s.ConnectString(), "", args...)
+		assert.Equal(t, exitUnknown, r.status, args)
+		assert.Contains(t, r.stderr, "1 node not read", args)
+		assert.Equal(t, args[0] != "break" && len(args) < 3, strings.Contains(r.stdout, "may not be listed"), args)
+	}
+	assert.Equal(t, ", held by: unknown", heldBy(t.Context(), client(t, s), path))
+	assert.Contains(t, succeed(t, s.ConnectString(), "ps", path, "--auth", "digest:me:secret"), "holds")
 }
 
 func TestOneLongTextMakesNoOtherLineLong(t *testing.T) {

@@ -20,7 +20,7 @@ func newQueueCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printCount("length", n)
+			return a.print(fmt.Sprint(n), map[string]int{"length": n})
 		})
 
 	var raw bool
@@ -60,7 +60,7 @@ func newQueueRedriveCommand(a *app) *cobra.Command {
 				return usage(errors.Join(err, fmt.Errorf("queue redrive: DEAD must be a path, and --most %d at least 1", most)))
 			}
 			n, err := queue.New(c, args[0]).Redrive(ctx, queue.New(c, args[1]), most)
-			return errors.Join(err, a.printCount("moved", n))
+			return errors.Join(err, a.print(fmt.Sprint(n), map[string]int{"moved": n}))
 		})
 	cmd.Flags().IntVar(&most, "most", 1000, "how many to move at most")
 	return cmd
@@ -68,22 +68,8 @@ func newQueueRedriveCommand(a *app) *cobra.Command {
 
 // listQueue prints a line for each element.
 func (a *app) listQueue(ctx context.Context, q *queue.Queue, _ []string) error {
-	t := table{{"ID", "SIZE", "SINCE", "ATTEMPTS", "STATE"}}
-	err := printEach(q.List(ctx), func(i queue.Info) error {
-		if a.json {
-			return a.printJSON(struct {
-				ID       string    `json:"id"`
-				Size     int       `json:"size"`
-				Since    time.Time `json:"since,omitzero"`
-				Attempts int       `json:"attempts,omitempty"`
-				Session  string    `json:"session,omitempty"`
-				Held     time.Time `json:"held_since,omitzero"`
-				Due      time.Time `json:"due,omitzero"`
-				Priority int       `json:"priority"`
-				Reason   string    `json:"reason,omitempty"`
-				Origin   string    `json:"origin,omitempty"`
-			}{i.ID, i.Size, i.Since.UTC(), i.Attempts, sessionID(i.Holder), i.HeldSince.UTC(), i.Due.UTC(), i.Priority, i.Reason, i.Origin})
-		}
+	header := table{{"ID", "SIZE", "SINCE", "ATTEMPTS", "STATE"}}
+	return list(a, header, q.List(ctx), func(i queue.Info) (any, []string) {
 		state := "waits"
 		switch {
 		case !i.HeldSince.IsZero():
@@ -94,20 +80,18 @@ func (a *app) listQueue(ctx context.Context, q *queue.Queue, _ []string) error {
 		if why := cmp.Or(i.Origin, i.Reason); why != "" {
 			state += "; failed: " + why
 		}
-		t = append(t, []string{printable(i.ID), fmt.Sprint(i.Size), moment(i.Since), fmt.Sprint(i.Attempts), harmless(state)})
-		return nil
+		return struct {
+				ID       string    `json:"id"`
+				Size     int       `json:"size"`
+				Since    time.Time `json:"since,omitzero"`
+				Attempts int       `json:"attempts,omitempty"`
+				Session  string    `json:"session,omitempty"`
+				Held     time.Time `json:"held_since,omitzero"`
+				Due      time.Time `json:"due,omitzero"`
+				Priority int       `json:"priority"`
+				Reason   string    `json:"reason,omitempty"`
+				Origin   string    `json:"origin,omitempty"`
+			}{i.ID, i.Size, i.Since.UTC(), i.Attempts, sessionID(i.Holder), i.HeldSince.UTC(), i.Due.UTC(), i.Priority, i.Reason, i.Origin},
+			[]string{printable(i.ID), fmt.Sprint(i.Size), moment(i.Since), fmt.Sprint(i.Attempts), harmless(state)}
 	})
-	if err != nil || a.json {
-		return err
-	}
-	return t.write(a.stdout)
-}
-
-// printCount prints a number, under a name in JSON.
-func (a *app) printCount(name string, n int) error {
-	if a.json {
-		return a.printJSON(map[string]int{name: n})
-	}
-	_, err := fmt.Fprintln(a.stdout, n)
-	return err
 }

@@ -107,11 +107,8 @@ func (a *app) offer(ctx context.Context, q *queue.Queue, o offering, data []byte
 		return err
 	}
 
-	if a.json {
-		return a.printJSON(map[string]string{"id": id})
+	if id == "" && !a.json {
+		return nil
 	}
-	if id != "" {
-		_, err = fmt.Fprintln(a.stdout, printable(id))
-	}
-	return err
+	return a.print(printable(id), map[string]string{"id": id})
 }

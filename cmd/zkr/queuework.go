@@ -19,45 +19,34 @@ import (
 func newQueueWorkCommand(a *app) *cobra.Command {
 	workers, attempts := 1, 0
 	var dead string
-	cmd := &cobra.Command{
-		Use: "work PATH" + withCommand, Short: "Run a command for each element of a queue",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case workers < 1:
-				return usagef("--workers %d: must be at least 1", workers)
-			case (dead == "") != (attempts == 0) || attempts < 0:
-				return usagef("--dead PATH and --attempts N: give both, and at least one attempt, or none")
-			case dead == args[0]:
-				return usagef("--dead %s: a queue cannot be its own", dead)
-			case dead != "" && protocol.ValidatePath(dead) != nil:
-				return usagef("--dead %s: must be a path", dead)
-			}
-			return a.work(cmd.Context(), workers, args[0], args[1:], func(c *protocol.Client) []queue.Option {
-				if dead == "" {
-					return nil
+	cmd := a.running("work PATH", "Run a command for each element of a queue",
+		func(ctx context.Context, args []string, p program) error {
+			return a.under(ctx, nothing, func(client *protocol.Client, _ held, signals signals) error {
+				var options []queue.Option
+				if dead != "" {
+					options = append(options, queue.WithDeadLetter(queue.New(client, dead), attempts))
 				}
-				return []queue.Option{queue.WithDeadLetter(queue.New(c, dead), attempts)}
+				q := queue.New(client, args[0], options...)
+				return a.consume(ctx, client, q, workers, args[0], p, signals)
 			})
-		},
+		})
+	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
+		switch {
+		case workers < 1:
+			return usagef("--workers %d: must be at least 1", workers)
+		case (dead == "") != (attempts == 0) || attempts < 0:
+			return usagef("--dead PATH and --attempts N: give both, and at least one attempt, or none")
+		case dead == args[0]:
+			return usagef("--dead %s: a queue cannot be its own", dead)
+		case dead != "" && protocol.ValidatePath(dead) != nil:
+			return usagef("--dead %s: must be a path", dead)
+		}
+		return nil
 	}
 	cmd.Flags().IntVar(&workers, "workers", 1, "how many commands run at a time")
 	cmd.Flags().StringVar(&dead, "dead", "", "queue for elements that have failed --attempts times")
 	cmd.Flags().IntVar(&attempts, "attempts", 0, "how often an element is tried before it goes to --dead")
-	a.addRunFlags(cmd)
 	return cmd
-}
-
-func (a *app) work(
-	ctx context.Context, workers int, path string, argv []string, options func(*protocol.Client) []queue.Option,
-) error {
-	p, err := a.lookUp(argv)
-	if err != nil {
-		return err
-	}
-	return a.under(ctx, nothing, func(client *protocol.Client, _ held, signals signals) error {
-		q := queue.New(client, path, options(client)...)
-		return a.consume(ctx, client, q, workers, path, p, signals)
-	})
 }
 
 // consume runs a program for each element. Signals end the work, and go to the programs.

@@ -31,11 +31,7 @@ func newSemaphoreCommand(a *app) *cobra.Command {
 			if p.Recipe != survey.Semaphore {
 				return &exitError{status: exitBusy, err: fmt.Errorf("%s is no semaphore: %s, %s", args[0], p.Recipe, summary(p))}
 			}
-			if a.json {
-				return a.printJSON(map[string]int{"permits": p.Permits, "held": p.Holders(), "waiting": p.Waiters()})
-			}
-			_, err = fmt.Fprintln(a.stdout, summary(p))
-			return err
+			return a.print(summary(p), map[string]int{"permits": p.Permits, "held": p.Holders(), "waiting": p.Waiters()})
 		})
 	resize := a.verb("resize PATH N", "Change how many permits a semaphore has; what is held is not taken away",
 		func(ctx context.Context, c *protocol.Client, args []string) error {

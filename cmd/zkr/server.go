@@ -55,12 +55,15 @@ func (a *app) serve(ctx context.Context, cfg embedded.Config) error {
 	if !a.quiet {
 		cfg.Logger = slog.New(warnings{slog.NewTextHandler(a.log, nil)})
 	}
-	if entries, err := os.ReadDir(cfg.Dir); cfg.Dir != "" && (err != nil || len(entries) == 0) {
-		a.note("%s has no data yet: the server begins without any", cfg.Dir)
+	ready := func() {}
+	if cfg.Dir != "" {
+		if entries, err := os.ReadDir(cfg.Dir); err != nil || len(entries) == 0 {
+			a.note("%s has no data yet: the server begins without any", cfg.Dir)
+		}
+		ready = a.waiting(func() string { return "reading " + cfg.Dir })
 	}
-	stopWaiting := a.waiting(func() string { return "reading " + cfg.Dir })
 	s, err := embedded.Start(cfg)
-	stopWaiting()
+	ready()
 	if err != nil {
 		return err
 	}
@@ -73,7 +76,7 @@ func (a *app) serve(ctx context.Context, cfg embedded.Config) error {
 		keeps = "it keeps nothing when it ends (see --data)"
 	}
 	a.note("a server for development on %s: one process, not a production ensemble; %s", s.ConnectString(), keeps)
-	if err := a.ready("servers", s.ConnectString()); err != nil {
+	if err := a.print(s.ConnectString(), map[string]string{"servers": s.ConnectString()}); err != nil {
 		s.Close() //nolint:errcheck // there is an error already
 		return err
 	}

@@ -32,11 +32,17 @@ func listen() signals {
 	return s
 }
 
-// raiseInterrupt ends zkr by SIGINT.
+// raiseInterrupt ends zkr by SIGINT, unless that is ignored or blocked since the start.
 func raiseInterrupt() {
+	if ossignal.Ignored(os.Interrupt) {
+		return
+	}
 	ossignal.Reset(os.Interrupt)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGINT) // a process may always signal itself
-	time.Sleep(time.Second)                       // until it arrives
+
+	// Another thread may get the signal, later than this one goes on. It ends the sleep with the
+	// process. Nothing tells that the signal is blocked, so the sleep has an end.
+	time.Sleep(10 * time.Second)
 }
 
 // outlivePipes makes a write to a pipe that nobody reads an error, and not the end of zkr. Commands

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/ui"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
@@ -151,7 +150,7 @@ func (a *app) show(ctx context.Context, sh showing) error {
 	if sh.madeToken {
 		url += "?token=" + sh.access.Token
 	}
-	if err := a.ready("url", url); err != nil {
+	if err := a.print(url, map[string]string{"url": url}); err != nil {
 		return err
 	}
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -164,13 +163,10 @@ func (a *app) show(ctx context.Context, sh showing) error {
 func breakFor(ctx context.Context, client *protocol.Client, d ui.Deed) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	p, err := survey.Look(ctx, client, d.Path, survey.Limits{Contenders: 1 << 30})
-	if err != nil {
-		return err
-	}
-
-	c := p.Find(d.Node)
+	p, c, err := find(ctx, client, d.Path, d.Node)
 	switch {
+	case err != nil:
+		return err
 	case c == nil || !c.Since.Equal(d.Since):
 		return ui.ErrGone
 	case d.Verb == "break":

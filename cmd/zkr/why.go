@@ -15,9 +15,10 @@ import (
 )
 
 func newWhyCommand(a *app) *cobra.Command {
-	return a.verb("why PATH", "Say in words who holds a path, who waits for whom, and what to do",
+	var nodes int
+	cmd := a.verb("why PATH", "Say in words who holds a path, who waits for whom, and what to do",
 		func(ctx context.Context, c *protocol.Client, args []string) error {
-			p, err := survey.Look(ctx, c, args[0], survey.Limits{})
+			p, err := survey.Look(ctx, c, args[0], survey.Limits{Places: nodes})
 			if err != nil {
 				return err
 			}
@@ -29,17 +30,19 @@ func newWhyCommand(a *app) *cobra.Command {
 					a.explain(place)
 				}
 			}
-			return nil
+			return unread(p)
 		})
+	addNodes(cmd, &nodes)
+	return cmd
 }
 
-// memberLimit is how long one server is waited for that others can do without.
+// memberLimit is how long one server is waited for without --wait: others may do.
 const memberLimit = 3 * time.Second
 
 // findClients asks the servers which contenders are connected.
 func (a *app) findClients(ctx context.Context, c *protocol.Client, places ...*survey.Place) error {
 	cfg, err := a.examination()
-	if cfg.Limit = min(cfg.Limit, memberLimit); err == nil {
+	if cfg.Limit = cmp.Or(a.wait, memberLimit); err == nil {
 		doctor.FindClients(ctx, c, cfg, places)
 	}
 	return err
@@ -77,13 +80,13 @@ func (a *app) explain(p *survey.Place) {
 		name := fmt.Sprintf("%s (session %s, node %s)", cmp.Or(who(c), "somebody"), cmp.Or(sessionID(c.Session), "unknown"), printable(c.Node))
 		switch {
 		case c.State == survey.Waits && ahead == "":
-			say("  %s waits, and nobody is ahead: it is about to be let in. In line for %v.", name, since(c.Since))
+			say("  %s waits, and nobody is ahead: it is about to be let in. In line for %s.", name, since(c.Since))
 		case c.State == survey.Waits:
-			say("  %s waits for %s. In line for %v.", name, ahead, since(c.Since))
+			say("  %s waits for %s. In line for %s.", name, ahead, since(c.Since))
 		case c.Held.IsZero():
-			say("  %s %s. In line for %v; since when it holds is unknown.", name, c.State, since(c.Since))
+			say("  %s %s. In line for %s; since when it holds is unknown.", name, c.State, since(c.Since))
 		default:
-			say("  %s %s for %v, after %v in line.", name, c.State, since(c.Held), c.Held.Sub(c.Since).Round(time.Second))
+			say("  %s %s for %s, after %v in line.", name, c.State, since(c.Held), c.Held.Sub(c.Since).Round(time.Second))
 		}
 		if c.Client != nil {
 			say("    Its client: %s.", alive(c.Client))
@@ -105,5 +108,10 @@ func (a *app) explain(p *survey.Place) {
 	}
 }
 
-// since says for how long something lasts, to the second.
-func since(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
+// since says for how long something lasts, to the second, unless the servers hide that.
+func since(t time.Time) string {
+	if t.IsZero() {
+		return "an unknown time"
+	}
+	return time.Since(t).Round(time.Second).String()
+}

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -57,7 +56,7 @@ func main() {
 func serve(ctx context.Context, out io.Writer, servers string, timeout time.Duration) error {
 	connecting, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	client, err := protocol.Connect(connecting, servers, protocol.WithSessionTimeout(timeout), protocol.WithLogger(slog.Default()))
+	client, err := protocol.Connect(connecting, servers, protocol.WithSessionTimeout(timeout))
 	if err != nil {
 		return err
 	}
@@ -69,7 +68,7 @@ func serve(ctx context.Context, out io.Writer, servers string, timeout time.Dura
 	}
 
 	e, url := election.New(client, "/service/leader"), "http://"+listener.Addr().String()
-	server := &http.Server{Handler: handler(e, url)}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(e, url, w, r) })}
 	defer server.Close()
 	go server.Serve(listener)
 	fmt.Fprintln(out, url)
@@ -79,36 +78,32 @@ func serve(ctx context.Context, out io.Writer, servers string, timeout time.Dura
 	})
 }
 
-// handler appends to the service's journal if this replica leads, and redirects to the leader
+// handle appends to the service's journal if this replica leads, and redirects to the leader
 // otherwise.
-func handler(e *election.Election, url string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		entry := r.FormValue("entry")
-		term, leads := e.Leading()
-		if !leads {
-			leader, err := e.Leader(r.Context())
-			if err != nil || string(leader.Value) == url {
-				http.Error(w, "there is no leader", http.StatusServiceUnavailable)
-				return
-			}
+func handle(e *election.Election, url string, w http.ResponseWriter, r *http.Request) {
+	term, leads := e.Leading()
+	if !leads {
+		if leader, err := e.Leader(r.Context()); err != nil || string(leader.Value) == url {
+			http.Error(w, "there is no leader", http.StatusServiceUnavailable)
+		} else {
 			http.Redirect(w, r, string(leader.Value)+r.URL.Path, http.StatusTemporaryRedirect)
-			return
 		}
-
-		if r.URL.Path == "/pause" {
-			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-			time.Sleep(100 * time.Millisecond) // until that has stopped all threads
-		}
-
-		// It may be too late now, whatever Leading has said. Multi writes if the term is still
-		// held. For stores other than ZooKeeper, see examples/fencing.
-		_, err := term.Multi(r.Context(), &zk.CreateRequest{Path: "/service/entry-", Data: []byte(entry), Flags: zk.FlagSequence})
-		if err != nil {
-			http.Error(w, "does not write: "+err.Error(), http.StatusInternalServerError)
-			return
-		}
-		fmt.Fprintf(w, "writes %q with token %d\n", entry, term.Token())
+		return
 	}
+
+	if r.URL.Path == "/pause" {
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		time.Sleep(100 * time.Millisecond) // until that has stopped all threads
+	}
+
+	// It may be too late now, whatever Leading has said. Multi writes only if the term is still
+	// held. (For stores other than ZooKeeper, see examples/fencing.)
+	entry := &zk.CreateRequest{Path: "/service/entry-", Data: []byte(r.FormValue("entry")), Flags: zk.FlagSequence}
+	if _, err := term.Multi(r.Context(), entry); err != nil {
+		http.Error(w, "does not write: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprintf(w, "writes %q with token %d\n", entry.Data, term.Token())
 }
 
 // demo starts three replicas, and does to them what happens in production. It leaves neither

@@ -28,8 +28,8 @@ func FindClients(ctx context.Context, client *protocol.Client, cfg Config, place
 	longest := time.Duration(conf["maxSessionTimeout"]) * time.Millisecond
 
 	unknown := ""
-	voters, _, err := e.voters(ctx)
-	if alone := len(e.members) == 1 && e.members[0].field("Mode") == "standalone"; voters == 0 && !alone {
+	_, _, err := e.voters(ctx)
+	if alone := len(e.members) == 1 && e.members[0].field("Mode") == "standalone"; err != nil && !alone {
 		unknown = fmt.Sprintf("which servers there are is not told (%v)", err)
 	}
 

@@ -66,7 +66,7 @@ func (e *examination) quorum(ctx context.Context) Finding {
 		f.Status = Warn
 		f.Found = "one server on its own: while it is down nothing can be acquired, and with its disk all is lost"
 		f.Do = "run three or five servers in production"
-	case err != nil || voters == 0:
+	case err != nil:
 		f.Status = Unknown
 		f.Found = fmt.Sprintf("%d leader, %d followers; how many vote is not known (%v)", counts["leader"], counts["follower"], err)
 		f.Do = "name all servers in the connect string, or let /zookeeper/config be read"
@@ -113,6 +113,9 @@ func (e *examination) voters(ctx context.Context) (n int, addresses []string, er
 		} else if outer != "" {
 			addresses = append(addresses, net.JoinHostPort(host, outer))
 		}
+	}
+	if err == nil && n == 0 {
+		err = errors.New("/zookeeper/config names no server")
 	}
 	return n, addresses, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -146,8 +147,9 @@ func TestProcessThatForksAndEndsOverAndOverIsMet(t *testing.T) {
 func TestGuardThatWasPausedActsOnTheNewestTrust(t *testing.T) {
 	p := startReady(t, `trap 'exit 9' TERM; echo ready; sleep 1`, 10*time.Millisecond)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
-	p.Trust(time.Now()) // which has run out when it is read
-	for range 20 {      // zkr goes on renewing trust
+	require.NoError(t, unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)) // all its threads
+	p.Trust(time.Now())                                                                                  // which has run out when it is read
+	for range 20 {                                                                                       // zkr goes on renewing trust
 		p.Trust(time.Now().Add(time.Hour))
 	}
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))

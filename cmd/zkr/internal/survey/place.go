@@ -48,11 +48,14 @@ type Place struct {
 	Truncated bool     `json:"truncated,omitempty"` // there is more here, which was not read
 }
 
-// Cut returns how many nodes at and below a place were not read, because there were too many. What
-// is below them is unknown, too.
+// Cut returns how many nodes at and below a place were not read, because there were too many or an
+// ACL forbids it. What is below them is unknown, too.
 func (p *Place) Cut() (n int) {
 	for place := range p.All() {
 		n += len(place.Unread)
+		if place.Recipe == Hidden {
+			n++
+		}
 	}
 	return n
 }

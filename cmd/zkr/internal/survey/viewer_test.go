@@ -181,8 +181,7 @@ func TestViewerKnowsTheEndOfASessionByItsNodes(t *testing.T) {
 		v := survey.NewViewer(client(t, srv), root, survey.Limits{})
 		require.Len(t, view(t, v).Below, 2)
 		suite.Expire(srv, s.ID())
-		require.NoError(t, v.Confirm(t.Context()))
-		time.Sleep(20 * time.Millisecond) // as a hub does: the events come one after the other
+		suite.Soon(t, func() bool { return v.Stale(root+"/lock/"+lease.Node(), root+"/group/me") }, "events") // one after the other
 		p := view(t, v)
 		require.Empty(t, p.Below[0].Contenders)
 		require.Empty(t, p.Below[1].Contenders)

@@ -20,6 +20,10 @@ func (h *Hub) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 		up = 0
 	}
 	for _, r := range h.rows {
+		if up == 0 || r.Unread || r.Recipe == survey.Hidden { // it is unknown
+			unread++
+			continue
+		}
 		labels := fmt.Sprintf("{path=%q,recipe=%q}", r.Path, r.Recipe)
 		add := func(name string, value any) {
 			lines[name] = append(lines[name], fmt.Sprintf("%s%s %v\n", name, labels, value))
@@ -28,10 +32,6 @@ func (h *Hub) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 			if since > 0 {
 				add(name, float64(max(now-since, 0))/1000)
 			}
-		}
-		if r.Unread { // it is unknown
-			unread++
-			continue
 		}
 		trouble := 0
 		if r.Trouble {
