@@ -35,18 +35,6 @@ func Each(t *testing.T, test func(*testing.T, *recipestest.Server)) {
 	t.Run("lagging", func(t *testing.T) { Bubble(t, test, recipestest.Lagging(lag)) })
 }
 
-// Steady reports whether link has carried only one connection. On a busy machine the first
-// connection can break, and then a client repeats requests and sends others. In virtual time
-// nothing is slow, so another connection fails t.
-func Steady(t testing.TB, link *recipestest.Link) bool {
-	t.Helper()
-	connections := link.Count(recipestest.OpConnect)
-	if virtual() {
-		require.Equal(t, 1, connections, "connections")
-	}
-	return connections == 1
-}
-
 // Session returns the client's current session.
 func Session(t testing.TB, c *protocol.Client) *protocol.Session {
 	t.Helper()
