@@ -20,7 +20,8 @@
 // A mutant's name has its package, function and text, but no line. Two files have such names, each
 // with a remark. Mutants in accepted.txt may survive (for the reason given), and aren't tried
 // unless -again is set. Mutants in killed.txt were killed by the test given, which runs first from
-// then on. -record writes that file. With -known, a survivor is an error (status 1).
+// then on. -record writes that file. With -known, a survivor is an error (status 1), and so is a name
+// that is no mutant any more. -record drops such names from both files, and so does -list with it.
 package main
 
 import (
@@ -58,7 +59,7 @@ type trial struct {
 
 	mu        sync.Mutex
 	exist     map[string]bool // all mutants of the packages that were read
-	read      map[string]bool // these packages
+	read      map[string]bool // the packages there are, and whether they were read
 	tried     int
 	survivors int
 	err       error
@@ -99,6 +100,7 @@ func main() {
 		t.accepted, t.err = read(filepath.Join(t.root, "internal/real/mutants/accepted.txt"))
 	}
 
+	var stale map[string]bool
 	switch {
 	case t.err != nil:
 	case *bugs:
@@ -109,17 +111,19 @@ func main() {
 		fmt.Printf("seed %d\n", *seed)
 		t.all(nil)
 		fmt.Printf("%d mutants were tried, %d have survived\n", t.tried, t.survivors)
-		t.tellStale()
-		if *record {
-			t.err = cmp.Or(t.err, write(*file, t.killed))
-		}
+	}
+	if t.err == nil && !*bugs {
+		stale = t.tellStale()
+	}
+	if t.err == nil && *record {
+		t.err = cmp.Or(write(*file, t.killed), drop(filepath.Join(t.root, "internal/real/mutants/accepted.txt"), stale))
 	}
 
 	switch {
 	case t.err != nil:
 		fmt.Fprintln(os.Stderr, t.err)
 		os.Exit(2)
-	case t.survivors > 0 && (*known || *bugs):
+	case t.survivors > 0 && (*known || *bugs), len(stale) > 0 && *known && !*record:
 		os.Exit(1)
 	}
 }
@@ -131,6 +135,9 @@ const least = 2 * time.Minute
 func (t *trial) all(list func(mutation)) {
 	all, err := subjects(t.root)
 	t.fail(err)
+	for _, s := range all {
+		t.read[s.dir] = false
+	}
 	t.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	if t.known {
 		all = slices.DeleteFunc(all, func(s *subject) bool {
@@ -227,16 +234,36 @@ func (t *trial) one(u *suite, m mutation) {
 	fmt.Printf("%s:1: SURVIVED %d tests that reach it: %s\n", m.place, passed, m.name())
 }
 
-// tellStale prints names in the files that no mutant has any more, and drops them.
-func (t *trial) tellStale() {
+// tellStale prints names in the files that no mutant has any more, drops them, and returns them.
+// Of a package that was not read nothing is known, unless there is no such package any more.
+func (t *trial) tellStale() map[string]bool {
+	stale := make(map[string]bool)
 	for _, names := range []map[string]string{t.accepted, t.killed} {
 		for _, name := range slices.Sorted(maps.Keys(names)) {
-			if t.read[packageOf(name)] && !t.exist[name] {
-				fmt.Printf("no such mutant any more: %s\n", name)
+			dir := packageOf(name)
+			if read, there := t.read[dir]; read && !t.exist[name] || !there {
+				fmt.Fprintf(os.Stderr, "no such mutant any more: %s\n", name)
 				delete(names, name)
+				stale[name] = true
 			}
 		}
 	}
+	return stale
+}
+
+// drop removes the lines of a file that are about these mutants.
+func drop(file string, names map[string]bool) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var left strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if name, _, _ := strings.Cut(line, "  # "); !names[name] {
+			left.WriteString(line)
+		}
+	}
+	return os.WriteFile(file, []byte(left.String()), 0o644)
 }
 
 func (t *trial) fail(err error) {
