@@ -47,74 +47,33 @@ func TestBarrierIsSetWaitedAtAndRemoved(t *testing.T) {
 	})
 }
 
-func TestEphemeralBarrierFallsWithItsSetter(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		c := srv.Client(t)
-		b, other := barrier.New(c, path, barrier.WithEphemeral()), barrier.New(srv.Client(t), path)
-		require.NoError(t, b.Set(t.Context()))
-		requireSet(t, other)
+// The barrier is set again, which moves no waiter. Then its node is deleted and created in one
+// transaction (while the waiter is away, too): at no moment could the waiter see that there is no
+// node, and no event reports the deletion.
+func TestWaiterWakesForAnotherBarrierOnly(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			path, link, c := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
+			setter, b := barrier.New(c, path), barrier.New(link.Client(t), path)
+			require.NoError(t, setter.Set(t.Context()))
+			waited := suite.Later(func() error { return b.Wait(t.Context()) })
+			time.Sleep(time.Second)
+			require.NoError(t, setter.Set(t.Context()))
+			time.Sleep(time.Second)
+			require.Empty(t, waited)
 
-		var wait group
-		wait.Go(func() error { return other.Wait(t.Context()) })
-		srv.ExpireSession(suite.Session(t, c).ID())
-		require.NoError(t, wait.Wait())
-	})
-}
-
-// The node is deleted and created in one transaction, while the waiter is away. At no moment could
-// it see that there is no node, and no event reports the deletion.
-func TestWaiterNoticesThatTheBarrierIsAnotherOne(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		for _, away := range []bool{false, true} {
-			path := srv.Root(t) + "/b"
-			require.NoError(t, barrier.New(srv.Client(t), path).Set(t.Context()))
-
-			link := srv.Link(t)
-			c := link.Client(t)
-			b := barrier.New(c, path)
-			asleep := link.Answered(recipestest.OpGetData, 1)
-			waited := make(chan error, 1)
-			go func() { waited <- b.Wait(t.Context()) }()
-			<-asleep
-
-			waitEnds(t, waited, func() {
-				if away {
-					settle(t, c)
-					link.Cut()
-				}
-				_, err := suite.Session(t, srv.Client(t)).Conn().Multi(
-					&zk.DeleteRequest{Path: path, Version: -1},
-					&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)})
-				require.NoError(t, err)
-				link.Heal()
-			})
+			if away {
+				link.Cut()
+			}
+			_, err := suite.Session(t, c).Conn().Multi(
+				&zk.DeleteRequest{Path: path, Version: -1},
+				&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)})
+			require.NoError(t, err)
+			link.Heal()
+			require.NoError(t, suite.Wait(t, waited))
 			requireSet(t, b, "a new Wait blocks")
-		}
-	})
-}
-
-func TestWaiterSleepsThroughChangesOfData(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/b"
-		setter := barrier.New(srv.Client(t), path)
-		require.NoError(t, setter.Set(t.Context()))
-
-		link := srv.Link(t)
-		b := barrier.New(link.Client(t), path)
-		ctx, cancel := context.WithCancel(t.Context())
-		asleep := link.Answered(recipestest.OpGetData, 1)
-		errs := make(chan error, 1)
-		go func() { errs <- b.Wait(ctx) }()
-		<-asleep
-
-		again := link.Answered(recipestest.OpGetData, 2)
-		require.NoError(t, setter.Set(t.Context()))
-		<-again
-		cancel()
-		require.ErrorIs(t, <-errs, context.Canceled)
-		require.NoError(t, setter.Remove(t.Context()))
-	})
+		})
+	}
 }
 
 // A removal arrives at the server after its caller has given up, and after the barrier was removed
@@ -164,28 +123,22 @@ func lateRemoval(t *testing.T, opts []barrier.Option, only bool, after int, slow
 
 // An operator deletes the marker of a removal, and leaves the barrier.
 func TestRemovalWhoseMarkerIsDeleted(t *testing.T) {
-	t.Parallel()
-	srv := recipestest.Start(t)
-	operator := srv.Client(t)
-	conn := suite.Session(t, operator).Conn()
-	path := srv.Root(t) + "/barrier"
-	deleted := false
-	suite.Sweep(t, func(step int) bool {
-		require.NoError(t, barrier.New(operator, path).Set(t.Context()))
-		link := srv.Link(t)
-		b := barrier.New(link.Client(t), path)
-		met := suite.At(link, step, func() {
-			for _, marker := range suite.Children(t, operator, path) {
-				deleted = conn.Delete(path+"/"+marker, -1) == nil
-			}
-		})
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, operator := srv.Root(t)+"/b", srv.Link(t), srv.Client(t)
+		gate := &suite.Gate{Op: recipestest.OpMulti}
+		b := barrier.New(link.Client(t, gate.Option(link)), path)
+		require.NoError(t, b.Set(t.Context()))
+		gate.Shut()
+		removed := suite.Later(func() error { return b.Remove(t.Context()) })
+		synctest.Wait()
 
-		require.NoError(t, b.Remove(t.Context()))
-		was := met()
-		require.False(t, suite.Exists(t, operator, path), "step %d", step)
-		return was
+		markers := suite.Children(t, operator, path)
+		require.Len(t, markers, 1)
+		require.NoError(t, suite.Session(t, operator).Delete(t.Context(), path+"/"+markers[0], -1))
+		gate.Open()
+		require.NoError(t, suite.Wait(t, removed))
+		require.False(t, suite.Exists(t, operator, path))
 	})
-	require.True(t, deleted)
 }
 
 // A setter's machine is cut off, and its process is started again: with another client, or with the
@@ -286,94 +239,30 @@ func TestLateRemovalDoesNotHitTheBarrierThatARepeatedSetHasSet(t *testing.T) {
 	})
 }
 
-// Another library has set the barrier. It sets it again while the answer to the deletion is on its
-// way.
+// Another library has set the barrier, and sets it again while the answer to the deletion is lost.
 func TestRepeatedRemovalDoesNotHitALaterBarrierOfAnotherLibrary(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		root := srv.Root(t)
-		hit := false
-		suite.Sweep(t, func(step int) bool {
-			path := fmt.Sprintf("%s-%d", root+"/b", step)
-			link := srv.Link(t)
-			c, other := link.Client(t), srv.Client(t)
-			defer suite.Close(t, c, other)
-			suite.Session(t, c)
-			_, err := suite.Session(t, other).EnsurePath(t.Context(), root)
+		root, link, c := srv.Root(t), srv.Link(t), srv.Client(t)
+		path, conn := root+"/b", suite.Session(t, c).Conn()
+		create := func() {
+			_, err := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
-			conn := suite.Session(t, other).Conn()
+		}
+		suite.Keep(t, c, root)
+		create()
+		_, _, gone, err := conn.ExistsW(path)
+		require.NoError(t, err)
 
-			create := func() {
-				_, err := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-				require.NoError(t, err)
-			}
-
-			create()
-			_, _, gone, err := conn.ExistsW(path)
-			require.NoError(t, err)
-
-			stalled := make(chan struct{})
-			met := suite.At(link, step, func() { link.StallReplies(); close(stalled) })
-			removed := make(chan error, 1)
-			go func() { removed <- barrier.New(c, path).Remove(t.Context()) }()
-
-			select {
-			case <-stalled:
-			case err := <-removed:
-				require.NoError(t, err)
-				removed <- nil
-			}
-
-			again := false
-			select {
-			case <-gone:
-				create()
-				again = true
-			case <-time.After(100 * time.Millisecond): // this was not the deletion
-			}
-
-			link.Cut()
-			link.Heal()
-			require.NoError(t, <-removed)
-
-			was := met()
-			if again {
-				require.True(t, suite.Exists(t, other, path), "step %d", step)
-				hit = hit || was
-			}
-			return was
-		})
-		require.True(t, hit, "no answer to a deletion was lost")
+		b := barrier.New(link.Client(t), path)
+		link.Delay(100 * time.Millisecond) // so it is set again before the removal is back
+		link.LoseReply(recipestest.OpDelete, 1)
+		removed := suite.Later(func() error { return b.Remove(t.Context()) })
+		suite.Wait(t, gone)
+		create()
+		require.NoError(t, suite.Wait(t, removed))
+		require.Equal(t, 2, link.Count(recipestest.OpConnect), "the answer was lost")
+		require.NoError(t, conn.Delete(path, -1), "it is still there")
 	})
-}
-
-// BenchmarkRelease measures the time from the removal to the return of the last waiter. Each waiter
-// has a Barrier of its own.
-func BenchmarkRelease(b *testing.B) {
-	for _, n := range []int{1, 16, 64} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			srv := recipestest.Start(b)
-			path := srv.Root(b) + "/b"
-			setter := barrier.New(srv.Client(b), path)
-			link := srv.Link(b)
-			var waiters []*barrier.Barrier
-			for range n {
-				waiters = append(waiters, barrier.New(link.Client(b), path))
-			}
-			for b.Loop() {
-				b.StopTimer()
-				require.NoError(b, setter.Set(b.Context()))
-				asleep := link.Answered(recipestest.OpGetData, link.Count(recipestest.OpGetData)+n)
-				var wait group
-				for _, w := range waiters {
-					wait.Go(func() error { return w.Wait(b.Context()) })
-				}
-				<-asleep
-				b.StartTimer()
-				require.NoError(b, setter.Remove(b.Context()))
-				require.NoError(b, wait.Wait())
-			}
-		})
-	}
 }
 
 // A barrier that is removed between the two requests of Set is set again.

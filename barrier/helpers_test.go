@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
 	"github.com/zkrecipes/zkrecipes/barrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
-	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -27,39 +27,7 @@ func requireSet(t *testing.T, b *barrier.Barrier, why ...any) {
 // requireOpen demands that a Wait ends, though no removal is under way.
 func requireOpen(t *testing.T, b *barrier.Barrier) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), suite.Limit)
-	defer cancel()
-	require.NoError(t, b.Wait(ctx))
-}
-
-// waitEnds calls happen until a Wait that had begun before ends. If the connection broke before the
-// waiter had looked at an answer, it reads again, and then waits at the next barrier. So one call
-// of happen may not be enough.
-func waitEnds(t *testing.T, waited <-chan error, happen func()) {
-	t.Helper()
-	for range 10 {
-		happen()
-		select {
-		case err := <-waited:
-			require.NoError(t, err)
-			return
-		case <-time.After(time.Second):
-		}
-	}
-	require.Fail(t, "still waiting")
-}
-
-// settle waits until c has a session, and returns that. The session has then processed all answers
-// that were delivered before, as it does so in order.
-func settle(t *testing.T, c *protocol.Client) (s *protocol.Session) {
-	t.Helper()
-	for {
-		s = suite.Session(t, c)
-		suite.Exists(t, c, "/")
-		if suite.Session(t, c).ID() == s.ID() {
-			return s
-		}
-	}
+	require.NoError(t, b.Wait(suite.Lasting(t)))
 }
 
 // kinds are the options of the barriers that can be set.

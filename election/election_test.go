@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -24,10 +22,8 @@ func TestRunLeadsAgainAfterEachEndOfATerm(t *testing.T) {
 		e := election.New(c, path)
 		failure := errors.New("failure")
 		var last int64
-		n, working := 0, atomic.Bool{}
+		n := 0
 		err := e.Run(t.Context(), []byte("me"), func(ctx context.Context, term *election.Term) error {
-			require.False(t, working.Swap(true), "the last call has not returned")
-			defer working.Store(false)
 			require.Greater(t, term.Token(), last)
 			last = term.Token()
 			line, err := e.Candidates(ctx)
@@ -68,196 +64,69 @@ func TestRunLeadsAgainAfterEachEndOfATerm(t *testing.T) {
 	})
 }
 
-func TestPausesOfRunBeginAnewAfterALongTerm(t *testing.T) {
+// A function that returns at once does not make Run spin. The pauses begin anew after a long term.
+func TestRunPausesAfterShortTerms(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		made, terms, enough := 0, 0, errors.New("enough")
 		e := election.New(srv.Client(t), srv.Root(t)+"/run", election.WithBackOff(func() backoff.BackOff {
-			made++
-			return &backoff.ZeroBackOff{}
+			return backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Hour), backoff.WithRandomizationFactor(0),
+				backoff.WithMultiplier(2), backoff.WithMaxInterval(10*time.Hour), backoff.WithMaxElapsedTime(0))
 		}))
+		var hours []int
+		ended, enough := time.Now(), errors.New("enough")
 		err := e.Run(t.Context(), nil, func(ctx context.Context, term *election.Term) error {
-			switch terms++; terms {
+			hours = append(hours, int(time.Since(ended).Hours()))
+			switch len(hours) {
 			case 3:
-				require.Equal(t, 1, made, "short terms have their pauses from one back-off")
-				time.Sleep(2 * time.Second)
+				time.Sleep(time.Second)
 			case 5:
 				return enough
 			}
+			ended = time.Now()
 			return nil
 		})
 		require.ErrorIs(t, err, enough)
-		require.Equal(t, 2, made)
+		require.Equal(t, []int{0, 1, 2, 0, 1}, hours)
+
+		e = election.New(srv.Client(t), srv.Root(t), election.WithBackOff(func() backoff.BackOff { return &backoff.StopBackOff{} }))
+		err = e.Run(t.Context(), nil, func(context.Context, *election.Term) error { return nil })
+		require.ErrorContains(t, err, "terms are too short")
 	})
 }
 
-func TestRunEndsWithItsContextAfterLeadHasReturned(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path := srv.Root(t) + "/ends"
-		e, other := election.New(srv.Client(t), path), election.New(srv.Client(t), path)
-		for name, work := range map[string]func(context.Context) error{
-			"nil":       func(context.Context) error { return nil },
-			"its own":   func(ctx context.Context) error { return ctx.Err() },
-			"cause":     context.Cause,
-			"unrelated": func(context.Context) error { return errors.New("unrelated") },
-		} {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			over := false
-			err := e.Run(ctx, nil, func(ctx context.Context, term *election.Term) error {
-				cancel(errors.New("enough"))
-				<-ctx.Done()
-				require.NoError(t, term.Err(), "lead has not returned")
-				line, err := other.Candidates(t.Context())
-				require.NoError(t, err)
-				require.Len(t, line, 1, "the node is still there")
-				over = true
-				return work(ctx)
-			})
-
-			require.True(t, over)
-			if name == "unrelated" {
-				require.EqualError(t, err, "unrelated")
-			} else {
-				require.NoError(t, err, name)
-			}
-
-			suite.Await(t, 0, e.Candidates)
-		}
-	})
-}
-
-func TestRunJoinsTheErrorOfLeadWithTheLossOfTheTerm(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		e := election.New(srv.Client(t), srv.Root(t)+"/fails")
-		failure := errors.New("failure")
-		err := e.Run(t.Context(), nil, func(ctx context.Context, term *election.Term) error {
-			require.NoError(t, e.Break(t.Context(), term.Node())) // not ctx: the loss may be noticed before the reply
-			<-ctx.Done()
-			return failure
-		})
-		require.ErrorIs(t, err, failure)
-		require.ErrorIs(t, err, protocol.ErrLost)
-		err = e.Run(t.Context(), nil, func(context.Context, *election.Term) error { return context.Canceled })
-		require.ErrorIs(t, err, context.Canceled, "another context's, as the term goes on")
-		err = e.Run(t.Context(), nil, func(_ context.Context, term *election.Term) error {
-			require.NoError(t, term.Resign(t.Context()))
-			return failure
-		})
-		require.ErrorIs(t, err, failure)
-		require.NotErrorIs(t, err, protocol.ErrReleased, "which lead itself has done")
-	})
-}
-
-func TestRunResignsWhenLeadPanics(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		e := election.New(srv.Client(t), srv.Root(t)+"/panic")
-		require.PanicsWithValue(t, "oops", func() {
-			e.Run(t.Context(), nil, func(context.Context, *election.Term) error { panic("oops") })
-		})
-		suite.Await(t, 0, e.Candidates)
-	})
-}
-
-func TestLeadingIsTheTermThatThisElectionHolds(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		link, path := srv.Link(t), srv.Root(t)+"/leading"
-		c := link.Client(t)
-		e, other := election.New(c, path), election.New(c, path)
-		_, ok := e.Leading()
-		require.False(t, ok)
-
-		first, err := e.Campaign(t.Context(), nil)
-		require.NoError(t, err)
-		link.Stall() // so no request is answered
-		held, ok := e.Leading()
-		require.True(t, ok)
-		require.Same(t, first, held)
-		_, ok = other.Leading()
-		require.False(t, ok, "the term was won through another value")
-		link.Heal()
-
-		require.NoError(t, first.Resign(t.Context()))
-		_, ok = e.Leading()
-		require.False(t, ok)
-
-		second, err := e.Campaign(t.Context(), nil)
-		require.NoError(t, err)
-		held, ok = e.Leading()
-		require.True(t, ok)
-		require.Same(t, second, held)
-
-		s, err := c.Session(t.Context())
-		require.NoError(t, err)
-		srv.ExpireSession(s.ID())
-		<-second.Done()
-		_, ok = e.Leading()
-		require.False(t, ok)
-	})
-}
-
-// A function that returns at once lets other candidates lead in between, and does not make Run
-// spin.
-func TestRunIsPacedAndLetsOthersLead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.WithInMemory())
-		path := srv.Root(t) + "/paced"
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		var terms [2]int
-		var wait suite.Group
-		for i := range terms {
-			e := election.New(srv.Client(t), path)
-			wait.Go(func() error {
-				return e.Run(ctx, nil, func(context.Context, *election.Term) error {
-					terms[i]++
-					return nil
-				})
-			})
-		}
-
-		require.ErrorIs(t, wait.Wait(), context.DeadlineExceeded)
-		for _, n := range terms {
-			require.Greater(t, n, 30)
-			require.Less(t, n, 150)
-		}
-
-		stop := func() backoff.BackOff { return &backoff.StopBackOff{} }
-		err := election.New(srv.Client(t), path, election.WithBackOff(stop)).Run(t.Context(), nil,
-			func(context.Context, *election.Term) error { return nil })
-		require.ErrorContains(t, err, "given up")
-	})
-}
-
-// The tokens begin anew, so the first term is not the latest one for ever.
-func TestLeadingAfterALossOfTheData(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		c, _, lose := loseData(t, srv)
-		e := election.New(c, "/e")
-		first, err := e.Campaign(t.Context(), nil)
-		require.NoError(t, err)
-		lose()
-		<-first.Done()
-		second, err := e.Campaign(t.Context(), nil)
-		require.NoError(t, err)
-		require.Less(t, second.Token(), first.Token())
-		held, ok := e.Leading()
-		require.True(t, ok)
-		require.Same(t, second, held)
-		resign(t, second)
-	})
-}
-
-func TestBackOffThatFailsEndsRun(t *testing.T) {
-	for name, newBackOff := range map[string]func() backoff.BackOff{
-		"nil":    func() backoff.BackOff { return nil },
-		"panics": func() backoff.BackOff { panic("oops") },
+func TestRunReturnsTheErrorOfLead(t *testing.T) {
+	failure := errors.New("failure")
+	resigned := func(ctx context.Context, term *election.Term) error { return errors.Join(failure, term.Resign(ctx)) }
+	for name, test := range map[string]struct {
+		cancels, breaks bool // the caller or an operator, before lead
+		lead            func(context.Context, *election.Term) error
+		want            error
+	}{
+		"nil":             {cancels: true, lead: func(context.Context, *election.Term) error { return nil }},
+		"ctx's":           {cancels: true, lead: func(ctx context.Context, _ *election.Term) error { return ctx.Err() }},
+		"cause":           {cancels: true, lead: func(ctx context.Context, _ *election.Term) error { return context.Cause(ctx) }},
+		"its own":         {cancels: true, lead: func(context.Context, *election.Term) error { return failure }, want: failure},
+		"and the loss":    {breaks: true, lead: func(context.Context, *election.Term) error { return failure }, want: failure},
+		"another ctx's":   {lead: func(context.Context, *election.Term) error { return context.Canceled }, want: context.Canceled},
+		"and it resigned": {lead: resigned, want: failure},
 	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				e := election.New(srv.Client(t), srv.Root(t), election.WithBackOff(newBackOff))
-				err := e.Run(t.Context(), nil, func(context.Context, *election.Term) error { return nil })
-				require.ErrorContains(t, err, "back-off")
+		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			e := election.New(srv.Client(t), srv.Root(t)+"/ends")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			err := e.Run(ctx, nil, func(ctx context.Context, term *election.Term) error {
+				if test.cancels {
+					cancel(errors.New("enough"))
+					<-ctx.Done()
+					require.NoError(t, term.Err(), "lead has not returned")
+				} else if test.breaks {
+					require.NoError(t, e.Break(t.Context(), term.Node()))
+					<-ctx.Done()
+				}
+				return test.lead(ctx, term)
 			})
+			require.ErrorIs(t, err, test.want, name)
+			require.Equal(t, test.breaks, errors.Is(err, protocol.ErrLost), name)
+			require.NotErrorIs(t, err, protocol.ErrReleased, name)
+			suite.Await(t, 0, e.Candidates)
 		})
 	}
 }

@@ -122,41 +122,6 @@ func ExampleElection_Observe() {
 	// no leader
 }
 
-// A handler asks whether its process leads. That costs no request.
-func ExampleElection_Leading() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	e := election.New(client, "/services/billing/leader")
-	handle := func() {
-		if term, ok := e.Leading(); ok {
-			fmt.Println("the leader answers, and writes with a token:", term.Token() > 0)
-			return
-		}
-		fmt.Println("ask the leader")
-	}
-
-	handle()
-	term, err := e.Campaign(ctx, []byte("10.0.0.7:8080"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer term.Resign(ctx)
-	handle()
-	// Output:
-	// ask the leader
-	// the leader answers, and writes with a token: true
-}
-
 // Before a machine is shut down, its process hands the leadership to a candidate of its choice.
 func ExampleTerm_ResignTo() {
 	ctx := context.Background()

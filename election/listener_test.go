@@ -1,6 +1,7 @@
 package election
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -63,5 +64,31 @@ func TestEndOfATermIsToldWithTheLeaderSeenLast(t *testing.T) {
 		l.end()
 		l.end()
 		require.Equal(t, []State{{term, mine}, {nil, next}}, told)
+	})
+}
+
+// A slow goroutine notes an earlier term last. In an ensemble that has lost its data, tokens begin
+// anew: the ended term has the greater one.
+func TestLeadingIsTheLatestTermThatThisElectionHolds(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		root, c := srv.Root(t), srv.Client(t)
+		other, e := New(c, root+"/e"), New(c, root+"/e")
+		early := suite.Must(t, func(ctx context.Context) (*Term, error) { return New(c, root+"/early").Campaign(ctx, nil) })
+		_, ok := e.Leading()
+		require.False(t, ok)
+		late := suite.Must(t, func(ctx context.Context) (*Term, error) { return e.Campaign(ctx, nil) })
+		_, ok = other.Leading()
+		require.False(t, ok, "the term was won through another value")
+
+		e.note(early)
+		held, _ := e.Leading()
+		require.Same(t, late, held)
+		require.NoError(t, late.Resign(t.Context()))
+		_, ok = e.Leading()
+		require.False(t, ok)
+		e.note(early)
+		held, _ = e.Leading()
+		require.Same(t, early, held)
+		require.NoError(t, early.Resign(t.Context()))
 	})
 }

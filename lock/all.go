@@ -15,9 +15,10 @@ import (
 // Leases are the leases of several locks that are held together: see [LockAll]. It is safe for
 // concurrent use.
 type Leases struct {
-	all  []*Lease // in the order of the arguments
-	life context.Context
-	end  context.CancelFunc
+	all   []*Lease // in the order of the arguments
+	taken []*Lease // in the order of their paths
+	life  context.Context
+	end   context.CancelFunc
 }
 
 // LockAll waits until it holds all of the locks and returns their leases. It takes one lock after
@@ -93,7 +94,7 @@ func (ls *Leases) take(ctx context.Context, locks []*Mutex, order []int) error {
 		if err != nil {
 			return err
 		}
-		ls.all[i] = l
+		ls.all[i], ls.taken = l, append(ls.taken, l)
 		held, cancel := l.Context(ctx)
 		defer cancel()
 		ctx = held
@@ -117,10 +118,7 @@ func (ls *Leases) Done() <-chan struct{} { return ls.life.Done() }
 // [protocol.ErrReleased]. It is computed from the clocks at each call, as [Lease.Err] is.
 func (ls *Leases) Err() error {
 	var over error
-	for _, l := range ls.all {
-		if l == nil {
-			continue // it was not taken
-		}
+	for _, l := range ls.taken {
 		if err := l.Err(); err != nil && !errors.Is(over, protocol.ErrLost) {
 			over = err
 		}
@@ -164,7 +162,7 @@ func (ls *Leases) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, er
 	grants := make([]*protocol.Grant, len(ls.all))
 	for i, l := range ls.all {
 		grants[i] = l.grant
-		l.leavesReceipts()
+		l.linger.receipts.Store(true)
 	}
 	return protocol.MultiHeld(ctx, grants, ops...)
 }
@@ -174,12 +172,8 @@ func (ls *Leases) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, er
 // are deleted in any case. A ctx of [Leases.Context] ends with the leases but does not end the
 // wait. Unlock can be called again and concurrently.
 func (ls *Leases) Unlock(ctx context.Context) error {
-	errs := make(chan error, len(ls.all))
-	for _, l := range ls.all {
-		if l == nil {
-			errs <- nil
-			continue
-		}
+	errs := make(chan error, len(ls.taken))
+	for _, l := range ls.taken {
 		go func() {
 			err := l.Unlock(ctx)
 			if ls.haveEnded(ctx) {
@@ -190,7 +184,7 @@ func (ls *Leases) Unlock(ctx context.Context) error {
 	}
 
 	var all error
-	for range ls.all {
+	for range ls.taken {
 		all = errors.Join(all, <-errs)
 	}
 	if ls.Err() != nil {
@@ -205,5 +199,5 @@ func (ls *Leases) haveEnded(ctx context.Context) bool {
 		return false
 	}
 	cause := context.Cause(ctx)
-	return slices.ContainsFunc(ls.all, func(l *Lease) bool { return l != nil && l.Err() == cause })
+	return slices.ContainsFunc(ls.taken, func(l *Lease) bool { return l.Err() == cause })
 }

@@ -1,10 +1,9 @@
 package lock
 
 import (
-	"container/list"
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,113 +21,41 @@ const (
 
 	// defaultLingerLimit is how many unused nodes of a client linger, without [WithLingerLimit].
 	defaultLingerLimit = 1000
+
+	// visitsApart is how far apart two visits may be: see [linger.visited].
+	visitsApart = 3 * time.Second
+
+	// standsBack is for how long callers leave a lock alone that another library has tried in vain.
+	standsBack = 1200 * time.Millisecond
 )
 
-// WithLinger is for a lock that one process takes again and again while others rarely want it. After
-// [Lease.Unlock] the contender's node stays, and the next caller gets a [Lease] without a request.
-// Callers of one Mutex wait for each other inside the process, as with [WithLocalQueue], which this
-// option includes.
-//
-// The lock is given back
-//
-//   - at once if another contender comes while no lease is held,
-//   - if one is held, by its Unlock; while callers of this Mutex wait, by the first Unlock after min(d,
-//     100 ms) since the contender came,
-//   - when it was not used for d,
-//   - after a [Mutex.Revoke], at once or by the Unlock,
-//   - when the client is closed.
-//
-// After that, callers go to the end of the line. So another contender waits for one lease, or for a
-// tenth of a second and one lease, and some round trips.
-//
-// Leases under one node have the same [Lease.Token], [Lease.Check] and [Lease.Node]. They fence
-// processes from each other, but not the goroutines of one: what a holder has sent and not awaited
-// before its Unlock may arrive during the next lease. Unlock says that the lease has ended, and says
-// nothing about the node. [Mutex.Break] ends the present lease. A caller that comes before the event
-// of that arrives may get a lease that ends with it.
-//
-// Nothing is lent while there is no connection. Then Lock waits for the next one, and reads the node.
-//
-// A process that dies or hangs within d of its last use keeps others waiting for its session timeout,
-// though it holds nothing. So d is a second rather than a minute, and a process that ends closes its
-// client.
-//
-// A TryLock of this module that meets such a node enters the line, and waits for a quarter of a second.
-// A try of another library (create, list, delete) fails, but after two of them the lock is left
-// alone for a second, and the third succeeds unless a lease is held.
-//
-// The node belongs to one Mutex: share the value, not only its path. A [Simple] cannot linger.
-func WithLinger(d time.Duration) Option {
-	return func(m *Mutex) error {
-		if d <= 0 {
-			return fmt.Errorf("linger of %v is not positive", d)
-		}
-		m.linger = &linger{mutex: m, d: d, turn: make(localQueue, 1)}
-		m.request.Kind = line.Lingering
-		return nil
-	}
-}
-
-// WithLingerLimit says how many unused nodes of a client may stay when this Mutex adds one more, by
-// [WithLinger]. Those that were not used for longest go. The default is 1,000. Views of a client (see
-// [protocol.Client.With]) are counted for themselves.
-func WithLingerLimit(n int) Option {
-	return func(m *Mutex) error {
-		if n < 1 {
-			return fmt.Errorf("%d nodes cannot linger", n)
-		}
-		m.lingerLimit = n
-		return nil
-	}
-}
-
-// A linger passes the node of a Mutex from one caller to the next.
+// A linger has callers of one Mutex wait for each other, and passes the node of one to the next.
 type linger struct {
-	mutex *Mutex
-	d     time.Duration
-	turn  localQueue // has an element while a caller is in line or holds a lease
+	recipe *protocol.Recipe
+	line   *line.Line
+	client *protocol.Client
+	turn   localQueue    // nil if callers don't wait for each other
+	d      time.Duration // zero: no node is kept
+	most   int           // unused nodes of the client
 
-	receipts atomic.Bool // leases have written with Multi, which leaves nodes beside the lease's
+	receipts atomic.Bool  // leases have written with Multi, which leaves nodes beside the lease's
+	waiting  atomic.Int32 // callers that have not asked for the kept node yet
 
 	mu      sync.Mutex // protects what follows, and what it says of a kept
-	waiting int        // callers that wait for their turn
 	kept    *kept      // nil if the next caller has to go to the line
-	visits  visits
+	visits  int        // in a row
+	visit   time.Time  // the last one
+	standby time.Time  // until then the lock is left alone
 }
 
-// A removal deletes a node.
-type removal = func(context.Context, *protocol.Session) error
-
-// A kept is a node that outlasts the leases on it.
-type kept struct {
-	linger  *linger
-	session *protocol.Session
-	node    string // its path
-	token   int64
-	remove  removal
-	watch   *protocol.Watch // on the node; belongs to who has the turn, as resumed does
-	resumed <-chan struct{} // closed once there is a connection over which the node was not read
-	changed atomic.Bool     // the node has, or may not be read
-	life    context.Context // until the node is given back or lost
-	end     context.CancelFunc
-	nodes   *lingerers
-
-	// The mu of the linger protects these.
-	used    bool
-	timer   *time.Timer // settles when the node was not used for d
-	idle    time.Time   // when it was last used
-	until   time.Time   // when it has to be given back; zero: as long as it is used
-	visitor string      // the contender that came, if it is another library's
-
-	// awaitContender has these: the line was listed, and had so many children that are no contenders.
-	listed bool
-	strays int
-
-	place *list.Element // among the unused; the mu of nodes protects it
-}
+// An attempt tries to get the lock under one session.
+type attempt func(context.Context, *protocol.Session, *line.Request) (*protocol.Grant, error)
 
 // take returns a grant when it is the caller's turn, on the kept node if there is one.
 func (l *linger) take(ctx context.Context, s *protocol.Session, r *line.Request, acquire attempt) (g *protocol.Grant, err error) {
+	if l.turn == nil {
+		return acquire(ctx, s, r)
+	}
 	if err := l.await(ctx, s, r.Try); err != nil {
 		return nil, err
 	}
@@ -137,216 +64,98 @@ func (l *linger) take(ctx context.Context, s *protocol.Session, r *line.Request,
 			<-l.turn
 		}
 	}()
-
-	if k := l.lend(s, r.Try); k != nil {
-		if g, err := k.grant(ctx); !errors.Is(err, errNotKept) {
-			return g, err
+	if l.d == 0 {
+		if g, err = acquire(ctx, s, r); err == nil {
+			g.AfterFunc(func() { <-l.turn })
 		}
+		return g, err
 	}
-	l.settle() // the node may be another session's, and was kept for this caller
-	if err := l.standBack(ctx, s, r.Try); err != nil {
+
+	k := l.lend(s)
+	if k != nil {
+		g, err = k.grant(ctx)
+	}
+	if g == nil && err == nil {
+		k, g, err = l.join(ctx, s, r, acquire)
+	}
+	if err != nil {
 		return nil, err
 	}
-	k := &kept{linger: l, session: s}
-	request := *r
-	request.Keep = func(remove removal) removal {
-		k.remove = remove
-		return k.leave
-	}
-	g, err = acquire(ctx, s, &request)
-	if err == nil {
-		l.keep(k, g)
-	}
-	return g, err
+	g.AfterFunc(func() {
+		if errors.Is(g.Err(), protocol.ErrLost) {
+			l.mu.Lock()
+			l.drop(k)
+			l.mu.Unlock()
+			<-l.turn
+		}
+	})
+	return g, nil
 }
 
-// await waits for the caller's turn. Whoever waits is counted until lend is called.
+// await waits for the caller's turn.
 func (l *linger) await(ctx context.Context, s *protocol.Session, try bool) error {
-	if try {
-		return l.turn.wait(ctx, s, true)
-	}
-	l.wait(1)
-	err := l.turn.wait(ctx, s, false)
+	notice := time.AfterFunc(line.Notice, func() {
+		l.recipe.Logger().Info("waits for a contender of this client",
+			"path", l.recipe.Path(), "for", line.Notice, "held by this client", true)
+	})
+	defer notice.Stop()
+	l.waiting.Add(1)
+	err := l.turn.wait(ctx, s, try)
 	if err != nil {
-		l.wait(-1)
+		l.waiting.Add(-1)
 		l.settle() // the node may have been kept for this caller
 	}
 	return err
 }
 
-func (l *linger) wait(n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting += n
-}
-
 // lend returns the kept node, if it is one of s, to the caller whose turn it is.
-func (l *linger) lend(s *protocol.Session, try bool) *kept {
+func (l *linger) lend(s *protocol.Session) *kept {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !try {
-		l.waiting--
-	}
+	l.waiting.Add(-1)
 	k := l.kept
 	if k == nil || k.session.ID() != s.ID() { // one of the sessions has ended
 		return nil
 	}
 	k.used = true
-	k.nodes.take(k)
+	k.nodes.rest(k, false)
 	return k
 }
 
-// errNotKept says that a node that was kept may not be used any more.
-var errNotKept = errors.New("node not kept")
+// join gets a node in line, and keeps it.
+func (l *linger) join(ctx context.Context, s *protocol.Session, r *line.Request, acquire attempt) (*kept, *protocol.Grant, error) {
+	l.settle() // the node may be another session's, and was kept for this caller
+	if err := l.standBack(ctx, s, r.Try); err != nil {
+		return nil, nil, err
+	}
+	k := &kept{linger: l, session: s, used: true, strays: -1}
+	request := *r
+	request.Keep = func(remove removal) removal {
+		k.remove = remove
+		return k.leave
+	}
+	g, err := acquire(ctx, s, &request)
+	if err != nil {
+		return nil, nil, err
+	}
 
-// grant returns a grant on the node to the caller whose turn it is. It makes a request only if the
-// session has to be confirmed, or if there was a reconnect since the node was read.
-func (k *kept) grant(ctx context.Context) (g *protocol.Grant, err error) {
-	l := k.linger
-	defer func() {
-		if g == nil {
-			l.unused(k)
-		}
-	}()
-	if _, err := k.session.Confirm(ctx); err != nil {
-		return nil, err
-	}
-	same, err := k.same(ctx)
-	if err != nil && (ctx.Err() != nil || k.session.Err() != nil) {
-		return nil, err
-	}
-	if err != nil || !same {
-		k.changed.Store(true)
-	}
-	if k.changed.Load() {
-		l.limit(k, 0)
-		return nil, errNotKept
-	} else if l.isOverdue(k) { // it has waited for a connection, perhaps
-		return nil, errNotKept
-	}
-	g, err = l.mutex.recipe.NewGrant(ctx, k.session, k.node, k.token, k.leave)
-	if err == nil {
-		g.AfterFunc(func() { l.ended(k, g) })
-	}
-	return g, err
-}
-
-// same reports whether the node is as it was created, whether or not awaitChange knows already. After
-// a reconnect it asks a server that knows all that had happened by then: the next one may lag.
-func (k *kept) same(ctx context.Context) (same bool, err error) {
-	stat, err := k.watch.Ready(ctx)
-	if err != nil || stat.Version > 0 || isClosed(k.watch.Changed()) {
-		return false, err
-	} else if k.linger.mutex.client.State() == protocol.Connected && !isClosed(k.resumed) {
-		return k.watch.Current(ctx)
-	}
-	for {
-		k.resumed = k.session.Resumption()
-		if err := k.session.Sync(ctx, k.node); err != nil {
-			return false, err
-		}
-		if same, err := k.watch.Recheck(ctx); err != nil || !same || !isClosed(k.resumed) {
-			return same, err
-		}
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// keep notes that the node of g, which was just granted, is kept.
-func (l *linger) keep(k *kept, g *protocol.Grant) {
 	k.life, k.end = context.WithCancel(context.Background())
-	k.node, k.token = l.mutex.recipe.Path()+"/"+g.Node(), g.Token()
-	k.resumed = k.session.Resumption()
-	k.watch = k.session.Watch(k.node)
-	k.nodes = protocol.Shared(k.session, lingerersKey{}, newLingerers)
+	k.node, k.token = l.recipe.Path()+"/"+g.Node(), g.Token()
+	k.resumed, k.watch = s.Resumption(), s.Watch(k.node)
+	k.nodes = lingerersOf(s)
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.kept != nil { // its session has ended
 		l.drop(l.kept)
 	}
-	k.used, l.kept = true, k
+	l.kept = k
 	k.timer = time.AfterFunc(l.d, l.settle)
-	if l.visits.rest() > 0 {
-		k.until = time.Now()
-	}
-	l.mu.Unlock()
 	k.nodes.add(k)
-	g.AfterFunc(func() { l.ended(k, g) })
-	k.session.Go(func(ctx context.Context, s *protocol.Session) {
+	s.Go(func(ctx context.Context, s *protocol.Session) {
 		k.awaitContender(ctx, s)
 		k.awaitChange(ctx, s)
 	})
-}
-
-// awaitContender calls itself whenever the line has changed, until another contender is in it, and
-// says for how long the node may be kept then. A line that may not be listed may have contenders.
-func (k *kept) awaitContender(ctx context.Context, s *protocol.Session) {
-	l := k.linger
-	for k.life.Err() == nil {
-		w := s.WatchChildren(l.mutex.recipe.Path())
-		same, err := w.Current(ctx)
-		if err != nil {
-			l.limit(k, 0)
-			return
-		} else if !same {
-			continue
-		}
-		inLine := l.mutex.line.Among(w.Children())
-		for _, n := range inLine {
-			if l.mutex.recipe.Path()+"/"+n.Node == k.node {
-				continue
-			}
-			if n.Owner == (protocol.Owner{}) {
-				l.mu.Lock()
-				k.visitor = n.Node
-				l.mu.Unlock()
-			}
-			l.limit(k, min(l.d, overtaking))
-			return
-		}
-
-		strays := len(w.Children()) - len(inLine)
-		if k.listed && strays == k.strays && !l.receipts.Load() {
-			l.visited(true) // or what has changed?
-		}
-		k.listed, k.strays = true, strays
-		w.AfterChange(k.life, func() { k.session.Go(k.awaitContender) })
-		return
-	}
-}
-
-// awaitChange has the node given back when it has changed or gone: it was revoked, or broken.
-func (k *kept) awaitChange(ctx context.Context, s *protocol.Session) {
-	w := s.Watch(k.node)
-	changed := func() {
-		k.changed.Store(true)
-		k.session.Go(func(context.Context, *protocol.Session) { k.linger.limit(k, 0) })
-	}
-	if stat, err := w.Ready(ctx); err != nil || stat.Version > 0 {
-		changed()
-		return
-	}
-	w.AfterChange(k.life, changed)
-}
-
-// look asks the server again whether the line or the node has changed. If an event is missing, that
-// makes up for it.
-func (k *kept) look(ctx context.Context, s *protocol.Session) {
-	if k.changed.Load() || k.life.Err() != nil {
-		return
-	}
-	for _, w := range []*protocol.Watch{s.WatchChildren(k.linger.mutex.recipe.Path()), s.Watch(k.node)} {
-		if _, err := w.Ready(ctx); err == nil {
-			w.Recheck(ctx)
-		}
-	}
+	return k, g, nil
 }
 
 // limit says that the node may be kept no longer than for d from now.
@@ -359,85 +168,29 @@ func (l *linger) limit(k *kept, d time.Duration) {
 	l.settle()
 }
 
-// leave ends the turn of a lease that was given back, and deletes the node if it is not to be kept.
-func (k *kept) leave(ctx context.Context, s *protocol.Session) error {
-	l := k.linger
-	l.mu.Lock()
-	k.used, k.idle = false, time.Now()
-	due := l.due(k)
-	if due {
-		l.drop(k)
-	} else {
-		l.rest(k)
-	}
-	l.mu.Unlock()
-	<-l.turn
-	if due {
-		return l.remove(ctx, k, s)
-	}
-	for {
-		old := k.nodes.excess(l.mutex.lingerLimit)
-		if old == nil {
-			return nil
-		}
-		old.linger.limit(old, 0)
-	}
-}
-
-// ended ends the turn of a lease that was lost.
-func (l *linger) ended(k *kept, g *protocol.Grant) {
-	if !errors.Is(g.Err(), protocol.ErrLost) {
-		return
-	}
-	l.mu.Lock()
-	l.drop(k)
-	l.mu.Unlock()
-	<-l.turn
-}
-
-// unused notes that a lease on the node has not come about.
-func (l *linger) unused(k *kept) {
-	l.mu.Lock()
-	k.used = false
-	l.rest(k)
-	l.mu.Unlock()
-	l.settle()
-}
-
-// rest goes on with the time for which the node may stay unused. The caller holds mu.
-func (l *linger) rest(k *kept) {
-	k.nodes.rest(k)
-	k.timer.Reset(max(l.d-time.Since(k.idle), time.Millisecond))
-}
-
 // settle deletes the node in the background if it is not used and has to be given back.
 func (l *linger) settle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := l.kept
-	if k == nil || k.used || !l.due(k) {
-		return
+	if k := l.kept; k != nil && !k.used && l.due(k) {
+		l.drop(k)
+		k.session.Go(func(ctx context.Context, s *protocol.Session) { l.remove(ctx, k, s) })
 	}
-	l.drop(k)
-	k.session.Go(func(ctx context.Context, s *protocol.Session) {
-		if err := l.remove(ctx, k, s); err != nil {
-			l.mutex.recipe.Logger().Debug("unused lock not given back", "node", k.node, "error", err)
-		}
-	})
 }
 
 // due reports whether a node that is not used has to be given back. The caller holds mu.
 func (l *linger) due(k *kept) bool {
-	if k.until.IsZero() {
+	if l.over(k) {
+		return true
+	} else if k.until.IsZero() {
 		return time.Since(k.idle) >= l.d
 	}
-	return l.waiting == 0 || !time.Now().Before(k.until)
+	return l.waiting.Load() == 0
 }
 
-func (l *linger) isOverdue(k *kept) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !k.until.IsZero() && !time.Now().Before(k.until)
+// over reports whether the node must not be lent any more. The caller holds mu.
+func (l *linger) over(k *kept) bool {
+	return !k.until.IsZero() && !time.Now().Before(k.until) || time.Now().Before(l.standby)
 }
 
 // drop makes the next caller go to the line. The caller holds mu.
@@ -450,15 +203,53 @@ func (l *linger) drop(k *kept) {
 	}
 }
 
-// remove deletes the node. If it goes for a contender of another library, remove finds out what has
-// become of that.
+// remove deletes the node. If it goes for a contender of another library, remove notes whether that has
+// gone. By then our node has just gone: if the visitor has not, it waits, and holds the lock.
 func (l *linger) remove(ctx context.Context, k *kept, s *protocol.Session) error {
-	l.mu.Lock()
-	visitor := k.visitor
-	l.mu.Unlock()
 	err := k.remove(ctx, s)
-	if visitor != "" && err == nil {
-		k.session.Go(func(ctx context.Context, s *protocol.Session) { l.noteVisit(ctx, s, visitor) })
+	if visitor := k.visitor.Load(); visitor != nil && err == nil {
+		k.session.Go(func(ctx context.Context, s *protocol.Session) {
+			if names, err := l.line.Names(ctx, s); err == nil {
+				l.visited(!slices.ContainsFunc(names, func(n line.Name) bool { return n.Node == *visitor }))
+			}
+		})
 	}
 	return err
+}
+
+// visited notes that a contender of another library has come, and whether it has gone without the lock:
+// then it was a try. Two tries in a row earn the third one a free lock.
+func (l *linger) visited(gone bool) {
+	l.mu.Lock()
+	if !gone || time.Since(l.visit) > visitsApart {
+		l.visits = 0
+	}
+	if gone {
+		l.visits, l.visit = l.visits+1, time.Now()
+	}
+	if l.visits == 2 {
+		l.visits, l.standby = 0, l.visit.Add(standsBack)
+	}
+	l.mu.Unlock()
+	l.settle()
+}
+
+// standBack waits while the lock is left alone.
+func (l *linger) standBack(ctx context.Context, s *protocol.Session, try bool) error {
+	l.mu.Lock()
+	rest := time.Until(l.standby)
+	l.mu.Unlock()
+	if rest <= 0 {
+		return nil
+	} else if try {
+		return line.ErrBusy
+	}
+	select {
+	case <-time.After(rest):
+		return nil
+	case <-s.Done():
+		return s.Err()
+	case <-ctx.Done():
+		return protocol.Ended(ctx)
+	}
 }

@@ -11,10 +11,10 @@ import (
 )
 
 func TestPanicEndsItsTurnInTheLocalQueue(t *testing.T) {
-	q := make(localQueue, 1)
+	l := &linger{turn: make(localQueue, 1)}
 	for range 2 { // the second one would fail otherwise
 		require.PanicsWithValue(t, "by a user's back-off", func() {
-			q.take(t.Context(), nil, &line.Request{Try: true},
+			l.take(t.Context(), nil, &line.Request{Try: true},
 				func(context.Context, *protocol.Session, *line.Request) (*protocol.Grant, error) {
 					panic("by a user's back-off")
 				})

@@ -15,7 +15,8 @@ var ErrLocked = line.NewBusy("locked")
 // A Lease is a lock that is held until it is given back with [Lease.Unlock] or lost. It is lost
 // with its session, or when another client deletes its node. It is safe for concurrent use.
 type Lease struct {
-	grant *protocol.Grant
+	grant  *protocol.Grant
+	linger *linger // of its Mutex
 	revocable
 }
 
@@ -68,14 +69,8 @@ func (l *Lease) Check() *zk.CheckVersionRequest { return l.grant.Check() }
 // receipt-… beside the lease's node until the lease ends. It wakes no waiter. See
 // [protocol.Grant.Multi] for the costs.
 func (l *Lease) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	l.leavesReceipts()
+	l.linger.receipts.Store(true)
 	return l.grant.Multi(ctx, ops...)
-}
-
-func (l *Lease) leavesReceipts() {
-	if l.linger != nil {
-		l.linger.receipts.Store(true)
-	}
 }
 
 // Node returns the name of the lease's node below the path.
@@ -93,17 +88,3 @@ func (l *Lease) Unlock(ctx context.Context) error { return l.grant.Release(ctx) 
 
 // A Contender is one node in line for a lock, the holder's or a waiter's.
 type Contender = line.Contender
-
-// An Option shapes a lock; give it to [New] or [NewSimple].
-type Option func(*Mutex) error
-
-// WithData stores data in the node of each contender, for [Mutex.Contenders] to show, instead of
-// the [protocol.Process] or what [protocol.WithOwnerData] says. Data and path together may have
-// [protocol.MaxData] bytes; an acquisition with more returns [protocol.ErrTooLarge]. The caller
-// must not change the slice afterwards.
-func WithData(data []byte) Option {
-	return func(m *Mutex) error {
-		m.request.Data = data
-		return nil
-	}
-}

@@ -21,25 +21,25 @@ type Mutex struct {
 	recipe  *protocol.Recipe
 	line    *line.Line
 	request line.Request
-	local   localQueue // nil without WithLocalQueue
-	acquire attempt
-
-	client      *protocol.Client
-	linger      *linger // nil without WithLinger
-	lingerLimit int
+	linger  *linger
+	acquire attempt // in line, or as a Simple does
 }
+
+// An Option shapes a lock; give it to [New] or [NewSimple].
+type Option func(*Mutex) error
 
 // New returns the lock at path, a node of its own that is created as needed. New does no I/O and
 // cannot fail: the first call reports a nil client, a bad path or a bad option.
 func New(c *protocol.Client, path string, opts ...Option) *Mutex {
 	r := protocol.NewRecipe(c, "lock", path)
+	l := line.New(r, line.Locks...)
 	m := &Mutex{
 		recipe:  r,
-		line:    line.New(r, line.Locks...),
+		line:    l,
 		request: line.Request{Kind: "lock-", Blockers: line.Exclusive},
-		client:  c, lingerLimit: defaultLingerLimit,
+		linger:  &linger{recipe: r, line: l, client: c, most: defaultLingerLimit},
+		acquire: l.Join,
 	}
-	m.acquire = m.line.Join
 	protocol.Configure(r, m, opts)
 	return m
 }
@@ -77,23 +77,7 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 
 func (m *Mutex) take(ctx context.Context, request *line.Request) (*Lease, error) {
 	g, err := m.recipe.Acquire(ctx, request.Data, func(s *protocol.Session) (*protocol.Grant, error) {
-		acquire := m.acquire
-		if m.local != nil || m.linger != nil {
-			notice := time.AfterFunc(line.Notice, func() {
-				m.recipe.Logger().Info("waits for a contender of this client",
-					"path", m.recipe.Path(), "for", line.Notice, "held by this client", true)
-			})
-			defer notice.Stop()
-			acquire = func(ctx context.Context, s *protocol.Session, r *line.Request) (*protocol.Grant, error) {
-				notice.Stop()
-				return m.acquire(ctx, s, r)
-			}
-		}
-		take := m.local.take
-		if m.linger != nil {
-			take = m.linger.take
-		}
-		g, err := take(ctx, s, request, acquire)
+		g, err := m.linger.take(ctx, s, request, m.acquire)
 		if errors.Is(err, line.ErrBusy) {
 			err = ErrLocked
 		}
@@ -105,7 +89,7 @@ func (m *Mutex) take(ctx context.Context, request *line.Request) (*Lease, error)
 		}
 		return nil, err
 	}
-	return &Lease{grant: g, revocable: revocable{dir: m.recipe.Path(), data: g.Session().NodeData(request.Data), linger: m.linger}}, nil
+	return &Lease{grant: g, linger: m.linger, revocable: revocable{dir: m.recipe.Path(), data: g.Session().NodeData(request.Data)}}, nil
 }
 
 // Do calls fn while it holds the lock, with a context that is cancelled when the lease is lost. The

@@ -1,11 +1,9 @@
 package lock
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -15,21 +13,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// revocation is what Apache Curator's Revoker writes, and its makeRevocable waits for.
-var revocation = []byte("__REVOKE__")
-
 // ErrNotRevocable is returned by Revoke if the contender's node has data of its user's (an
 // election's value, or the data of [WithData]). Revoke never replaces them.
 var ErrNotRevocable = errors.New("the contender's data are its user's, and cannot carry a request")
-
-func isRevoked(data []byte) bool { return bytes.Equal(data, revocation) || layout.IsRevoked(data) }
 
 // A revocable is the part of a lease that receives revocations.
 type revocable struct {
 	dir  string // where the lease's node is
 	data []byte // of that, as it was created
-
-	linger *linger // not nil if the node may outlast the lease
 
 	mu      sync.Mutex
 	revoked chan struct{} // nil until Revoked is called
@@ -57,23 +48,13 @@ type revocable struct {
 func (m *Mutex) Revoke(ctx context.Context, node string) error {
 	return m.line.UpdateData(ctx, node, func(data []byte) ([]byte, error) {
 		_, _, ours := protocol.ParseOwner(node)
-		_, err := netip.ParseAddr(string(data))
-		switch {
-		case isRevoked(data):
-			return nil, nil
-		case len(data) == 0 || !ours && err == nil: // Curator writes nothing, or an address
-			return revocation, nil
-		}
-		request, ok := layout.Revoke(data)
+		request, ok := layout.Revoke(data, ours)
 		if !ok {
 			return nil, fmt.Errorf("%w: %.40q", ErrNotRevocable, data)
 		}
 		return request, nil
 	})
 }
-
-// Revoke asks the holder to give the lock back, as [Mutex.Revoke] does.
-func (s *Simple) Revoke(ctx context.Context, node string) error { return s.mutex.Revoke(ctx, node) }
 
 // Revoked returns a channel that is closed when another client has asked for the lock, with
 // [Mutex.Revoke] or Apache Curator's Revoker, before or after the call. The lease is held on until
@@ -95,42 +76,32 @@ func (l *Lease) Revoked() <-chan struct{} {
 // would hear of its end, so it goes on after a refusal, too, until the lease ends. The node may outlast
 // that: see [WithLinger].
 func (l *Lease) awaitRevocation(ctx context.Context, s *protocol.Session) {
-	if l.linger != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		defer cancel()
-		defer l.grant.AfterFunc(cancel)()
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer l.grant.AfterFunc(cancel)()
 	const shortest, longest = 100 * time.Millisecond, time.Minute
-	pause := shortest
-	for {
+	for pause := shortest; ctx.Err() == nil; {
 		w := s.Watch(l.dir + "/" + l.Node())
 		same, err := w.Current(ctx)
 		switch {
-		case errors.Is(err, zk.ErrNoNode), ctx.Err() != nil, l.Err() != nil:
+		case errors.Is(err, zk.ErrNoNode), l.Err() != nil:
 			return
 		case err != nil: // the node may not be read, now
 			select {
 			case <-time.After(pause):
-			case <-l.Done():
 			case <-ctx.Done():
 			}
 			pause = min(2*pause, longest)
-			continue
-		case !same:
-			continue
-		case isRevoked(w.Data()):
+		case same && layout.IsRevoked(w.Data()):
 			close(l.revoked)
 			// Nobody waits for that, and what the holder writes meanwhile stays.
 			if stat, err := w.Ready(ctx); err == nil && stat != nil {
 				s.Set(ctx, l.dir+"/"+l.Node(), l.data, stat.Version)
 			}
 			return
-		}
-
-		pause = shortest
-		if err := w.Wait(ctx); err != nil {
-			return
+		case same:
+			pause = shortest
+			w.Wait(ctx)
 		}
 	}
 }

@@ -19,7 +19,7 @@ type Simple struct{ mutex Mutex }
 // does no I/O and cannot fail: the first call reports a nil client or a bad path.
 func NewSimple(c *protocol.Client, path string, opts ...Option) *Simple {
 	s := &Simple{*New(c, path, opts...)}
-	if s.mutex.linger != nil {
+	if s.mutex.linger.d > 0 {
 		s.mutex.recipe.Reject(errors.New("a Simple cannot linger"))
 	}
 	s.mutex.acquire = s.claim
@@ -68,3 +68,6 @@ func (s *Simple) Contenders(ctx context.Context) ([]Contender, error) { return s
 
 // Break deletes the holder's node, as [Mutex.Break] does.
 func (s *Simple) Break(ctx context.Context, node string) error { return s.mutex.Break(ctx, node) }
+
+// Revoke asks the holder to give the lock back, as [Mutex.Revoke] does.
+func (s *Simple) Revoke(ctx context.Context, node string) error { return s.mutex.Revoke(ctx, node) }

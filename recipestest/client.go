@@ -17,20 +17,20 @@ import (
 const connectTimeout = 30 * time.Second
 
 // Client connects to the server over a sound network. It blocks until the client has a session, and
-// fails tb at once if that takes more than thirty seconds. The client is closed when tb ends. Among
-// opts, protocol.WithDialer replaces the server's own dialer. Without protocol.WithLogger, the client
-// logs nothing.
+// fails tb if that takes more than thirty seconds. The client is closed when tb ends.
+// protocol.WithDialer in opts replaces the server's own dialer. Without protocol.WithLogger, the
+// client logs nothing.
 func (s *Server) Client(tb testing.TB, opts ...protocol.ConnectOption) *protocol.Client {
 	tb.Helper()
 	return s.client(tb, s.connectString, s.Dial, opts)
 }
 
-// Client is [Server.Client] through the link, which must be whole.
+// Client is [Server.Client] through the link, which must not be broken.
 //
-// The test that owns the link fails if a session of the client goes back in time. That is, the
-// session resumes and names a last zxid that is less than the greatest one delivered to it, so the
-// next server may show it an older state. The link reports that when the session sends its first
-// request; a connection that only closes the session may name any zxid.
+// The link's test fails if a session of the client goes back in time: it resumes with a smaller
+// zxid than the greatest zxid delivered to it, so that the next server can show it an older state.
+// The link reports that with the session's first request. (A connection that only closes its
+// session may name any zxid.)
 func (l *Link) Client(tb testing.TB, opts ...protocol.ConnectOption) *protocol.Client {
 	tb.Helper()
 	return l.server.client(tb, l.server.connectString, l.dialChecked, opts)
@@ -50,7 +50,7 @@ func (s *Server) client(tb testing.TB, connectString string, dial zk.Dialer, opt
 	}
 
 	r.mu.Lock()
-	if len(r.clients) == cap(r.clients) { // before it grows
+	if len(r.clients) == cap(r.clients) { // make room before it grows
 		r.clients = slices.DeleteFunc(r.clients, closed)
 	}
 	r.clients = append(r.clients, c)
@@ -63,16 +63,16 @@ func (s *Server) client(tb testing.TB, connectString string, dial zk.Dialer, opt
 	return c
 }
 
-// closed reports whether the test has closed a client. Each that is kept keeps a megabyte.
+// closed reports whether the test has closed a client. Each client that is kept keeps a megabyte.
 func closed(c io.Closer) bool {
 	client, ok := c.(*protocol.Client)
 	return ok && client.State() == protocol.Closed
 }
 
-// Conn connects a plain go-zookeeper client to the server over a sound network, with a session
-// timeout of ten seconds, and closes it when tb ends. It blocks until the client has a session, and
-// fails tb at once if that takes more than thirty seconds. Its paths are absolute: the chroot of an
-// attached server is not in front of them.
+// Conn connects a plain go-zookeeper client over a sound network, with a session timeout of ten
+// seconds. It closes the client when tb ends. It blocks until the client has a session, and fails
+// tb if that takes more than thirty seconds. Paths are absolute: the chroot of an attached server
+// isn't added.
 func (s *Server) Conn(tb testing.TB) *zk.Conn {
 	tb.Helper()
 	r := s.resourcesOf(tb)

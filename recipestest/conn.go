@@ -15,36 +15,36 @@ import (
 )
 
 // A conn is the client's end of a connection through a link. It has three goroutines. The first
-// carries requests to the server. The second receives what the server sends, so that delays
-// overlap. The third carries that to the client.
+// carries requests to the server. The second receives replies, so that their delays overlap. The
+// third carries the replies to the client.
 //
-// Writes never block, as if the buffer of the kernel were unlimited. link.mu guards all fields that
+// Writes never block, as if the kernel's buffer were unlimited. link.mu protects all fields that
 // change.
 type conn struct {
 	link   *Link
-	number int      // of the connections that the server knows
+	number int      // among the connections that the server knows
 	server net.Conn // nil if dialed while the link was silent
 	addr   linkAddr
 	gone   chan struct{} // closed by reset and finish
-	change *sync.Cond    // on link.mu; signals what Read may wait for
+	change *sync.Cond    // on link.mu; signals changes that Read waits for
 
 	written       []byte // by the client, not yet a whole packet
 	handshakeSent bool   // by the client
 	toServer      fifo   // packets on their way
 	toClient      fifo
 	pending       map[int32]pendingRequest // by xid
-	inbox         []byte                   // what has arrived
+	inbox         []byte                   // bytes that have arrived
 	read          int                      // how much of inbox the client has read
-	end           error                    // what Read returns after inbox, once the server has ended the connection
+	end           error                    // Read returns it after inbox; set once the server has ended the connection
 	closed        bool                     // the client has closed the connection
-	dead          bool                     // nothing passes any more
-	lossy         bool                     // something was lost in a stall
+	dead          bool                     // no more packets pass
+	lossy         bool                     // a packet was lost in a stall
 
 	checked        bool // its handshake must name the last zxid that the session has seen
 	handshaken     bool // the server has answered the handshake
 	session        int64
-	unread         []arrival   // answers that the client may not have seen
-	arrived, taken int64       // bytes delivered to the client, and read by it
+	unread         []arrival   // answers that the client may not have seen yet
+	arrived, taken int64       // bytes delivered to the client, and bytes that it has read
 	regression     *regression // to be reported with the next request
 
 	readDeadline  deadline
@@ -86,8 +86,8 @@ func (c *conn) carryRequests() {
 			c.finish()
 			return
 		}
-		// A failed write needs no care: the way back ends as well, after the replies that are on
-		// it.
+		// A failed write needs no handling: the other direction ends too, after the replies that
+		// are under way.
 		if _, err := c.server.Write(p.data); err == nil {
 			c.link.wrote(p.op)
 		}
@@ -135,8 +135,8 @@ func stoppedTimer() *time.Timer {
 	return timer
 }
 
-// next waits for the first packet of a queue to arrive. It returns false once the connection is
-// gone. The timer must not be in use elsewhere.
+// next waits for the first packet of a queue to arrive. It returns false once the connection has
+// ended. Only this wait may use timer.
 func (c *conn) next(queue *fifo, timer *time.Timer) (packet, bool) {
 	c.link.mu.Lock()
 	for queue.empty() && !c.dead {
@@ -166,7 +166,7 @@ func (c *conn) next(queue *fifo, timer *time.Timer) (packet, bool) {
 	return p, true
 }
 
-// send puts a packet into a queue, to arrive after the delay.
+// send puts a packet into a queue. It arrives after the delay.
 func (c *conn) send(queue *fifo, p packet) {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
@@ -197,8 +197,8 @@ func (c *conn) deliver(data []byte) {
 	c.change.Broadcast()
 }
 
-// endTorn shows the client the beginning of a frame, and then that the server has hung up. As no
-// answer ends there, none arrives.
+// endTorn delivers the beginning of a frame to the client, and then the server's hang-up. No answer
+// ends there, so none arrives.
 func (c *conn) endTorn(data []byte) {
 	c.link.mu.Lock()
 	if !c.closed && !c.dead {
@@ -210,8 +210,8 @@ func (c *conn) endTorn(data []byte) {
 	hangUp(c.server)
 }
 
-// endReplies shows the client that the server has hung up, or has reset the connection. What has
-// arrived before can still be read, as from a kernel's socket.
+// endReplies ends the stream for the client after a hang-up or a reset by the server. The client
+// can still read bytes that arrived before (a kernel's socket does the same).
 func (c *conn) endReplies(err error) {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
@@ -319,7 +319,7 @@ func (c *conn) write(b []byte) (int, error) {
 	}
 }
 
-// Close implements net.Conn. The server still receives what was written before.
+// Close implements net.Conn. The server still receives everything that was written before.
 func (c *conn) Close() error {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
@@ -371,28 +371,28 @@ func (c *conn) error(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.addr.network, Addr: c.addr, Err: err}
 }
 
-// A deadline wakes all goroutines that wait on a condition when it passes. The condition's lock
-// guards it. zk.Conn makes it later with each packet, which leaves the timer alone.
+// A deadline wakes all goroutines that wait for a condition when it passes. The condition's lock
+// protects it. zk.Conn sets a later deadline with each packet, which doesn't touch the timer.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer // nil if there was none so far
-	fires time.Time   // when the timer does; the zero time if it does not run
+	fires time.Time   // when the timer fires, or the zero time if it doesn't run
 }
 
 func (d *deadline) set(change *sync.Cond, t time.Time) {
 	d.at = t
 	switch {
 	case t.IsZero() || !d.fires.IsZero() && !t.Before(d.fires):
-		return // the timer finds out
+		return // the timer will check it
 	case d.timer == nil:
-		d.timer = time.AfterFunc(max(time.Until(t), 1), func() { d.fire(change) }) // see Virtual time
+		d.timer = time.AfterFunc(max(time.Until(t), 1), func() { d.fire(change) }) // see "Virtual time" in the package documentation
 	default:
 		d.timer.Reset(max(time.Until(t), 1))
 	}
 	d.fires = t
 }
 
-// fire wakes the goroutines if the deadline has passed, and else waits for the deadline.
+// fire wakes the goroutines if the deadline has passed. Otherwise it waits for the deadline again.
 func (d *deadline) fire(change *sync.Cond) {
 	change.L.Lock()
 	defer change.L.Unlock()

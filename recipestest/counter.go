@@ -3,7 +3,7 @@ package recipestest
 import "slices"
 
 // A counter counts packets by operation, and signals when a count is reached. Its zero value is
-// ready for use.
+// ready to use.
 type counter struct {
 	counts   map[Op]int
 	ordinary int // the sum over all operations that OpAny stands for

@@ -9,13 +9,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// Dump returns the node at path and all nodes below it, one a line, in the order of their paths:
-// the path, the length and the beginning of the data, the version, and the session that an
-// ephemeral node belongs to. Nodes that may not be read say so. It is made for logs: its format may
-// change.
+// Dump returns the node at path and all nodes below it, one a line and sorted by path. A line has
+// the path, the length and the beginning of the data, the version, and the session of an ephemeral
+// node. If a node may not be read, its line says so. Dump is for logs, so its format can change.
 //
-// Dump opens a session of its own. It blocks until the server has answered, and returns the error
-// as a text if the server does not within 15 seconds. It may be called from any goroutine.
+// Dump opens a session of its own. It blocks until the server has answered. If that takes more than
+// 15 seconds, Dump returns the error as text. Any goroutine may call it.
 func (s *Server) Dump(path string) string {
 	session, err := s.connect(reachTimeout)
 	if err != nil {
@@ -37,7 +36,7 @@ func (s *Server) Dump(path string) string {
 	err = session.do(reads, func(i int, body []byte, err error) {
 		switch {
 		case errors.Is(err, errNoNode):
-			return // it has gone meanwhile
+			return // it was deleted meanwhile
 		case err != nil:
 			fmt.Fprintf(&b, "%s: %v\n", paths[i], err)
 			return

@@ -14,11 +14,11 @@ import (
 )
 
 // leakLabel is a profiler label. Goroutines inherit the labels of the goroutine that starts them,
-// so the label of a test's goroutine tells its goroutines from those of parallel tests.
+// so a test's label tells its goroutines from the goroutines of parallel tests.
 const leakLabel = "recipestest"
 
-// How long goroutines may take to end. Those of clients and servers take as long as their clean-up
-// does, which is bounded but for a busy machine. All others are reported soon.
+// How long goroutines may take to end. Goroutines of clients and servers take as long as their
+// clean-up (which is bounded, except on a busy machine). All others are reported soon.
 const (
 	goroutineGrace = 1800 * time.Millisecond
 	clientGrace    = 30 * time.Second
@@ -29,11 +29,11 @@ var (
 	checkCount      atomic.Int64
 )
 
-// checkGoroutines fails tb at its end if goroutines are left that it started from now on. Only the
-// first call for a tb has an effect. It must be made by tb's goroutine.
+// checkGoroutines fails tb at its end if a goroutine is left that tb started from now on. Only the
+// first call for a tb has an effect. tb's own goroutine must call it.
 func checkGoroutines(tb testing.TB) {
 	if _, ok := tb.(interface{ BubbleLooksForGoroutines() }); ok {
-		return // it is a world of package sim
+		return // it's a world of package sim
 	}
 
 	if _, ok := goroutineChecks.LoadOrStore(tb, nil); ok {
@@ -45,7 +45,7 @@ func checkGoroutines(tb testing.TB) {
 	tb.Cleanup(func() {
 		tb.Helper()
 		goroutineChecks.Delete(tb)
-		pprof.SetGoroutineLabels(context.Background()) // otherwise this goroutine would be found
+		pprof.SetGoroutineLabels(context.Background()) // otherwise this goroutine would be found too
 		if tb.Failed() {
 			return // the test may have been stopped half-way
 		}
@@ -59,16 +59,16 @@ func checkGoroutines(tb testing.TB) {
 // ofClient matches the stack of a goroutine that runs code of a client, a server or a recipe.
 var ofClient = regexp.MustCompile(`\tgithub\.com/(go-zookeeper/zk|zkrecipes/zkrecipes/[a-z/]+)\.`)
 
-// ofSignals matches the stack of the goroutine of package os/signal. The first test that asks for
+// ofSignals matches the stack of the goroutine of package os/signal. The first test that uses
 // signals starts it, and it never ends.
 var ofSignals = regexp.MustCompile(`\tos/signal\.loop\+`)
 
-// minLooks is how often a check looks for something that must go away, even if its time is over. A
-// busy machine that did not run the check may not have run the clean-up either.
+// minLooks is how often a check must look before it reports anything, even if time is up. If a busy
+// machine didn't run the check, it may not have run the clean-up either.
 const minLooks = 20
 
-// waitForGoroutines waits until no goroutine is labelled name, or returns the stacks of those that
-// stay.
+// waitForGoroutines waits until no goroutine has the label name. It returns the stacks of
+// goroutines that stay.
 func waitForGoroutines(name string) []string {
 	began := time.Now()
 	pause := time.Millisecond
@@ -86,8 +86,8 @@ func waitForGoroutines(name string) []string {
 	}
 }
 
-// labelledGoroutines returns the stacks of all goroutines labelled name. Goroutines with equal
-// stacks share one entry, which begins with their number.
+// labelledGoroutines returns the stacks of all goroutines with the label name. Goroutines with
+// equal stacks share one entry, which begins with their number.
 func labelledGoroutines(name string) []string {
 	var profile strings.Builder
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {

@@ -14,29 +14,29 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/internal/checked"
 )
 
-// A Link is a network between clients and one server that a test may break. Other links, and
-// clients that do not use this one, are not affected.
+// A Link is a network between clients and one server, and a test can break it. Other links, and
+// clients that don't use this link, are not affected.
 //
-// It carries packets rather than bytes: every fault falls between two packets, or on one. All
-// methods may be called from any goroutine, also from a function given to [Link.At]. None of them
-// blocks except [Link.Dial] and [Link.Client].
+// It carries packets, not bytes: every fault hits a packet or falls between two. All methods may be
+// called from any goroutine, including a function given to [Link.At]. None of them blocks except
+// [Link.Dial] and [Link.Client].
 //
-// A link works over TCP and in memory, and inside a testing/synctest bubble if its server was
-// started in that bubble with [WithInMemory]. Its clients speak the plain ZooKeeper protocol, also
-// with a server that was started [WithTLS], unless they use [Link.DialTLS].
+// A link works over TCP and in memory. It also works inside a testing/synctest bubble, if its
+// server was started in that bubble with [WithInMemory]. Its clients speak the plain ZooKeeper
+// protocol (even if the server was started [WithTLS]) unless they use [Link.DialTLS].
 type Link struct {
 	tb     testing.TB
 	server *Server
 	began  time.Time
-	healed chan struct{}  // closed by healForGood: delays are over
+	healed chan struct{}  // closed by healForGood, which ends delays
 	wg     sync.WaitGroup // the goroutines of all connections
 
-	mu         sync.Mutex // guards what follows and the state of every conn; never held while blocking
+	mu         sync.Mutex // protects the fields below and the state of every conn; never held while blocking
 	conns      map[*conn]struct{}
 	refusing   bool
 	muted      [2]bool // by direction
 	leaderless bool
-	over       bool // the test is over: no more faults
+	over       bool // the test has ended, so there are no more faults
 	closed     bool
 	delay      time.Duration
 	follower   *embedded.Follower // nil if the link leads to the server itself
@@ -45,8 +45,8 @@ type Link struct {
 	failing    []*failure
 	triggers   []*trigger
 	packets    int
-	requests   counter // passed on
-	written    counter // those of them that were written
+	requests   counter // requests passed on
+	written    counter // requests written to the server
 	replies    counter
 	replyBytes int64
 	seen       map[int64]int64 // the greatest zxid delivered, by session, over checked connections
@@ -54,22 +54,22 @@ type Link struct {
 	trace      trace
 }
 
-// A failure is an error that the server answers to requests.
+// A failure is an error with which the server answers requests.
 type failure struct {
 	op   Op
 	path string
 	code zkwire.Code
-	n    int // how many are left
-	part int // of a transaction that is refused as a server does, from 1; 0 for the whole
+	n    int // how many requests are left
+	part int // the number (from 1) of the operation that fails in a transaction; 0 for the whole transaction
 }
 
 type trigger struct {
-	at int // the value of Link.packets that sets it off
+	at int // runs when Link.packets reaches it
 	do func([]string)
 }
 
 // Link returns a new, sound network between tb's clients and the server. When tb ends, the link is
-// healed for good. It is closed with all its connections after the checks.
+// healed for good. After the checks it is closed with all its connections.
 func (s *Server) Link(tb testing.TB) *Link {
 	tb.Helper()
 	l := &Link{
@@ -94,10 +94,9 @@ func (s *Server) Link(tb testing.TB) *Link {
 	return l
 }
 
-// Dial connects to the server through the link. It is a zk.Dialer: any go-zookeeper client works
-// over the link with zk.WithDialer(link.Dial). It blocks until the server's own network has
-// accepted the connection, for timeout at most. While the link is cut it fails at once with
-// ECONNREFUSED.
+// Dial connects to the server through the link. It is a zk.Dialer, so any go-zookeeper client can
+// use the link with zk.WithDialer(link.Dial). It blocks until the server's own network has accepted
+// the connection, for at most timeout. While the link is cut it fails at once with ECONNREFUSED.
 func (l *Link) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	return l.dial(network, address, timeout, false)
 }
@@ -108,8 +107,8 @@ func init() {
 	}
 }
 
-// dialChecked is Dial for sessions that must not go back in time, see [Link.Client]. A plain
-// zk.Conn does not meet that.
+// dialChecked is Dial for sessions that must not go back in time (see [Link.Client]). A plain
+// zk.Conn doesn't fulfil that.
 func (l *Link) dialChecked(network, address string, timeout time.Duration) (net.Conn, error) {
 	return l.dial(network, address, timeout, true)
 }
@@ -149,7 +148,7 @@ func (l *Link) dialServer(network, address string, timeout time.Duration) (net.C
 	return l.server.Dial(network, address, timeout)
 }
 
-// dialStalled returns a connection without a server if nothing passes at all. Heal resets it.
+// dialStalled returns a connection without a server, if no packets pass at all. Heal resets it.
 func (l *Link) dialStalled(network, address string) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +168,7 @@ func (l *Link) refuses() bool {
 	return l.refusing || l.closed
 }
 
-// add starts the goroutines of c. It returns false if the link was cut while c was dialed.
+// add starts the goroutines of c. It returns false if the link was cut while c was being dialed.
 func (l *Link) add(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,8 +187,8 @@ func (l *Link) add(c *conn) bool {
 }
 
 // Cut breaks the network so that both sides notice: every connection is reset, and dialing is
-// refused until [Link.Heal]. Packets on their way are lost. Cut followed by Heal is a blip: all
-// connections die and new ones work. Cut ends a stall.
+// refused until [Link.Heal]. Packets that are under way are lost. Cut followed by Heal is a blip:
+// all connections break, and new connections work. Cut ends a stall.
 func (l *Link) Cut() {
 	var victims []net.Conn
 	l.set(func() {
@@ -200,33 +199,33 @@ func (l *Link) Cut() {
 	hangUp(victims...)
 }
 
-// Stall breaks the network so that neither side notices: connections stay open and accept what is
-// written, but nothing arrives, in either direction, until [Link.Heal]. Even a hang-up does not
-// arrive. Dialing succeeds, as with a host whose kernel answers for a process that hangs, but no
-// answer comes. Stall ends a cut.
+// Stall breaks the network so that neither side notices. Connections stay open and accept writes,
+// but nothing arrives in either direction (not even a hang-up) until [Link.Heal]. Dialing succeeds,
+// but no answer comes (as from a host whose kernel answers for a hanging process). Stall ends a
+// cut.
 //
-// Heal resets the connections that lost something, or that were dialed meanwhile, because TCP
-// cannot go on with a gap. Idle connections go on. So a stall is a path that has dropped the state
-// of a connection: a failed firewall or NAT gateway, or a host that lost power. A path that is only
-// slow, and delivers everything in the end, is [Link.Delay].
+// Heal resets the connections that lost a packet or were dialed during the stall, because TCP can't
+// go on with a gap. Idle connections go on. So a stall is like a path that has lost the state of a
+// connection: a failed firewall or NAT gateway, for example, or a host that lost power. For a path
+// that is only slow, use [Link.Delay].
 func (l *Link) Stall() { l.mute(request, reply) }
 
 // StallRequests is [Link.Stall] for the way to the server. Replies and watch events still arrive.
-// Handshakes of connections dialed meanwhile are not answered. StallRequests and
+// Handshakes of connections that are dialed meanwhile get no answer. StallRequests and
 // [Link.StallReplies] together are Stall.
 func (l *Link) StallRequests() { l.mute(request) }
 
-// StallReplies is [Link.Stall] for the way back. The server executes what it is sent, sees the
-// session alive, and opens or resumes sessions for connections dialed meanwhile. The client hears
+// StallReplies is [Link.Stall] for the way back. The server executes all requests, considers the
+// session alive, and opens or resumes sessions for new connections. But the client receives
 // nothing. StallReplies and [Link.StallRequests] together are Stall.
 func (l *Link) StallReplies() { l.mute(reply) }
 
-// Isolate makes the server behind the link look as if it had lost its leader. Like a follower that
-// has not noticed yet, it answers pings and nothing else until [Link.Heal]. Handshakes are not
-// answered either. No server hears of the sessions, which expire in time. Isolate ends a cut.
+// Isolate makes the server behind the link look as if it had lost its leader and hadn't noticed
+// yet: it answers pings and nothing else until [Link.Heal], not even handshakes. No server gets
+// news of the sessions, so they expire in time. Isolate ends a cut.
 //
-// Heal resets the connections that lost something, as does a follower that looks for a new leader.
-// A real follower also answers reads, from what it knows. This one does not.
+// Heal resets the connections that lost a packet (a follower that looks for a new leader does the
+// same). A real follower would also answer reads with its own state. This follower doesn't.
 func (l *Link) Isolate() {
 	l.set(func() {
 		l.refusing = false
@@ -234,9 +233,9 @@ func (l *Link) Isolate() {
 	})
 }
 
-// Move makes connections dialed from now on lead to a follower of the server, or with nil to the
-// server itself, which is the default. Open connections stay where they are, so Cut and Heal move
-// all clients. When the test ends, the follower stops lagging.
+// Move makes connections that are dialed from now on lead to a follower of the server. With nil
+// they lead to the server itself (the default). Open connections stay, so Cut and Heal are needed
+// to move all clients. When the test ends, the follower stops lagging.
 func (l *Link) Move(f *embedded.Follower) {
 	l.set(func() { l.follower = f })
 }
@@ -250,10 +249,10 @@ func (l *Link) mute(directions ...direction) {
 	})
 }
 
-// silent reports whether nothing passes at all. l.mu is held.
+// silent reports whether no packets pass at all. l.mu is held.
 func (l *Link) silent() bool { return l.muted[request] && l.muted[reply] }
 
-// Heal ends a cut, a stall or an isolation: dialing works, and connections that lost something
+// Heal ends a cut, a stall or an isolation: dialing works, and connections that lost a packet
 // meanwhile are reset. [Link.LoseReply], [Link.At] and [Link.Delay] stay in effect.
 func (l *Link) Heal() {
 	l.mu.Lock()
@@ -262,52 +261,52 @@ func (l *Link) Heal() {
 	hangUp(victims...)
 }
 
-// heal is Heal with l.mu held. The caller hangs up what it returns.
+// heal is Heal with l.mu held. The caller must hang up the connections that it returns.
 func (l *Link) heal() []net.Conn {
 	l.refusing = false
 	l.muted, l.leaderless = [2]bool{}, false
 	return l.resetMatching(func(c *conn) bool { return c.lossy })
 }
 
-// LoseReply loses the replies to the next n requests of kind op, which the server executes. Each
-// reply is dropped when it has come back to the link, and its connection is reset, which is how TCP
-// loses a reply. [OpAny] stands for any operation, [OpConnect] for the handshake, [OpEvent] for
-// watch events. A further call with the same op replaces n, and 0 ends the fault. A reply that a
-// stall swallows does not count.
+// LoseReply loses the replies to the next n requests of kind op, after the server has executed
+// them. A reply is dropped when it comes to the link, and its connection is reset (which is how TCP
+// loses a reply). [OpAny] means any operation, [OpConnect] the handshake, [OpEvent] watch events.
+// Another call with the same op replaces n, and 0 ends the fault. A reply that a stall swallows
+// doesn't count.
 func (l *Link) LoseReply(op Op, n int) {
 	l.set(func() { l.losing[op] = max(n, 0) })
 }
 
-// A tear is what TearRequest or TearReply waits for.
+// A tear is a packet that TearRequest or TearReply waits for.
 type tear struct {
 	direction direction
 	op        Op
 }
 
-// TearRequest ends the connection in the middle of the next request of kind op: the first bytes of
-// its frame reach the server, at most all but one, and then the end of the stream. The server does
-// not execute it. The client finds the connection reset. [OpAny] stands for any operation, and
-// [OpConnect] for the handshake. A further call with the same op replaces bytes, and 0 ends the
-// fault. A request that a stall swallows does not count.
+// TearRequest breaks the connection in the middle of the next request of kind op. The first bytes
+// of its frame reach the server (at most all but one), and then the end of the stream. The server
+// doesn't execute the request, and the client finds the connection reset. [OpAny] means any
+// operation, [OpConnect] the handshake. Another call with the same op replaces bytes, and 0 ends
+// the fault. A request that a stall swallows doesn't count.
 func (l *Link) TearRequest(op Op, bytes int) {
 	l.set(func() { l.tearing[tear{request, op}] = bytes })
 }
 
 // TearReply is [Link.TearRequest] for the reply to a request that the server executes. The client
-// receives the first bytes of its frame and then the end of the stream. [OpEvent] stands for watch
+// receives the first bytes of the frame, and then the end of the stream. [OpEvent] means watch
 // events.
 func (l *Link) TearReply(op Op, bytes int) {
 	l.set(func() { l.tearing[tear{reply, op}] = bytes })
 }
 
 // Fail makes the server answer the next n requests of kind op about the node at path with an error
-// code of ZooKeeper, such as -102 (no permission), -101 (no node) or -4 (connection loss). It does
-// not execute them. An empty path stands for any. A sequential node is created at the path without
-// its number, and a transaction is about the nodes of all its operations. [OpAny] stands for any
-// operation. Handshakes, pings and watch events cannot fail, and nor can the end of a session.
+// code of ZooKeeper (-102 for no permission, -101 for no node, -4 for a lost connection). The
+// server doesn't execute them. An empty path means any node. For a sequential node, give the path
+// without its number. A transaction is about the nodes of all its operations. [OpAny] means any
+// operation. Handshakes, pings, watch events and the end of a session can't fail.
 //
-// A further call with the same op and path replaces code and n, and n = 0 ends the fault. The end
-// of the test does, too.
+// Another call with the same op and path replaces code and n. n = 0 ends the fault, and so does the
+// end of the test.
 func (l *Link) Fail(op Op, path string, code int32, n int) {
 	if path != "" {
 		_, chroot := l.server.addresses()
@@ -321,11 +320,11 @@ func (l *Link) Fail(op Op, path string, code int32, n int) {
 	})
 }
 
-// FailPart makes the server refuse the next transaction of at least part operations, as if operation
-// number part (the first is 1) had failed with an error code. Like [Link.Fail] it does not execute
-// the transaction. But while Fail with [OpMulti] answers with the error alone, as a server does that
-// refuses a transaction as a whole, FailPart answers with a result for each operation: success
-// before the one that failed, and -2 (runtime inconsistency) after it.
+// FailPart makes the server refuse the next transaction of at least part operations, as if
+// operation number part (the first is 1) had failed with an error code. The server doesn't execute
+// the transaction. Fail with [OpMulti] answers with only the error, like a server that refuses a
+// whole transaction. FailPart answers with a result for each operation: success before the failed
+// operation, and -2 (runtime inconsistency) after it.
 //
 // Each further call refuses one more transaction. The end of the test ends the fault.
 func (l *Link) FailPart(part int, code int32) {
@@ -334,7 +333,8 @@ func (l *Link) FailPart(part int, code int32) {
 	})
 }
 
-// fails returns the error that Fail asked for as the answer to a request, and counts it.
+// fails returns the error with which Fail makes the server answer a request, and counts the
+// request.
 func (l *Link) fails(p *packet) (code zkwire.Code, part int) {
 	if !p.op.ordinary() || p.op == OpClose {
 		return zkwire.CodeOK, 0
@@ -350,40 +350,40 @@ func (l *Link) fails(p *packet) (code zkwire.Code, part int) {
 	return zkwire.CodeOK, 0
 }
 
-// Delay makes every packet take d, in each direction, so a round trip takes 2d longer. Order is
-// kept, and so is pipelining: packets that are sent together arrive together. Delay applies to
-// packets sent from now on, pings included, but not to dialing. A packet that is on its way when
-// the link is cut or stalled is lost.
+// Delay makes every packet take d, in each direction, so that a round trip takes 2d longer. Packets
+// keep their order and their pipelining: if they are sent together they arrive together. Delay
+// applies to packets sent from now on (even pings), but not to dialing. A packet that is under way
+// when the link is cut or stalled is lost.
 func (l *Link) Delay(d time.Duration) {
 	l.set(func() { l.delay = d })
 }
 
 // At calls do when packet number step from now (the first is 1) has come to the link, before it is
-// passed on. Requests, replies, watch events and handshakes are counted together; pings and their
-// answers are not counted. So a loop over step meets an operation at each of its steps:
+// passed on. Requests, replies, watch events and handshakes are counted together. Pings and their
+// answers aren't counted. So a loop over step hits an operation at each of its steps:
 //
 //	for step := 1; ; step++ {
 //		stop := link.At(step, link.Cut)
 //		err := operation()
 //		if stop() {
-//			break // it is over in fewer steps
+//			break // it takes fewer steps
 //		}
 //		link.Heal()
-//		// ... whatever must be true now
+//		// ... check what must be true now
 //	}
 //
-// The packet then meets the network as do has left it: after a Cut it is lost with its connection,
-// after a Stall it vanishes, otherwise it is delivered. do runs on a goroutine of the link. Packets
-// behind this one, of the same connection and direction, wait for do; other packets do not.
+// do decides what happens to the packet: after a Cut it is lost with its connection, after a Stall
+// it vanishes, and otherwise it is delivered. do runs on a goroutine of the link. Later packets of
+// the same connection and direction wait for do, and other packets don't.
 //
-// stop disarms the trigger. It returns true if do has not run and never will.
+// stop disarms the trigger. It returns true if do hasn't run and never will.
 func (l *Link) At(step int, do func()) (stop func() bool) {
 	return l.Meet(step, func([]string) { do() })
 }
 
-// Meet is [Link.At] for a do that needs to know which packet it meets. A request has one operation,
-// like "setData /path", and a transaction has several. A reply is "answer to setData", and a watch
-// event is "event at /path". Paths have the chroot of the server in front.
+// Meet is [Link.At] for a do that must know the packet. A request has one operation ("setData
+// /path"), and a transaction has several. A reply is "answer to setData", and a watch event is
+// "event at /path". Paths include the server's chroot.
 func (l *Link) Meet(step int, do func(operations []string)) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -399,8 +399,8 @@ func (l *Link) Meet(step int, do func(operations []string)) (stop func() bool) {
 	}
 }
 
-// Packets returns how many packets [Link.At] would have counted since the link was made, including
-// lost ones.
+// Packets returns how many packets [Link.At] would have counted since the link was made. Lost
+// packets count.
 func (l *Link) Packets() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -408,8 +408,8 @@ func (l *Link) Packets() int {
 }
 
 // Count returns how many requests of kind op were passed on to the server since the link was made.
-// The difference of two Count([OpAny]) is the number of round trips in between, unless requests
-// were pipelined.
+// The difference of two Count([OpAny]) is the number of round trips in between (unless requests
+// were pipelined).
 func (l *Link) Count(op Op) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -424,7 +424,7 @@ func (l *Link) Events() int {
 }
 
 // ReplyBytes returns the size of all replies and watch events delivered since the link was made,
-// with their length prefixes and without pings.
+// with their length prefixes. Pings don't count.
 func (l *Link) ReplyBytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -432,22 +432,22 @@ func (l *Link) ReplyBytes() int64 {
 }
 
 // Sent returns a channel that is closed once n requests of kind op were written to the server since
-// the link was made. The server may or may not have executed the last one by then.
+// the link was made. The server may not have executed the last of them yet.
 func (l *Link) Sent(op Op, n int) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.written.reached(op, n)
 }
 
-// Answered returns a channel that is closed once n replies to requests of kind op have been
-// delivered to clients since the link was made. With [OpEvent] it is closed after n watch events.
+// Answered returns a channel that is closed once n replies to requests of kind op were delivered
+// since the link was made. With [OpEvent] it is closed after n watch events.
 func (l *Link) Answered(op Op, n int) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.replies.reached(op, n)
 }
 
-// set changes what the network does, unless the test is over.
+// set changes what the network does, unless the test has ended.
 func (l *Link) set(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -456,8 +456,7 @@ func (l *Link) set(change func()) {
 	}
 }
 
-// healForGood ends all faults, and disarms those that were not set off yet. Later faults have no
-// effect. It may be called once.
+// healForGood ends all faults and disarms all triggers. Later faults have no effect. Call it once.
 func (l *Link) healForGood() {
 	l.mu.Lock()
 	l.over = true
@@ -489,13 +488,13 @@ func (l *Link) resetAll() []net.Conn {
 	return l.resetMatching(func(*conn) bool { return true })
 }
 
-// resetMatching resets the connections that match, and returns their server sides. l.mu is held;
-// the caller hangs up the server sides once it is not.
+// resetMatching resets the connections that match, and returns their server sides. l.mu is held.
+// The caller must hang up the server sides after it has released l.mu.
 func (l *Link) resetMatching(match func(*conn) bool) []net.Conn {
 	var servers []net.Conn
 	for c := range l.conns {
 		if match(c) {
-			c.reset() // which deletes it
+			c.reset() // this deletes it
 			if c.server != nil {
 				servers = append(servers, c.server)
 			}
@@ -511,11 +510,11 @@ const (
 	deliver decision = iota
 	drop
 	dropAndReset
-	tearOff // p.data is what still passes; then the connection ends
+	tearOff // only p.data passes, and then the connection ends
 )
 
-// decide runs the triggers of p, which has come to the link over c, and decides what becomes of it.
-// It hands a reply that is delivered to the client.
+// decide runs the triggers of p, which came to the link over c, and decides whether p passes. If p
+// is a reply that passes, decide delivers it to the client.
 func (l *Link) decide(c *conn, p *packet) decision {
 	for _, do := range l.due(p) {
 		do(l.operations(c, p))
@@ -590,7 +589,7 @@ func (l *Link) decide(c *conn, p *packet) decision {
 	return deliver
 }
 
-// operations says what a packet is.
+// operations describes a packet for Meet.
 func (l *Link) operations(c *conn, p *packet) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -607,20 +606,20 @@ func (l *Link) operations(c *conn, p *packet) []string {
 	return []string{p.op.String() + " " + p.path()}
 }
 
-// A pendingRequest is one that was passed on, or that something else was sent for if it fails.
+// A pendingRequest was passed on (or, if it must fail, another request was sent in its place).
 type pendingRequest struct {
 	op          Op
 	failure     zkwire.Code
-	part, parts int // of a transaction: the one that fails, and how many there are
+	part, parts int // of a transaction: the number of the operation that fails, and how many there are
 }
 
-// inPlaceOf returns a request that changes nothing, with the number of one that is to fail.
+// inPlaceOf returns a request that changes nothing, with the xid of a request that must fail.
 func inPlaceOf(xid int32) []byte {
 	frame := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: xid, Op: zkwire.OpExists})
 	return zkwire.SetLength(append(frame, readRequest("/")...))
 }
 
-// refusal turns an answer into one that is an error.
+// refusal turns an answer into an error.
 func (r pendingRequest) refusal(frame []byte) []byte {
 	head, _ := zkwire.ParseReplyHeader(frame)
 	if head.Code = r.failure; r.part > 0 {
@@ -662,7 +661,7 @@ func (l *Link) loses(op Op) bool {
 	return true
 }
 
-// tears reports whether p ends its connection, and shortens it to what still passes.
+// tears reports whether p ends its connection, and cuts p down to the bytes that pass.
 func (l *Link) tears(p *packet) bool {
 	t := tear{p.direction, p.op}
 	if l.tearing[t] <= 0 && p.op.ordinary() {
@@ -678,7 +677,7 @@ func (l *Link) tears(p *packet) bool {
 	return true
 }
 
-// due counts p and returns the functions to run before it passes.
+// due counts p, and returns the functions to run before it passes.
 func (l *Link) due(p *packet) []func([]string) {
 	if !p.step() {
 		return nil

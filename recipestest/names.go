@@ -15,15 +15,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// Names is a name service, and the network that its addresses belong to, for tests of servers that
-// move, fail to resolve, or are replaced by others. At first no name resolves, and nobody has any
-// address. It counts what clients ask of it.
+// Names is a name service, and the network that its addresses belong to. Use it to test servers
+// that move, whose names don't resolve, or that other servers replace. At first no name resolves,
+// and no address is reachable. It counts lookups and dials.
 //
 // All methods are safe for concurrent use, also in a testing/synctest bubble.
 type Names struct {
 	server *Server
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // protects the fields below
 	hosts   map[string][]string
 	dialers map[string]zk.Dialer
 	lookups int
@@ -40,23 +40,23 @@ func (s *Server) Names() *Names {
 	}
 }
 
-// Resolve makes a name resolve to IP addresses from now on. Without any, it does not resolve.
+// Resolve makes a name resolve to IP addresses from now on. Without addresses, it doesn't resolve.
 func (n *Names) Resolve(name string, addresses ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.hosts[name] = slices.Clone(addresses)
 }
 
-// Give gives an IP address to whatever dial reaches, such as [Server.Dial] or [Link.Dial], at every
-// port. Connections that are open stay where they are. With nil nobody has the address: packets to
-// it are dropped, so dialing it takes as long as it may and fails.
+// Give connects an IP address (at every port) to the server that dial reaches. dial is
+// [Server.Dial] or [Link.Dial], for example. Open connections stay. With nil the address belongs to
+// no server, so dialing it takes the whole timeout and fails.
 func (n *Names) Give(address string, dial zk.Dialer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dialers[address] = dial
 }
 
-// Client is [Server.Client] for servers whose names are in the connect string.
+// Client is [Server.Client] for a connect string that names servers.
 func (n *Names) Client(tb testing.TB, connectString string, opts ...protocol.ConnectOption) *protocol.Client {
 	tb.Helper()
 	opts = append([]protocol.ConnectOption{protocol.WithResolver(n)}, opts...)
@@ -74,7 +74,7 @@ func (n *Names) LookupHost(_ context.Context, host string) ([]string, error) {
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
-// Dial connects to whoever has an address. It is a zk.Dialer.
+// Dial connects to the server at an address. It is a zk.Dialer.
 func (n *Names) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -91,14 +91,14 @@ func (n *Names) Dial(network, address string, timeout time.Duration) (net.Conn, 
 	return nil, &net.OpError{Op: "dial", Net: network, Addr: linkAddr{network, address}, Err: os.ErrDeadlineExceeded}
 }
 
-// Lookups returns how many names were resolved until now, or failed to.
+// Lookups returns how often a name was looked up so far, successfully or not.
 func (n *Names) Lookups() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.lookups
 }
 
-// Dials returns how often each address was dialed until now.
+// Dials returns how often each address was dialed so far.
 func (n *Names) Dials() map[string]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,18 +7,18 @@ import (
 )
 
 // Op is an operation of the ZooKeeper protocol, by its number on the wire. Variants of an operation
-// are counted as one: create2 is [OpCreate], getChildren with a Stat is [OpGetChildren],
-// setWatches2 is [OpSetWatches].
+// count as one: create2 is [OpCreate], getChildren with a Stat is [OpGetChildren], setWatches2 is
+// [OpSetWatches].
 type Op int32
 
-// The operations that a [Link] tells apart.
+// A [Link] knows these operations.
 const (
-	// OpAny stands for every operation of a session: all but the handshake, pings and watch events.
+	// OpAny means every operation of a session: all but the handshake, pings and watch events.
 	OpAny Op = math.MinInt32
 
 	OpConnect Op = Op(zkwire.OpCreateSession) // the handshake that opens or resumes a session
 	OpClose   Op = Op(zkwire.OpCloseSession)  // ends the session
-	OpEvent   Op = Op(zkwire.OpNotification)  // a watch event: the only packet without a request
+	OpEvent   Op = Op(zkwire.OpNotification)  // a watch event, the only packet without a request
 
 	OpCreate          Op = Op(zkwire.OpCreate) // persistent, ephemeral or sequential; the two below are apart
 	OpDelete          Op = Op(zkwire.OpDelete)
@@ -47,10 +47,10 @@ const (
 	OpWhoAmI          Op = Op(zkwire.OpWhoAmI)
 )
 
-// opUnknown is a reply that no request is known for yet, or a packet too short to tell.
+// opUnknown is a reply whose request isn't known yet, or a packet that is too short.
 const opUnknown = Op(zkwire.OpError)
 
-// String returns the name of the operation, as in "getData".
+// String returns the name of the operation ("getData", for example).
 func (op Op) String() string {
 	switch op {
 	case OpAny:
@@ -61,12 +61,12 @@ func (op Op) String() string {
 	return zkwire.Op(op).String()
 }
 
-// ordinary reports whether [OpAny] stands for op.
+// ordinary reports whether [OpAny] includes op.
 func (op Op) ordinary() bool {
 	return op != OpConnect && op != OpPing && op != OpEvent
 }
 
-// opOf returns the Op of a request, which is the same for all spellings of an operation.
+// opOf returns the Op of a request. All variants of an operation have the same Op.
 func opOf(op zkwire.Op) Op {
 	switch op {
 	case zkwire.OpGetChildren2:

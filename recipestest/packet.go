@@ -9,7 +9,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// maxPacket is far above what any server or client accepts. A longer one is not ZooKeeper's
+// maxPacket is far more than any server or client accepts. A longer packet isn't ZooKeeper's
 // protocol.
 const maxPacket = 64 << 20
 
@@ -24,7 +24,7 @@ type direction int
 
 const (
 	request direction = iota // to the server
-	reply                    // to the client; watch events too
+	reply                    // to the client (watch events too)
 )
 
 // A packet is one frame on its way through a link, or the end of all frames in its direction.
@@ -39,9 +39,9 @@ type packet struct {
 
 // A fifo is a queue of packets.
 type fifo struct {
-	change  *sync.Cond // signals that there is a packet, or will be none any more
+	change  *sync.Cond // signals that there is a packet, or that no more packets will come
 	packets []packet
-	head    int // the index of the first that has not been taken
+	head    int // the index of the first packet that wasn't taken
 }
 
 func (q *fifo) empty() bool { return q.head == len(q.packets) }
@@ -72,17 +72,17 @@ func (q *fifo) drop() {
 // step reports whether [Link.At] counts p.
 func (p *packet) step() bool { return p.end == nil && p.op != OpPing }
 
-// path returns the path that a request or an event begins with, or an empty string. That of a
-// transaction is its first operation's.
+// path returns the path at the beginning of a request or an event, or an empty string. A
+// transaction has the path of its first operation.
 func (p *packet) path() string {
 	skip := zkwire.RequestBody
 	switch p.op {
 	case OpConnect, OpPing, OpClose, OpAuth, OpSetWatches, opUnknown:
 		return ""
 	case OpEvent:
-		skip = zkwire.ReplyBody + 8 // its type, and the state of the session
+		skip = zkwire.ReplyBody + 8 // the event's type, and the state of the session
 	case OpMulti, OpMultiRead:
-		skip += 9 // the header of the operation: its number, whether it is the end, an error code
+		skip += 9 // the header of the operation: its number, whether it is the last, an error code
 	}
 	if len(p.data) < skip {
 		return ""
@@ -94,7 +94,7 @@ func (p *packet) path() string {
 	return ""
 }
 
-// parts returns the operations of a transaction, as in "setData /path".
+// parts returns the operations of a transaction ("setData /path", for example).
 func (p *packet) parts() (all []string) {
 	d := zkwire.Decoder{Rest: p.data[min(zkwire.RequestBody, len(p.data)):]}
 	for {
@@ -125,8 +125,8 @@ func (p *packet) parts() (all []string) {
 	}
 }
 
-// names reports whether a request is about the node at path. Of a transaction, any operation may
-// be.
+// names reports whether a request is about the node at path. For a transaction, one operation is
+// enough.
 func (p *packet) names(path string) bool {
 	if p.op == OpMulti {
 		return bytes.Contains(p.data, zkwire.AppendString(nil, path))

@@ -12,8 +12,8 @@ import (
 // answerTimeout is how long one answer may take.
 const answerTimeout = 10 * time.Second
 
-// endTimeout is how long the end of a session may take that its client may have resumed, before we
-// look whether it is over.
+// endTimeout is how long ending a session may take, if its client may have resumed it. After that
+// we check whether the session has ended.
 const endTimeout = 2 * time.Second
 
 var (
@@ -23,13 +23,14 @@ var (
 	errShort   = errors.New("short reply")
 )
 
-// A serverError is the code with which the server has refused a call.
+// A serverError is the code with which the server refused a call.
 type serverError zkwire.Code
 
 func (e serverError) Error() string { return zkwire.Code(e).String() }
 
-// A rawSession is a session without a client: no goroutine, no pings, no reconnect. It looks after
-// a test from outside, also where no client could be started. It is not safe for concurrent use.
+// A rawSession is a session without a client: it has no goroutine, no pings, no reconnects. It
+// inspects a test from outside, even if no client could be started. It is not safe for concurrent
+// use.
 type rawSession struct {
 	conn    net.Conn
 	id      int64
@@ -38,13 +39,14 @@ type rawSession struct {
 	timeout time.Duration // for an answer
 }
 
-// connect opens a session of our own with the first server that accepts it. It blocks until one
-// does or timeout is over.
+// connect opens a session of our own with the first server that accepts it. It blocks until a
+// server does, for at most timeout.
 func (s *Server) connect(timeout time.Duration) (*rawSession, error) {
 	return s.resume(0, make([]byte, zkwire.PasswordSize), timeout)
 }
 
-// resume is connect for a session that exists. It fails with errExpired if it does not.
+// resume is connect for an existing session. If the session doesn't exist, it fails with
+// errExpired.
 func (s *Server) resume(id int64, password []byte, timeout time.Duration) (*rawSession, error) {
 	deadline := time.Now().Add(timeout)
 	hosts, chroot := s.addresses()
@@ -104,7 +106,7 @@ func (w *rawSession) close() error {
 	return errors.Join(err, refused)
 }
 
-// endSession ends a client's session in the client's place.
+// endSession ends a client's session on the client's behalf.
 func (s *Server) endSession(id int64, password []byte) error {
 	deadline := time.Now().Add(answerTimeout)
 	for {
@@ -115,8 +117,8 @@ func (s *Server) endSession(id int64, password []byte) error {
 		if err != nil {
 			return err
 		}
-		// The client may win the session back before we end it, and our request go unanswered. The
-		// next handshake tells.
+		// The client can win the session back before we end it, and then our request gets no
+		// answer. The next handshake shows what happened.
 		w.timeout = endTimeout
 		if err = w.close(); err == nil || time.Now().After(deadline) {
 			return err
@@ -149,8 +151,8 @@ type call struct {
 	body []byte
 }
 
-// do sends calls without waiting for each answer, and hands the answers to
-// each, in order. It returns an error if the connection fails.
+// do sends calls without waiting for each answer, and hands the answers to each, in order. It
+// returns an error if the connection fails.
 func (w *rawSession) do(calls []call, each func(i int, body []byte, err error)) error {
 	const batch = 256
 	for start := 0; start < len(calls); start += batch {
@@ -213,7 +215,7 @@ func deleteRequest(path string) []byte {
 	return zkwire.AppendInt32(zkwire.AppendString(nil, path), -1) // any version
 }
 
-// parseChildren reads the answer to getChildren2: names, then the node's Stat.
+// parseChildren reads the answer to getChildren2: the names, and the node's Stat.
 func parseChildren(body []byte) (names []string, stat []byte) {
 	d := zkwire.Decoder{Rest: body}
 	if names = d.Strings(); d.Bad {
@@ -222,7 +224,7 @@ func parseChildren(body []byte) (names []string, stat []byte) {
 	return names, d.Rest
 }
 
-// ownerIn returns the session of an ephemeral node's Stat, and 0 for other nodes.
+// ownerIn returns the session of an ephemeral node from its Stat, or 0 for other nodes.
 func ownerIn(stat []byte) int64 {
 	const offset = 4*8 + 3*4 // czxid, mzxid, ctime and mtime, three versions
 	if len(stat) < offset {

@@ -7,19 +7,19 @@ import (
 	"testing"
 )
 
-// resources are what one test uses of one server.
+// resources are the things that one test uses of one server.
 type resources struct {
 	tb     testing.TB
 	server *Server
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // protects the fields below
 	roots   []string
 	links   []*Link
 	clients []io.Closer
 }
 
-// resourcesOf returns the resources of tb. The first call registers their release: after the
-// clean-up functions of the test itself, and before those registered earlier.
+// resourcesOf returns the resources of tb. The first call registers their release, which runs after
+// the test's own clean-up functions and before clean-ups registered earlier.
 func (s *Server) resourcesOf(tb testing.TB) *resources {
 	tb.Helper()
 	s.mu.Lock()
@@ -37,7 +37,7 @@ func (s *Server) resourcesOf(tb testing.TB) *resources {
 }
 
 // release checks what the test has left behind, and then closes and removes everything. It works in
-// whatever state the test has left the network.
+// any state of the network.
 func (r *resources) release() {
 	r.tb.Helper()
 	r.server.mu.Lock()
@@ -69,7 +69,8 @@ func (r *resources) release() {
 		l.healForGood()
 	}
 
-	// Look for leftovers while the clients are open: closing them would delete ephemeral nodes.
+	// Look for leftovers while the clients are open, because closing them would delete ephemeral
+	// nodes.
 	reachable := r.server.checkLeftovers(r.tb, roots, clients)
 
 	for _, c := range slices.Backward(clients) {

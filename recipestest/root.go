@@ -19,28 +19,28 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// leftoverGrace is how long a recipe may take to finish in the background when a test ends. A
-// session of the default server whose client has died expires earlier.
+// leftoverGrace is how long a recipe may take to clean up in the background after a test. (With the
+// default server, a dead client's session expires earlier.)
 const leftoverGrace = 15 * time.Second
 
-// soundGrace is leftoverGrace for nodes of the test's own clients, if nothing has kept these from
-// the server. Then clean-up is a matter of some requests.
+// soundGrace is leftoverGrace for nodes of the test's own clients, if no fault has kept these
+// clients from the server. Their clean-up takes only a few requests.
 const (
 	soundGrace = 1500 * time.Millisecond
-	soundLooks = 2 * minLooks // a busy machine that has run these would have run the clean-up, too
+	soundLooks = 2 * minLooks // a busy machine that has run these looks has run the clean-up too
 )
 
 // reachTimeout is how long the checks at the end of a test try to reach the server.
 const reachTimeout = 15 * time.Second
 
-// Root returns a fresh path for tb, named after it. Nothing is created: recipes create the parents
-// that they need. All calls return different paths.
+// Root returns a new path for tb, named after it. It creates nothing: recipes create the parents
+// they need. All calls return different paths.
 //
-// When tb ends, and while its clients are still open, no ephemeral node may be left below the path:
-// an orphan in a living session blocks other clients. The check waits for clean-up in the
-// background: less than two seconds for nodes of a client that this test has made, if the server is
-// embedded and no test has used a [Link] or [Server.Embedded], and fifteen seconds otherwise. A lock
-// that lingers unused is no orphan. All other nodes below the path are removed.
+// When tb ends, no ephemeral node may be left below the path while its clients are still open,
+// because an orphan in a living session blocks other clients. The check waits for clean-up in the
+// background: less than two seconds for nodes of this test's own clients (if the server is embedded
+// and no test has used a [Link] or [Server.Embedded]), and fifteen seconds otherwise. An unused
+// node of a lock that lingers is no orphan. All other nodes below the path are removed.
 func (s *Server) Root(tb testing.TB) string {
 	tb.Helper()
 	root := "/" + nodeName(tb.Name()) + "-" + strings.ToLower(rand.Text()[:8])
@@ -62,8 +62,8 @@ func nodeName(name string) string {
 	return name[:min(len(name), 100)]
 }
 
-// checkLeftovers fails tb if an ephemeral node below roots does not go away. It returns false if
-// the server cannot be reached.
+// checkLeftovers fails tb if an ephemeral node below roots stays. It returns false if the server
+// can't be reached.
 func (s *Server) checkLeftovers(tb testing.TB, roots []string, clients []io.Closer) bool {
 	tb.Helper()
 	if len(roots) == 0 {
@@ -108,7 +108,7 @@ func (s *Server) checkLeftovers(tb testing.TB, roots []string, clients []io.Clos
 	}
 }
 
-// soundSessions returns the sessions of clients that have had no faults.
+// soundSessions returns the sessions of clients that had no faults.
 func (s *Server) soundSessions(clients []io.Closer) map[int64]bool {
 	s.mu.Lock()
 	faulty := s.faulty
@@ -153,22 +153,22 @@ func (s *Server) removeRoots(tb testing.TB, roots []string) {
 
 type node struct {
 	path  string
-	owner int64 // the session of an ephemeral node, else 0
+	owner int64 // the session of an ephemeral node, otherwise 0
 }
 
-// contend lines up for each lock that lingers: if it is unused, its holder gives it back now.
+// contend enters the line of each lock that lingers, so that an unused node is given back now.
 func (r *rawSession) contend(left []node) error {
 	var creates []call
 	for _, n := range left {
 		if c, ok := layout.AnyContender(path.Base(n.path)); ok && c.Kind == layout.Lingering {
 			b := zkwire.AppendString(nil, r.absolute(path.Dir(n.path)+"/lock-"))
 			b = zkwire.AppendBuffer(b, nil)
-			b = zkwire.AppendInt32(zkwire.AppendInt32(b, 1), 31) // a list of one entry: all permissions
+			b = zkwire.AppendInt32(zkwire.AppendInt32(b, 1), 31) // a list with one entry: all permissions
 			b = zkwire.AppendString(zkwire.AppendString(b, "world"), "anyone")
 			creates = append(creates, call{zkwire.OpCreate, zkwire.AppendInt32(b, zk.FlagEphemeralSequential)})
 		}
 	}
-	return r.do(creates, func(int, []byte, error) {}) // what may not be created will be reported
+	return r.do(creates, func(int, []byte, error) {}) // nodes that may not be created will be reported
 }
 
 // ephemerals returns the ephemeral nodes of other sessions below roots.
@@ -205,11 +205,11 @@ func (r *rawSession) remove(roots []string) error {
 	return errors.Join(err, failed)
 }
 
-// walk visits every node of the trees at roots, parents before children. It does not see what is
-// below a node that may not be read. Since ZooKeeper 3.8.4 and 3.9.2 such a node has no owner.
+// walk visits every node of the trees at roots, parents before children. It doesn't see nodes below
+// a node that may not be read. (Since ZooKeeper 3.8.4 and 3.9.2, such a node has no owner either.)
 func (r *rawSession) walk(roots []string, visit func(node)) error {
 	for level := roots; len(level) > 0; {
-		var children, hidden []string // hidden: may not be read
+		var children, hidden []string // hidden nodes may not be read
 
 		list := make([]call, len(level))
 		for i, path := range level {
@@ -238,7 +238,7 @@ func (r *rawSession) walk(roots []string, visit func(node)) error {
 			switch {
 			case err == nil:
 				visit(node{hidden[i], ownerIn(stat)})
-			case errors.Is(err, errNoAuth): // so it is there
+			case errors.Is(err, errNoAuth): // so the node exists
 				visit(node{hidden[i], 0})
 			}
 		})

@@ -15,37 +15,36 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// A Server is a ZooKeeper for tests: an embedded one made by [Start], or one that runs elsewhere
-// and was given to [Attach]. A test and its subtests may share it, in parallel: each takes its own
-// [Server.Root], clients and links, and each is checked by itself when it ends. All methods are
-// safe for concurrent use.
+// A Server is a ZooKeeper for tests: [Start] makes an embedded server, and [Attach] takes a server
+// that runs elsewhere. A test and its subtests can share it, in parallel: each takes its own
+// [Server.Root], clients and links, and each is checked when it ends. All methods are safe for
+// concurrent use.
 type Server struct {
 	tb            testing.TB
 	connectString string
-	dial          zk.Dialer            // the leader, or what is attached
-	spread        zk.Dialer            // its followers, if they lag
+	dial          zk.Dialer            // to the leader, or to the attached server
+	spread        zk.Dialer            // to its followers, if they lag
 	embedded      *embedded.Server     // nil if attached
-	followers     []*embedded.Follower // that clients reach it through, if there are any
-	tls           *secrecy             // nil if the server does not speak TLS
+	followers     []*embedded.Follower // that clients use to reach it, if there are any
+	tls           *secrecy             // nil if the server doesn't speak TLS
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // protects the fields below
 	faulty   bool       // a test can keep clients from the server
 	tests    map[testing.TB]*resources
 	sessions map[int64]*session // seen by Dial; only if attached
 }
 
-// A session has what is needed to end it on behalf of its client.
+// A session has the data that we need to end it on its client's behalf.
 type session struct {
 	password []byte
 	conns    map[*recordingConn]struct{} // open ones
 	ended    bool
 }
 
-// Attach makes a Server of a ZooKeeper that runs already, as an ensemble does in
-// recipestest/ensemble. It does no I/O. connectString is a list of host:port with an optional
-// chroot, which must exist, at its end.
+// Attach makes a Server of a running ZooKeeper (recipestest/ensemble does that). It does no I/O.
+// connectString is a list of host:port, with an optional chroot at its end. The chroot must exist.
 //
-// A caller that stops the ZooKeeper in tb.Cleanup must register that before it calls Attach, so
+// If the caller stops the ZooKeeper in tb.Cleanup, it must register that before it calls Attach, so
 // that the checks of this test still find the server running.
 func Attach(tb testing.TB, connectString string) *Server {
 	tb.Helper()
@@ -64,13 +63,13 @@ func newServer(tb testing.TB, connectString string, dial zk.Dialer) *Server {
 	}
 }
 
-// ConnectString returns the addresses of the server, as protocol.Connect takes it. A client of an
-// in-memory server needs [Server.Dial] too.
+// ConnectString returns the addresses of the server for protocol.Connect. A client of an in-memory
+// server also needs [Server.Dial].
 func (s *Server) ConnectString() string { return s.connectString }
 
-// Dial connects to the server over a sound network. It is a zk.Dialer: use it for clients that are
-// not made by [Server.Client], so that they reach a server in memory and [Server.ExpireSession]
-// knows their sessions.
+// Dial connects to the server over a sound network. It is a zk.Dialer. If a client isn't made by
+// [Server.Client], let it dial with this, so that it can reach a server in memory and
+// [Server.ExpireSession] knows its session.
 func (s *Server) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	if s.spread != nil {
 		return s.spread(network, address, timeout)
@@ -85,15 +84,15 @@ func (s *Server) Dial(network, address string, timeout time.Duration) (net.Conn,
 }
 
 // ExpireSession ends a session at once, as if its client had been silent for too long. When it
-// returns, the session's ephemeral nodes are gone (but see [Lagging]), its watches are dropped and
-// its connections closed. The client learns of that when it connects again. ExpireSession may be
-// called from any goroutine.
+// returns, the session's ephemeral nodes are gone (but see [Lagging]), its watches are removed and
+// its connections closed. The client finds out when it connects again. Any goroutine may call
+// ExpireSession.
 //
-// The test fails if the session is not known. The embedded server knows every session that has not
-// ended. For a server given to [Attach], a session is known if its client was made by
-// [Server.Client] or [Link.Client], or dials with [Server.Dial] or [Link.Dial]; to expire it once
-// more does nothing. ExpireSession then ends the session with a copy of the client's password. That
-// blocks for some milliseconds, and for ten seconds at most if the server does not answer.
+// The test fails if the session isn't known. The embedded server knows every session that hasn't
+// ended. With [Attach], a session is known if [Server.Client] or [Link.Client] made its client, or
+// if the client dials with [Server.Dial] or [Link.Dial]. (Expiring it a second time does nothing.)
+// ExpireSession then ends the session with a copy of the client's password. That blocks for some
+// milliseconds, or up to ten seconds if the server doesn't answer.
 func (s *Server) ExpireSession(id int64) {
 	s.tb.Helper()
 	if s.embedded != nil {
@@ -121,7 +120,7 @@ func (s *Server) ExpireSession(id int64) {
 		return
 	}
 
-	// ZooKeeper closes only the last connection of the session, which was ours. The client may have
+	// ZooKeeper closes only the last connection of the session (ours), but the client may have
 	// connected at the same time.
 	s.mu.Lock()
 	victim.ended = true
@@ -141,15 +140,15 @@ func (s *Server) addresses() (hosts []string, chroot string) {
 	return strings.Split(list, ","), chroot
 }
 
-// A recordingConn is a connection of a client. It records the session that the answer to its
-// handshake names.
+// A recordingConn is a connection of a client. It records the session in the answer to its
+// handshake.
 type recordingConn struct {
 	net.Conn
 	server *Server
 	answer []byte // to the handshake, as far as it was read
-	done   bool   // the answer is complete, or is none
+	done   bool   // the answer is complete, or isn't an answer
 
-	session *session // guarded by server.mu, as is the next
+	session *session // server.mu protects it, and closed too
 	closed  bool
 }
 
@@ -172,7 +171,7 @@ func (c *recordingConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// record notes the session of an answer: length, protocol version, timeout, id, password. It
+// record notes the session of an answer (length, protocol version, timeout, id, password). It
 // returns false if ExpireSession has ended that session.
 func (c *recordingConn) record(answer []byte) bool {
 	granted, err := zkwire.ParseConnectResponse(answer[4:])

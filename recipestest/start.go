@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// An Option changes the server that [Start] makes. Start fails its test if an option is invalid.
+// An Option changes the server that [Start] makes. If an option is invalid, Start fails its test.
 type Option func(*settings) error
 
 type settings struct {
@@ -24,9 +24,9 @@ type settings struct {
 	tls       *secrecy
 }
 
-// WithInMemory makes the server reachable through memory instead of TCP, with [Server.Client],
-// [Server.Dial] or a [Link]. In a testing/synctest bubble that is the only way. Call Start in the
-// bubble then, with the bubble's testing.T.
+// WithInMemory makes the server reachable through memory instead of TCP, by [Server.Client],
+// [Server.Dial] or a [Link]. A testing/synctest bubble needs it. There, call Start in the bubble,
+// with the bubble's testing.T.
 func WithInMemory() Option {
 	return func(s *settings) error {
 		s.InMemory = true
@@ -34,7 +34,8 @@ func WithInMemory() Option {
 	}
 }
 
-// WithConfig replaces the whole configuration of the server. Options after it change cfg further.
+// WithConfig replaces the whole configuration of the server. Options after it can change cfg
+// further.
 func WithConfig(cfg embedded.Config) Option {
 	return func(s *settings) error {
 		s.Config = cfg
@@ -43,8 +44,8 @@ func WithConfig(cfg embedded.Config) Option {
 	}
 }
 
-// WithConfigFunc calls change with the configuration of the server, which has the defaults of Start
-// and what the options before have set.
+// WithConfigFunc calls change with the server's configuration: the defaults of Start, changed by
+// earlier options.
 func WithConfigFunc(change func(*embedded.Config)) Option {
 	return func(s *settings) error {
 		change(&s.Config)
@@ -52,16 +53,16 @@ func WithConfigFunc(change func(*embedded.Config)) Option {
 	}
 }
 
-// Lagging spreads clients over servers that lag, as in an ensemble, where the server of one client
-// may know less than that of another. Connections go in turn to four followers. They lag behind
-// their leader by nothing, a third of d, two thirds of d, and d. A change that one client has been
-// told of is read by all others after d, or after a Sync. A client of a follower gets the answer to
-// a write once that follower has applied it. d must not be negative.
+// Lagging spreads clients over servers that lag. In an ensemble, the server of one client can know
+// less than another client's server, and Lagging imitates that: connections go in turn to four
+// followers, which lag behind their leader by nothing, a third of d, two thirds of d, and d. If one
+// client has seen a change, all others can read it after d, or after a Sync. A client gets the
+// answer to a write once its own follower has applied the write. d must not be negative.
 //
-// Lagging applies to [Server.Client], [Server.Dial] and links that were not told to [Link.Move].
-// [Server.Embedded] is the leader. Clients see what it does, and [Server.ExpireSession], as late as
-// everything else. A few milliseconds suffice to find a program that takes an ensemble for one
-// server.
+// Lagging applies to [Server.Client], [Server.Dial] and links without [Link.Move].
+// [Server.Embedded] is the leader: clients see its changes late, and the effect of
+// [Server.ExpireSession] too. A few milliseconds are enough to find a program that mistakes an
+// ensemble for one server.
 func Lagging(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {
@@ -72,12 +73,13 @@ func Lagging(d time.Duration) Option {
 	}
 }
 
-// WithFollowers makes clients reach the server through n followers, each at an address of its own,
-// as they reach the members of an ensemble. [Server.ConnectString] lists them. A test may stop
-// them, isolate them or make them lag: see [Server.Followers]. A client whose follower is stopped
-// goes on at another one. n must be positive. WithFollowers cannot be combined with [Lagging].
+// WithFollowers makes clients reach the server through n followers, each at an address of its own
+// (as they reach the members of an ensemble). [Server.ConnectString] lists the addresses. A test
+// can stop the followers, isolate them or make them lag: see [Server.Followers]. If a client's
+// follower is stopped, the client goes on at another follower. n must be positive. WithFollowers
+// can't be combined with [Lagging].
 //
-// The leader, [Server.Embedded], has no address in that list. When it is stopped, so are all
+// The leader, [Server.Embedded], has no address in that list. If it is stopped, so are all
 // followers.
 func WithFollowers(n int) Option {
 	return func(s *settings) error {
@@ -90,8 +92,8 @@ func WithFollowers(n int) Option {
 }
 
 // Start starts an embedded ZooKeeper for tb and its subtests, on a free port of its own. It is
-// stopped when tb ends. Sessions may have timeouts of 1 to 10 seconds, as with a real server whose
-// tickTime is 500 ms. Start fails tb at once if an option is invalid or the server cannot start.
+// stopped when tb ends. Sessions can have timeouts of 1 to 10 seconds (as with a real server whose
+// tickTime is 500 ms). Start fails tb at once if an option is invalid or the server can't start.
 func Start(tb testing.TB, opts ...Option) *Server {
 	tb.Helper()
 	cfg := settings{Config: embedded.Config{
@@ -140,7 +142,7 @@ func Start(tb testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// follow returns n followers of e that listen, and the addresses at which clients reach it.
+// follow returns n followers of e that listen, and their addresses.
 func follow(e *embedded.Server, n int) ([]*embedded.Follower, string, error) {
 	if n == 0 {
 		return nil, e.ConnectString(), nil
@@ -157,7 +159,7 @@ func follow(e *embedded.Server, n int) ([]*embedded.Follower, string, error) {
 	return followers, strings.Join(addresses, ","), nil
 }
 
-// spread dials the followers of e in turn. The first knows what e knows, and the last lags by d.
+// spread dials the followers of e in turn. The first follower has no lag, and the last lags by d.
 func spread(e *embedded.Server, d time.Duration) zk.Dialer {
 	followers := make([]*embedded.Follower, 4)
 	for i := range followers {
@@ -171,10 +173,10 @@ func spread(e *embedded.Server, d time.Duration) zk.Dialer {
 	}
 }
 
-// Embedded returns the server itself, or nil if s was made by [Attach]. It can do what a real
-// server cannot be asked for: stop and resume, drop all connections, reap containers, set a
-// sequence number. A test that stops it need not resume it. The server is resumed for the checks at
-// the end of the test that started it.
+// Embedded returns the server itself, or nil if [Attach] made s. It can do things that a real
+// server can't: stop and resume, drop all connections, reap containers, set a sequence number. A
+// test that stops it needn't resume it. The server is resumed for the checks at the end of the test
+// that started it.
 func (s *Server) Embedded() *embedded.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,9 +184,9 @@ func (s *Server) Embedded() *embedded.Server {
 	return s.embedded
 }
 
-// Followers returns the followers that clients reach the server through, in the order of
-// [Server.ConnectString]. There are none without [WithFollowers]. Like the server, they are made
-// whole for the checks at the end of the test that started it.
+// Followers returns the followers in the order of [Server.ConnectString]. Without [WithFollowers]
+// there are none. Like the server, they are made whole for the checks at the end of the test that
+// started it.
 func (s *Server) Followers() []*embedded.Follower {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,24 +17,23 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// WithTLS makes the server speak TLS, and nothing else. Its certificate is for "localhost" and
-// 127.0.0.1, and signed by a CA that is made for this server alone. [Server.Client], [Server.Conn],
-// [Server.Dial] and all clients of a [Link] speak TLS without further ado: the dialer does it, so a
-// link still tells packets apart. [Server.TLSConfig] and [Link.DialTLS] are for programs that speak
-// TLS themselves.
+// WithTLS makes the server speak only TLS. Its certificate is for "localhost" and 127.0.0.1, signed
+// by a CA that is made for this server alone. [Server.Client], [Server.Conn], [Server.Dial] and all
+// clients of a [Link] need no changes: their dialer speaks TLS, so that a link can still tell
+// packets apart. [Server.TLSConfig] and [Link.DialTLS] are for programs that speak TLS themselves.
 func WithTLS() Option {
 	return func(s *settings) error { return s.secure(tls.NoClientCert) }
 }
 
-// WithMutualTLS is [WithTLS] with a server that demands a certificate from its clients, too, signed
-// by the same CA. [Server.TLSConfig] has one.
+// WithMutualTLS is [WithTLS], and the server demands a client certificate signed by the same CA.
+// [Server.TLSConfig] has such a certificate.
 func WithMutualTLS() Option {
 	return func(s *settings) error { return s.secure(tls.RequireAndVerifyClientCert) }
 }
 
-// TLSConfig returns what a client needs to speak TLS with the server: the CA to trust, the name to
-// expect, and a certificate of its own. It is a copy, so the caller may change it. It returns nil
-// if the server does not speak TLS.
+// TLSConfig returns a client's configuration for TLS with the server: the CA to trust, the name to
+// expect, and a client certificate. It is a copy, so the caller may change it. It is nil if the
+// server doesn't speak TLS.
 func (s *Server) TLSConfig() *tls.Config {
 	if s.tls == nil {
 		return nil
@@ -42,12 +41,11 @@ func (s *Server) TLSConfig() *tls.Config {
 	return s.tls.client.Clone()
 }
 
-// DialTLS is [Link.Dial] for a client that speaks TLS itself, as tls.Client over the connection
-// that it returns. The link speaks TLS with it in place of the server, and with the server's own
-// certificate, and so tells packets apart. The server must have been started with [WithTLS]: the
-// dial fails otherwise.
+// DialTLS is [Link.Dial] for a client that speaks TLS itself (with tls.Client over the returned
+// connection). The link speaks TLS in place of the server, with the server's own certificate, so
+// that it can tell packets apart. The dial fails unless the server was started with [WithTLS].
 //
-// A fault ends such a connection without the alert with which TLS says goodbye.
+// A fault ends such a connection without the alert that usually ends TLS.
 func (l *Link) DialTLS(network, address string, timeout time.Duration) (net.Conn, error) {
 	if l.server.tls == nil {
 		return nil, errors.New("recipestest: dial: the server does not speak TLS: start it with WithTLS")
@@ -70,7 +68,7 @@ func (l *Link) DialTLS(network, address string, timeout time.Duration) (net.Conn
 	return client, nil
 }
 
-// secrecy is how the two sides of a server speak TLS.
+// secrecy has the TLS configurations of both sides.
 type secrecy struct{ server, client *tls.Config }
 
 func (s *settings) secure(clients tls.ClientAuthType) error {
@@ -97,14 +95,15 @@ func (s *settings) secure(clients tls.ClientAuthType) error {
 	return nil
 }
 
-// certify makes a key, and a certificate for it that a CA signs, or that of a CA if there is none.
+// certify makes a key, and a certificate for it. The CA signs the certificate. If ca is nil, the
+// certificate is for a CA itself.
 func certify(ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a key: %w", err)
 	}
 
-	now := time.Now() // which may be virtual
+	now := time.Now() // can be virtual
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()),
 		Subject:      pkix.Name{CommonName: "recipestest"},
@@ -130,7 +129,7 @@ func certify(ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, 
 	return made, key, err
 }
 
-// over returns a dialer that speaks TLS over the connections of another one.
+// over returns a dialer that speaks TLS over the connections of dial.
 func (s *secrecy) over(dial zk.Dialer) zk.Dialer {
 	if s == nil {
 		return dial

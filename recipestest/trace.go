@@ -11,7 +11,7 @@ import (
 // maxTrace is how many packets a trace holds.
 const maxTrace = 200
 
-// A trace remembers the latest packets of a link, pings and their answers left out.
+// A trace remembers the latest packets of a link (except pings and their answers).
 type trace struct {
 	packets []tracedPacket
 	next    int // where the next packet goes, once the trace is full
@@ -62,9 +62,9 @@ func (t *trace) String() string {
 	return b.String()
 }
 
-// Trace returns the last 200 packets that have come to the link, pings left out, one a line: when,
-// over which connection, the request with its number and path or the answer with its code, the
-// size, and what has become of it if it was not passed on. A test that fails logs it.
+// Trace returns the last 200 packets that came to the link, without pings, one a line. A line has
+// the time, the connection, the request (its number and path) or the answer (its code), the size,
+// and what happened to the packet if it was not passed on. A test that fails logs it.
 func (l *Link) Trace() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 
 var versionPattern = regexp.MustCompile(`(?i)zookeeper version: ([0-9.]+)`)
 
-// Version returns the version of ZooKeeper that the server reports, such as "3.8.0". A test can
-// skip itself where the server lacks something. With several servers it is the first one's. If that
-// does not answer the four-letter word srvr within ten seconds, the test fails, and Version returns
-// an empty string. It may be called from any goroutine.
+// Version returns the version of ZooKeeper that the server reports ("3.8.0", for example). A test
+// can skip itself if the server lacks something. With several servers, Version asks the first. If
+// it doesn't answer the four-letter word srvr within ten seconds, the test fails, and Version
+// returns an empty string. Any goroutine may call it.
 func (s *Server) Version() string {
 	s.tb.Helper()
 	answer, err := s.askVersion()

@@ -6,10 +6,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// A session that resumes on another server names the last zxid that it has seen, so a server that
-// knows less turns it away. A session that names a smaller zxid may read an older state after a
-// newer one: it goes back in time. This file checks the clients of a link for that, see
-// [Link.Client].
+// A session that resumes on another server names the highest zxid that it has seen, so that a
+// server which is behind refuses it. If the session names a smaller zxid, it can read an older
+// state after a newer state: it goes back in time. This file checks the clients of a link for that
+// (see [Link.Client]).
+//
+// An arrival is where an answer ends in the bytes that a client reads from one connection.
 
 // An arrival is where an answer ends in the bytes that a client reads from one connection.
 type arrival struct {
@@ -42,20 +44,20 @@ func (c *conn) arrive(data []byte) {
 	}
 }
 
-// took notes that the client reads again, so it has seen what it has read so far. Until then it may
-// break the connection on the first of two answers that it has read together, and it may find the
-// connection broken before it has read all of an answer. link.mu is held.
+// took notes that the client reads again, so that it must have handled everything it read before.
+// (Until then it may have read two answers together and break the connection on the first, or find
+// the connection broken in the middle of an answer.) link.mu is held.
 func (c *conn) took() {
 	for len(c.unread) > 0 && c.unread[0].end <= c.taken {
-		// Events have no zxid on servers before 3.9: there it is -1.
+		// Before 3.9, events have no zxid: it is -1.
 		c.link.seen[c.session] = max(c.link.seen[c.session], c.unread[0].zxid)
 		c.unread = c.unread[1:]
 	}
 }
 
-// review checks what the client sends. A handshake that names too small a zxid is reported with the
-// first request over its connection. A connection that only closes its session need not remember
-// anything. link.mu is held.
+// review checks a packet that the client sends. If a handshake names a smaller zxid, the test fails
+// with the first request over its connection. (A connection that only closes its session needn't
+// remember anything.) link.mu is held.
 func (c *conn) review(p *packet) {
 	switch {
 	case !c.checked:

@@ -1,8 +1,8 @@
 // Package batch serves the requests of many goroutines together, one batch at a time.
 //
-// A caller hands in a request with [Batcher.Do] and blocks until it is answered. One goroutine
-// serves the requests in the order of their arrival. The first request starts it, and it ends when
-// none is left. Requests that arrive while a batch is under way are collected for the next one:
+// A caller hands in a request with [Batcher.Do], which blocks until the request is answered. One
+// goroutine serves the requests in order of arrival. The first request starts it, and it ends when
+// no request is left. Requests that arrive during a batch wait for the next batch:
 //
 //	func (p *printer) serve(life context.Context) {
 //		for range p.jobs.Rounds() {
@@ -13,9 +13,9 @@
 //		}
 //	}
 //
-// A request whose ctx ends before it is in a batch is answered at once, and never sent. One that is
-// in a batch gets the batch's outcome if that is known within a moment of grace. Once the host of
-// the goroutine is over, all requests that are left are handed back with the host's error.
+// If a request's ctx ends before the request is in a batch, it is answered at once and never sent.
+// If the request is in a batch, it gets the batch's outcome if that comes within a moment of grace.
+// Once the goroutine's host has ended, all requests that are left get the host's error.
 package batch
 
 import (
@@ -28,18 +28,17 @@ import (
 	"time"
 )
 
-// Grace is how long a caller whose ctx has ended waits for the outcome of a batch that has its
-// request.
+// Grace is how long a caller whose ctx has ended waits for the outcome of a batch with its request.
 const Grace = 50 * time.Millisecond
 
-// A Request is embedded by value in the type of a batcher's requests. It must be used for one call
-// of [Batcher.Do] only.
+// A Request must be embedded by value in the type of a batcher's requests, and be used for only one
+// call of [Batcher.Do].
 type Request struct {
 	ctx  context.Context
 	done chan struct{} // closed once there is an answer
 
-	// Protected by the batcher's mu; err is valid once done is closed.
-	sent     bool // in a batch whose outcome is not known yet
+	// The batcher's mu protects these. err is valid once done is closed.
+	sent     bool // in a batch without an outcome so far
 	answered bool
 	err      error
 }
@@ -49,38 +48,37 @@ func (r *Request) request() *Request { return r }
 // A Requester is a pointer to a struct that embeds a [Request].
 type Requester interface{ request() *Request }
 
-// A Host runs the goroutine of a batcher, as a session does.
+// A Host runs the goroutine of a batcher (a session does).
 type Host interface {
-	// Start runs work in a goroutine, with a context that lasts as long as the host does. If the
-	// host takes no more work, Start returns an error.
+	// Start runs work in a goroutine. Its context lasts as long as the host. If the host takes no
+	// more work, Start returns an error.
 	Start(work func(life context.Context)) error
 
-	// Err returns nil while the host lasts, and then why it is over.
+	// Err returns nil while the host lasts, and then why it ended.
 	Err() error
 }
 
-// A Batcher collects requests, and has them served in batches. It is safe for concurrent use.
-// Rounds, Collect, Return and Shrink are for the function that serves, of which one call is under
-// way at a time.
+// A Batcher collects requests and has them served in batches. It is safe for concurrent use. Only
+// the serving function may call Rounds, Collect, Return and Shrink (one call of it runs at a time).
 type Batcher[R Requester] struct {
 	host    Host
 	serve   func(life context.Context)
 	abandon func(r R, cause error) error
 	woken   chan struct{}
-	running chan struct{} // held by the function that serves
+	running chan struct{} // the serving function holds it
 
-	mu       sync.Mutex // protects what follows
+	mu       sync.Mutex // protects the fields below
 	pending  []R        // in order of arrival
-	answered int        // of these, since the last compact
+	answered int        // how many of these have an answer, since the last compact
 	serving  bool
 	size     size
 }
 
-// New returns a batcher whose goroutine calls serve, which has to range over [Batcher.Rounds] until
+// New returns a batcher whose goroutine calls serve. serve must range over [Batcher.Rounds] until
 // that ends.
 //
-// A caller whose ctx ends while a batch with its request is under way gets what abandon makes of
-// the reason. abandon is called with the batcher locked.
+// If a caller's ctx ends while a batch with its request is under way, abandon turns ctx's error
+// into the caller's error. abandon is called while the batcher is locked.
 func New[R Requester](
 	host Host, limits Limits, serve func(life context.Context), abandon func(r R, cause error) error,
 ) *Batcher[R] {
@@ -93,11 +91,11 @@ func New[R Requester](
 
 // Do hands in a request. It blocks until the request is answered, and returns the answer's error.
 //
-// If ctx ends first, Do returns an error that wraps ctx's, and the request has no effect. If it is
-// in a batch by then, Do waits for the outcome for a moment ([Grace]). After that it returns what
-// abandon makes of ctx's error, and the request may or may not have an effect.
+// If ctx ends first, Do returns an error that wraps ctx's error, and the request has no effect. But
+// if the request is already in a batch, Do waits a moment ([Grace]) for the outcome. After that it
+// returns abandon's error, and the request may have an effect.
 //
-// If the host is over, or takes no more work, Do returns its error.
+// If the host has ended, or takes no more work, Do returns the host's error.
 func (b *Batcher[R]) Do(ctx context.Context, r R) error {
 	request := r.request()
 	request.ctx, request.done = ctx, make(chan struct{})
@@ -112,7 +110,7 @@ func (b *Batcher[R]) Do(ctx context.Context, r R) error {
 		return request.err
 	}
 
-	// The request is in a batch, whose outcome may come in a moment.
+	// The request is in a batch, so its outcome can come in a moment.
 	timer := time.NewTimer(Grace)
 	defer timer.Stop()
 	select {
@@ -123,7 +121,7 @@ func (b *Batcher[R]) Do(ctx context.Context, r R) error {
 	return request.err
 }
 
-// add appends a request, and starts the goroutine if there is none.
+// add appends a request. If there is no goroutine, it starts one.
 func (b *Batcher[R]) add(r R) {
 	b.mu.Lock()
 	b.pending = append(b.pending, r)
@@ -138,7 +136,7 @@ func (b *Batcher[R]) add(r R) {
 	}
 }
 
-// run calls serve. The call before may still have something to do after its last round.
+// run calls serve. (The last call can still have work after its last round, so they take turns.)
 func (b *Batcher[R]) run(life context.Context) {
 	b.running <- struct{}{}
 	defer func() { <-b.running }()
@@ -161,7 +159,7 @@ func (b *Batcher[R]) withdraw(r R) bool {
 	return true
 }
 
-// leave answers a request, even if it is in a batch.
+// leave answers a request, even a request in a batch.
 func (b *Batcher[R]) leave(r R) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,12 +175,12 @@ func (b *Batcher[R]) leave(r R) {
 	b.Wake()
 }
 
-// end answers those of the requests that have no answer. The caller holds mu.
+// end answers the requests that have no answer. The caller holds mu.
 func (b *Batcher[R]) end(err error, requests ...R) {
 	for _, r := range requests {
 		b.answer(r.request(), err)
 	}
-	if 2*b.answered > len(b.pending) { // not each time: many calls may end together
+	if 2*b.answered > len(b.pending) { // not each time, because many calls can end together
 		b.compact()
 	}
 }
@@ -202,8 +200,8 @@ func (b *Batcher[R]) compact() {
 	b.answered = 0
 }
 
-// endExpired answers the requests whose ctx has ended, unless they are in a batch. Then all that are
-// pending have no answer. It reports whether there were any. The caller holds mu.
+// endExpired answers the requests whose ctx has ended, unless they are in a batch. It reports
+// whether there were any. Afterwards no pending request has an answer. The caller holds mu.
 func (b *Batcher[R]) endExpired() (ended bool) {
 	for _, r := range b.pending {
 		if request := r.request(); !request.sent && request.ctx.Err() != nil {
@@ -215,7 +213,7 @@ func (b *Batcher[R]) endExpired() (ended bool) {
 	return ended
 }
 
-// handBack answers all requests because the goroutine has ended, or could not be started.
+// handBack answers all requests, because the goroutine has ended or couldn't be started.
 func (b *Batcher[R]) handBack(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -225,9 +223,9 @@ func (b *Batcher[R]) handBack(err error) {
 
 var errStopped = errors.New("no longer served")
 
-// Rounds yields the pending requests, in order of arrival, again and again while there are any.
-// Once the host is over they are handed back instead, and Rounds ends. A loop that is left early
-// hands them back, too.
+// Rounds yields the pending requests (in order of arrival) again and again while there are any.
+// Once the host has ended, Rounds answers them and ends. It also answers them if the caller leaves
+// the loop early.
 func (b *Batcher[R]) Rounds() iter.Seq[[]R] {
 	return func(yield func([]R) bool) {
 		for {
@@ -257,15 +255,15 @@ func (b *Batcher[R]) Pending() []R {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.endExpired() {
-		b.Wake() // the callers find their answers, and do not
+		b.Wake() // the callers find their answers
 	}
 	return slices.Clone(b.pending)
 }
 
-// Collect returns the next batch: the pending requests, in order of arrival, up to the first that
-// does not fit. fits takes what a request needs from the room, and reports whether it got that. A
-// request that needs something else than room may be passed over with [Room.Skip]. fits is called
-// with the batcher locked.
+// Collect returns the next batch: the pending requests, in order of arrival, up to the first
+// request that doesn't fit. fits takes room for a request and reports whether it got enough. If a
+// request needs something else than room, fits can pass it over with [Room.Skip]. The batcher is
+// locked while fits runs.
 func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -288,8 +286,8 @@ func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
 	return batch
 }
 
-// Return notes that a batch was not executed. Its requests keep their places, for the batches to
-// come. It returns those whose callers have left.
+// Return notes that a batch wasn't executed. Its requests keep their places for later batches.
+// Return returns the requests whose callers have left.
 func (b *Batcher[R]) Return(batch []R) (left []R) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -302,8 +300,8 @@ func (b *Batcher[R]) Return(batch []R) (left []R) {
 	return left
 }
 
-// Answer gives requests their outcome. It returns those whose callers have left, and do not learn
-// of it.
+// Answer gives requests their outcome. It returns the requests whose callers have left and get no
+// outcome.
 func (b *Batcher[R]) Answer(err error, requests ...R) (left []R) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -316,8 +314,8 @@ func (b *Batcher[R]) Answer(err error, requests ...R) (left []R) {
 	return left
 }
 
-// Shrink halves what batches may have in bytes, as the last one seems to have been too large. That
-// lasts for a minute after the last call.
+// Shrink halves the size of batches in bytes, because the last batch seems to have been too large.
+// That lasts until a minute after the last call.
 func (b *Batcher[R]) Shrink() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -332,11 +330,11 @@ func (b *Batcher[R]) Wake() {
 	}
 }
 
-// Woken returns a channel for the function that serves to wait on, where it cannot answer the
-// pending requests yet. It is ready after a request has come or gone, and after a call of Wake.
+// Woken returns a channel for a serving function that can't answer the pending requests yet. It is
+// ready after a request has come or gone, and after a call of Wake.
 func (b *Batcher[R]) Woken() <-chan struct{} { return b.woken }
 
-// Ended returns why ctx has ended, as an error that wraps ctx's.
+// Ended returns why ctx has ended, as an error that wraps ctx's error.
 func Ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
 		return fmt.Errorf("%w: %v", ctx.Err(), cause)

@@ -2,26 +2,26 @@ package batch
 
 import "time"
 
-// Limits bound a batch. What its first request needs at the least is always granted.
+// Limits bound a batch. A batch's first request always gets the least that it needs.
 type Limits struct {
-	Count int // of whatever is counted
-	Bytes int // of a batch of several requests
-	Alone int // bytes of a batch that has one request
+	Count int // how many (of whatever the caller counts)
+	Bytes int // of a batch with several requests
+	Alone int // of a batch with one request
 }
 
-// A Room is what a batch may have.
+// A Room is the room that a batch still has.
 type Room struct {
 	limits      Limits
 	count       int
 	bytes       int
 	taken, full bool
-	shared      bool // by more than one request
-	skipped     bool // the request in question
+	shared      bool // more than one request uses it
+	skipped     bool // the current request was skipped
 }
 
-// Take takes some of the room, and reports whether there was as much. The first call for a batch
-// always succeeds. After one that has failed all others fail, so that no request overtakes another
-// one.
+// Take takes some of the room, and reports whether there was enough. The first call for a batch
+// always succeeds. After a failed call all further calls fail, so that no request overtakes
+// another.
 func (r *Room) Take(count, bytes int) bool {
 	most := r.limits.Alone
 	if r.shared {
@@ -38,7 +38,8 @@ func (r *Room) Take(count, bytes int) bool {
 	return true
 }
 
-// Skip leaves a request to a later batch, and lets those behind it overtake it. It returns false.
+// Skip leaves a request to a later batch and lets the requests behind it overtake it. It returns
+// false.
 func (r *Room) Skip() bool {
 	r.skipped = true
 	return false
@@ -47,16 +48,16 @@ func (r *Room) Skip() bool {
 // Reserve takes bytes that the batch needs besides its requests.
 func (r *Room) Reserve(bytes int) { r.bytes += bytes }
 
-// share notes that what is taken from now on is for another request.
+// share begins the next request.
 func (r *Room) share() { r.shared = true }
 
 // growAfter is how long batches stay small.
 const growAfter = time.Minute
 
-// A size is that of the batches to come.
+// A size is the size of future batches.
 type size struct {
 	limits Limits
-	bytes  int       // instead of those of the limits, for a while
+	bytes  int       // instead of the limits' bytes, for a while
 	shrunk time.Time // zero if it never was
 }
 

@@ -1,7 +1,7 @@
-// Package buffer makes the buffers of a client small. zk.Conn allocates megabytes, and clearing
-// them is most of what a simulated client costs.
+// Package buffer makes the buffers of a client small. zk.Conn allocates megabytes, and most of a
+// simulated client's time goes into clearing them.
 package buffer
 
-// Limit returns a protocol.ConnectOption: packets have at most so many bytes, in each direction.
+// Limit returns a protocol.ConnectOption that limits packets to so many bytes, in each direction.
 // Package protocol sets it.
 var Limit func(bytes int) any

@@ -1,5 +1,5 @@
-// Package clock reads the wall clock of moments, so that tests can step it. In a testing/synctest
-// bubble the wall clock and the monotonic clock never differ otherwise.
+// Package clock reads the wall clock, so that tests can step it. (In a testing/synctest bubble the
+// wall clock and the monotonic clock never differ otherwise.)
 package clock
 
 import (
@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// A step changes the wall clock of all moments from one on.
+// A step changes the wall clock of all times after it.
 type step struct {
 	at time.Time
 	by time.Duration
 }
 
 var (
-	steps atomic.Pointer[[]step] // nil but in tests
+	steps atomic.Pointer[[]step] // nil except in tests
 	mu    sync.Mutex             // serializes Step
 )
 
@@ -32,9 +32,10 @@ func Wall(t time.Time) time.Time {
 	return wall
 }
 
-// Step sets the wall clock forward by d now, or back if d is negative. The monotonic clock does not
-// change, and timers follow it. So a step forward is what a process finds that has been suspended.
-// Steps are for tests that are not parallel to others: they apply to every bubble.
+// Step sets the wall clock forward by d now, or back if d is negative. The monotonic clock and the
+// timers that follow it don't change. So after a step forward, a process sees the same as after it
+// was suspended. Only tests that aren't parallel to others may use steps, because they apply to
+// every bubble.
 func Step(d time.Duration) {
 	mu.Lock()
 	defer mu.Unlock()

@@ -15,21 +15,22 @@ import (
 )
 
 const (
-	// lookupTimeout bounds the lookup of a name. It is long because a resolver may first wait for a
-	// name server that is silent. Whoever needs an address sooner goes on with a former one.
+	// lookupTimeout bounds the lookup of a name. It's long because a resolver can first wait for a
+	// silent name server. A session that needs an address sooner uses the server's former
+	// addresses.
 	lookupTimeout = 20 * time.Second
 
-	// lookupPause is the least time between two lookups of a name for a session that has a place in
-	// line, and nothing that is lost soon.
+	// lookupPause is the least time between two lookups of a name while a session has no lock to
+	// lose (at most its place in line).
 	lookupPause = 30 * time.Second
 )
 
-// addresses resolves the names of servers. It belongs to the client and outlives its sessions. It is
+// addresses resolves the names of servers. It belongs to the client, so it outlives sessions. It is
 // safe for concurrent use.
 type addresses struct {
-	mu      sync.Mutex // protects what follows
+	mu      sync.Mutex // protects the fields below
 	known   map[string]*lookup
-	current map[string]*lookup // that are under way
+	current map[string]*lookup // lookups under way
 	settled chan struct{}      // closed, and made anew, when a lookup ends
 }
 
@@ -44,8 +45,8 @@ type lookup struct {
 	err   error
 }
 
-// doubt notes that a former address of a server has proved wrong: its name has to be resolved anew.
-// If it did not resolve the last time, that can wait.
+// doubt notes that a former address of a server was wrong, so that its name is resolved anew. If
+// the last lookup failed, a new lookup isn't urgent.
 func (a *addresses) doubt(server string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,7 +70,7 @@ func (e *Ensemble) lookUp(server string, age time.Duration) *lookup {
 	l := &lookup{server: server, began: time.Now()}
 	host, port, _ := net.SplitHostPort(server)
 	if _, err := netip.ParseAddr(host); err == nil || e.Lookup == nil {
-		l.ended, l.found = l.began, []string{server} // a dialer of the user's resolves names itself
+		l.ended, l.found = l.began, []string{server} // the user's dialer resolves names itself
 		return l
 	}
 	if a.settled == nil {
@@ -79,10 +80,12 @@ func (e *Ensemble) lookUp(server string, age time.Duration) *lookup {
 	resolve := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 		defer cancel()
+		// If the resolver ignores ctx, the lookup must end all the same, or the route would wait
+		// for it.
 		defer context.AfterFunc(ctx, func() { a.settle(l, nil, port, errors.New("not resolved in time")) })()
 		var hosts []string
 		err, returned := error(nil), false
-		defer func() { // a resolver of the user's may panic, or end its goroutine
+		defer func() { // the user's resolver may panic, or end its goroutine
 			if !returned {
 				err = pace.Foreign("resolver", recover())
 			} else if err == nil && len(hosts) == 0 {
@@ -119,9 +122,9 @@ func (a *addresses) settle(l *lookup, hosts []string, port string, err error) {
 	a.settled = make(chan struct{})
 }
 
-// targets returns what l has found, in random order. If that was not found just now, only a session
-// that is resumed may use it: today the address may belong to another ensemble. The caller holds
-// the mutex of the addresses.
+// targets returns the addresses that l found, in random order. Former addresses (from an earlier
+// lookup) are only for a session that is resumed: today they may belong to another ensemble, which
+// can't resume it but could open a new session. The caller holds the mutex of the addresses.
 func (l *lookup) targets(since time.Time, resumes bool) (all []target) {
 	former := l.err != nil || l.ended.Before(since)
 	if former && !resumes {
@@ -134,15 +137,15 @@ func (l *lookup) targets(since time.Time, resumes bool) (all []target) {
 	return all
 }
 
-// A route yields addresses of servers to dial, one after the other. Each round has every address of
-// every name, because some may accept connections and then not serve. It is not safe for concurrent
+// A route yields addresses of servers to dial, one after the other. A round has every address of
+// every name because a server can accept connections and not serve. It is not safe for concurrent
 // use.
 type route struct {
 	ensemble *Ensemble
-	servers  []string // the next one to try first
+	servers  []string // in the order of the next round
 	began    time.Time
-	open     []*lookup // of this round, whose targets were not taken yet
-	round    []target  // of this round, that are left
+	open     []*lookup // lookups of this round whose targets weren't taken yet
+	round    []target  // the rest of this round's targets
 	size     int       // of a round so far
 	empty    bool      // this round has had no target so far
 	err      error     // of a lookup
@@ -152,8 +155,8 @@ func newRoute(e *Ensemble) *route {
 	return &route{ensemble: e, servers: shuffled(e.Servers), size: len(e.Servers)}
 }
 
-// worked notes that the last target has accepted the session. What is left of the round is stale by
-// the time of the next failure. The next round begins with the server that follows.
+// worked notes that the last target accepted the session. The rest of the round is dropped because
+// it would be stale by the next failure. The next round begins with the server after this target.
 func (r *route) worked(t target) {
 	r.round, r.open = nil, nil
 	if i := slices.Index(r.servers, t.server); i >= 0 {
@@ -162,11 +165,11 @@ func (r *route) worked(t target) {
 }
 
 // next returns the next target. It blocks until a name is resolved, for at most timeout, or until
-// ctx ends. A round of a slow search is one server: one lookup and one dial.
+// ctx ends. In a slow search, a round is one server (one lookup and one dial).
 func (r *route) next(ctx context.Context, timeout time.Duration, f search) target {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if f.slow { // what is left of a round may be stale: there were pauses
+	if f.slow { // the rest of the round may be stale after a long pause
 		r.round, r.open = nil, nil
 	}
 	if len(r.round)+len(r.open) == 0 {
@@ -181,7 +184,7 @@ func (r *route) next(ctx context.Context, timeout time.Duration, f search) targe
 			r.round = r.round[1:]
 			return next
 		case len(r.open) == 0:
-			if r.empty { // the whole round has failed at once
+			if r.empty { // no name of the round has an address
 				r.size = 1
 			}
 			return target{server: r.servers[0], address: r.servers[0], err: r.err}
@@ -210,9 +213,9 @@ func (r *route) begin(f search) {
 	}
 }
 
-// collect takes the targets of lookups that have ended, and returns a channel that is closed when
-// another one ends. If it is late, collect goes on without the others: where a session may be
-// resumed, with former addresses. The lookups go on, for later rounds.
+// collect takes the targets of lookups that have ended. It returns a channel that is closed when
+// another lookup ends. If it's late, collect uses former addresses for a session that is resumed,
+// and drops the other lookups from this round (they go on for later rounds).
 func (r *route) collect(late, resumes bool) (settled <-chan struct{}) {
 	a := &r.ensemble.addresses
 	a.mu.Lock()

@@ -1,8 +1,9 @@
 // Package conn makes one connection after another for one session: it finds servers, dials them,
-// shakes hands, sets watches again, and says what has become of requests. What the session is worth,
-// and how long it may be trusted, its [Host] decides.
+// shakes hands, sets watches again, and says whether requests were executed. Its [Host] decides how
+// long the session can be trusted.
 //
-// Mutexes are taken in this order: that of a [Link], that of its [Conn], those of the Host.
+// Mutexes are taken in this order: the mutex of a [Link], the mutex of its [Conn], the mutexes of
+// the Host.
 package conn
 
 import (
@@ -21,9 +22,9 @@ import (
 type Conn struct {
 	ensemble  *Ensemble
 	host      Host
-	life      context.Context // done when the session is over
+	life      context.Context // done when the session has ended
 	zk        *zk.Conn
-	events    <-chan zk.Event // closed when zk's goroutines have ended; lossy, so used for nothing else
+	events    <-chan zk.Event // closed when zk's goroutines have ended; it loses events, so only that counts
 	creations creations
 	Watches   Watches
 
@@ -32,24 +33,24 @@ type Conn struct {
 	stubbing sync.Once
 	stubbed  chan struct{} // closed when zk was first connected to a stub
 
-	mu          sync.Mutex // protects what follows; nothing blocks while it is held
+	mu          sync.Mutex // protects the fields below; nothing blocks while it is held
 	password    secret
-	timeout     time.Duration         // that was granted last
-	newest      int64                 // the newest transaction that an answer or event has told of
-	settled     int64                 // the transaction up to which no event of a watch is missing
+	timeout     time.Duration         // the timeout granted last
+	newest      int64                 // the highest zxid in any answer or event so far
+	settled     int64                 // no event of a watch up to this zxid is missing
 	watched     map[string]watchKinds // the watches that zk has set, by path
 	link        *Link                 // nil while there is no connection
 	handshaking *Link                 // a connection whose handshake is under way
 	ready       bool                  // requests may be made
 	gate        chan struct{}         // closed while ready
 	resumed     chan struct{}         // closed, and made anew, when a handshake is answered
-	over        error                 // why no other connection is taken into use
-	expired     bool                  // or closed: the server has said that the session is gone
+	over        error                 // why no more connections are used
+	expired     bool                  // the server has said that the session has ended
 	failures    int                   // attempts to connect since the last useful connection
-	failing     time.Time             // when the first of these has failed
+	failing     time.Time             // when the first of these attempts failed
 	lastFail    error                 // the error of the last of these attempts
-	shutOut     int                   // how often servers that answer have not let the session in since then
-	accepted    [2]time.Time          // when the last two connections that the servers have accepted were dialled
+	shutOut     int                   // how often a server that answers has refused the session since then
+	accepted    [2]time.Time          // when the last two accepted connections were dialled
 	warned      time.Time             // when refusals were last logged
 }
 
@@ -73,7 +74,7 @@ func (c *Conn) Began() <-chan struct{} { return c.began }
 // ID returns the session ID that the servers have given out, or 0 before that.
 func (c *Conn) ID() int64 { return c.id.Load() }
 
-// Timeout returns the session timeout that was granted last, or 0 before the first handshake.
+// Timeout returns the session timeout granted last, or 0 before the first handshake.
 func (c *Conn) Timeout() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,14 +91,14 @@ func (c *Conn) Link() *Link {
 	return c.link
 }
 
-// Gate returns whether requests may be made, and a channel that is closed once they may.
+// Gate reports whether requests may be made. It returns a channel that is closed once they may.
 func (c *Conn) Gate() (gate <-chan struct{}, ready bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.gate, c.ready
 }
 
-// Admit lets requests go on that the host has held, if there is a connection.
+// Admit lets the requests go that the host has held back, if there is a connection.
 func (c *Conn) Admit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +107,7 @@ func (c *Conn) Admit() {
 	}
 }
 
-// admit lets calls go on that wait for a connection. The caller holds mu.
+// admit wakes the calls that wait for a connection. The caller holds mu.
 func (c *Conn) admit() {
 	if !c.ready {
 		c.ready = true
@@ -114,8 +115,8 @@ func (c *Conn) admit() {
 	}
 }
 
-// Resumption returns a channel that is closed when the session gets its next connection. Events may
-// be missed from now until then.
+// Resumption returns a channel that is closed when the session gets its next connection. Until then
+// the session can miss events.
 func (c *Conn) Resumption() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +130,8 @@ func (c *Conn) LastFailure() error {
 	return c.lastFail
 }
 
-// End cuts the connection, and takes no other one into use. If the session is to be closed, the
-// connection is kept for that.
+// End cuts the connection, and no other connection is used. If closes is true, the current
+// connection stays so that the session can be closed over it.
 func (c *Conn) End(why error, closes bool) {
 	c.mu.Lock()
 	if c.over == nil {
@@ -155,7 +156,7 @@ func (c *Conn) Forget() {
 	c.expired = true
 }
 
-// Ended reports whether zk.Conn has ended, which its user may have closed.
+// Ended reports whether zk.Conn has ended (its user can close it).
 func (c *Conn) Ended() bool {
 	for {
 		select {
@@ -169,8 +170,8 @@ func (c *Conn) Ended() bool {
 	}
 }
 
-// Attempt makes one call of op, which makes one of zk.Conn, once there is a connection. It returns
-// before op does if ctx or the session ends.
+// Attempt calls op once there is a connection. op makes one call of zk.Conn. If ctx or the session
+// ends first, Attempt returns before op does.
 func Attempt[T any](ctx context.Context, c *Conn, op func(*zk.Conn) (T, error)) (v T, out Outcome, err error) {
 	if c.Lasts(ctx) { // zk.Conn ends the call when the session does
 		v, err := op(c.zk)
@@ -200,7 +201,7 @@ func Attempt[T any](ctx context.Context, c *Conn, op func(*zk.Conn) (T, error)) 
 	return v, Unknown, c.Why(ctx)
 }
 
-// NoteCreate notes in zxid by which transaction a node is created at an absolute path, until end is
+// NoteCreate stores in zxid which transaction created a node at this absolute path, until end is
 // called.
 func (c *Conn) NoteCreate(path string, zxid *atomic.Int64) (end func()) {
 	c.creations.begin(path, zxid)
@@ -210,8 +211,8 @@ func (c *Conn) NoteCreate(path string, zxid *atomic.Int64) (end func()) {
 // Lasts reports whether ctx lasts exactly as long as the session.
 func (c *Conn) Lasts(ctx context.Context) bool { return ctx.Done() == c.life.Done() }
 
-// Why returns why a call could not go on, after ctx or the session has ended. If there is no
-// connection, it includes the error of the last attempt to connect.
+// Why returns why a call failed after ctx or the session ended. If there is no connection, the
+// error includes the last attempt to connect.
 func (c *Conn) Why(ctx context.Context) error {
 	if ctx.Err() == nil || c.life.Err() != nil && context.Cause(ctx) == context.Cause(c.life) {
 		return context.Cause(c.life)

@@ -14,8 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// ParseConnectString splits "host1:2181,host2/chroot" into addresses with ports and a chroot, which
-// is empty or an absolute path.
+// ParseConnectString splits "host1:2181,host2/chroot" into addresses with ports, and a chroot
+// (empty or an absolute path).
 func ParseConnectString(s string) (servers []string, chroot string, err error) {
 	hosts := s
 	if strings.Contains(s, "://") {
@@ -27,7 +27,8 @@ func ParseConnectString(s string) (servers []string, chroot string, err error) {
 			return nil, "", fmt.Errorf("connect string %q: a comma behind the chroot, which comes once and last", s)
 		}
 		if strings.ContainsFunc(chroot, unseen) {
-			// In the middle of a name a blank may be meant. At an end it is another namespace.
+			// A blank in the middle of a name can be meant. At an end it's a typing error that
+			// would lead to another namespace.
 			for name := range strings.SplitSeq(chroot, "/") {
 				if strings.TrimFunc(name, unseen) != name {
 					return nil, "", fmt.Errorf("connect string %q: chroot: %w: white space at an end of %q", s, zk.ErrInvalidPath, name)
@@ -53,11 +54,11 @@ func ParseConnectString(s string) (servers []string, chroot string, err error) {
 	return servers, chroot, nil
 }
 
-// unseen reports whether r is white, or not printed at all.
+// unseen reports whether r is white space or isn't printed at all.
 func unseen(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }
 
-// withPort returns the address of a host, with the default port if it has none. IPv6 addresses may
-// stand in brackets. One without a port may stand without them.
+// withPort returns the address of a host, with the default port if it has none. IPv6 addresses can
+// be in brackets (with a port they must be).
 func withPort(host string) (string, error) {
 	if host == "" {
 		return "", errors.New("empty server address")
@@ -84,8 +85,8 @@ func withPort(host string) (string, error) {
 	return net.JoinHostPort(name, port), nil
 }
 
-// notInHosts reports whether r is in no name of a host: so quotes, a semicolon between servers and
-// variables that were not expanded are errors before anything is dialled.
+// notInHosts reports whether no host's name can have r. So quotes, semicolons between servers and
+// variables that weren't expanded are errors before anything is dialled.
 func notInHosts(r rune) bool {
 	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 	return !letter && !strings.ContainsRune(".-_", r)

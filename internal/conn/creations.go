@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// creations are the own nodes that are being created, by their paths without the numbers. The
-// connection notes the zxid of the answer for each. It is that of the transaction: a server answers
-// a write with the zxid up to which it has executed transactions, before it executes the next one.
-// It is safe for concurrent use.
+// creations are our own nodes that are being created, by path (without the sequence number). The
+// connection stores the zxid of each answer. That is the transaction which created the node: a
+// server answers a write with the zxid up to which it has executed transactions, before it executes
+// the next transaction. It is safe for concurrent use.
 type creations struct {
 	mu    sync.Mutex // protects zxids
 	zxids map[string]*atomic.Int64
@@ -29,7 +29,7 @@ func (c *creations) end(path string) {
 	delete(c.zxids, path)
 }
 
-// of returns where to note the zxid of a create of this path, or nil.
+// of returns where to store the zxid of a create at this path, or nil.
 func (c *creations) of(path string) *atomic.Int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

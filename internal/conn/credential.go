@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A secret returns bytes that nothing may show. Package fmt, reflection and encoders see a
-// function.
+// A secret returns bytes that must never be printed. Package fmt, reflection and encoders see only
+// a function.
 type secret func() []byte
 
 func secretOf(b []byte) secret {
@@ -15,7 +15,7 @@ func secretOf(b []byte) secret {
 	return func() []byte { return b }
 }
 
-// A Credential is what WithAuth was given.
+// A Credential holds the arguments of WithAuth.
 type Credential struct {
 	Scheme string
 	user   string // empty if the scheme has none
@@ -31,10 +31,10 @@ func NewCredential(scheme string, auth []byte) Credential {
 	return c
 }
 
-// Identifies reports whether the server takes the credential for a proof of identity.
+// Identifies reports whether the server accepts the credential as proof of identity.
 func (c Credential) Identifies() bool { return c.Scheme != "ip" && c.Scheme != "ensemble" }
 
-// String returns what may be shown of the credential, as in digest:alice.
+// String returns the part that may be shown (digest:alice, for example).
 func (c Credential) String() string {
 	if c.user == "" {
 		return c.Scheme
@@ -42,5 +42,5 @@ func (c Credential) String() string {
 	return fmt.Sprintf("%s:%s", c.Scheme, strings.Trim(fmt.Sprintf("%q", c.user), `"`))
 }
 
-// Secret returns what the client proves its identity with.
+// Secret returns the proof of identity.
 func (c Credential) Secret() []byte { return c.secret() }

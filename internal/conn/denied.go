@@ -9,7 +9,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// A DeniedError says what a client lacks the permission for. It wraps [zk.ErrNoAuth].
+// A DeniedError says which permission a client lacks, and at which node. It wraps [zk.ErrNoAuth].
 type DeniedError struct{ verb, node, guard string }
 
 func (d *DeniedError) Error() string {
@@ -18,8 +18,8 @@ func (d *DeniedError) Error() string {
 
 func (d *DeniedError) Unwrap() error { return zk.ErrNoAuth }
 
-// Denied returns err, of a request to do something to a node. It adds what that was if the server
-// has refused it for lack of a permission.
+// Denied returns err, the error of a request to do verb to a node. If the server refused the
+// request for lack of a permission, the error says which verb and which node.
 func Denied(err error, verb, node string) error {
 	if !errors.Is(err, zk.ErrNoAuth) {
 		return err

@@ -13,13 +13,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// A dialler connects a session. zk.Conn asks it for the next address as a [zk.HostProvider], and
-// for a connection as a [zk.Dialer]. It pauses for longer after each round that failed. Once the
-// session is over, it connects to a stub.
+// A dialler connects a session. zk.Conn asks it for the next address (as a [zk.HostProvider]) and
+// for a connection (as a [zk.Dialer]). It pauses for longer after each failed round. Once the
+// session has ended, it connects zk.Conn to a stub.
 type dialler struct {
 	conn    *Conn
 	route   *route
-	target  target // the one that is dialled
+	target  target // the target being dialled
 	hurried time.Time
 }
 
@@ -27,7 +27,7 @@ func (d *dialler) Init([]string) error { return nil }
 func (d *dialler) Len() int            { return d.route.len() }
 func (d *dialler) Connected()          { d.route.worked(d.target) }
 
-// Next pauses, and returns the next address. It never reports that all servers were tried, as
+// Next pauses, then returns the next address. It never reports that all servers were tried, because
 // zk.Conn would then sleep for a second.
 func (d *dialler) Next() (server string, retryStart bool) {
 	c := d.conn
@@ -40,15 +40,14 @@ func (d *dialler) Next() (server string, retryStart bool) {
 		c.ensemble.addresses.doubt(d.target.server)
 	}
 
-	// A session that is to be resumed has to find a server that works before trust runs out.
+	// A session that is to be resumed must find a working server before trust runs out.
 	pace, most := c.ensemble.Timeout, lookupTimeout
 	if f.resumes {
 		pace, most = granted, trust.Silence.Of(granted)
 	}
 
-	// Servers that accept a session and hang up are not dialled without a pause either, though they
-	// answer. There is no pause after the first time, and a short one after the second, as one blip
-	// may follow another.
+	// A server can accept a session and hang up, again and again. So there's a pause although it
+	// answers: none after the first time (a blip), a short one after the second.
 	pause := max(pauseAfter(failures, d.route.len(), pace, f), time.Until(accepted.Add(trust.Redial.Of(granted))))
 	d.pause(pause, f.slow)
 	d.target = d.route.next(c.life, most, f)
@@ -74,9 +73,10 @@ func (d *dialler) pause(pause time.Duration, slow bool) {
 // slow.
 const handshakeLimit = 3 * time.Second
 
-// dial makes a connection to d's target. It blocks while the network takes to connect.
+// dial connects to d's target. It blocks until the network has connected.
 func (d *dialler) dial(network, _ string, timeout time.Duration) (net.Conn, error) {
 	c := d.conn
+	// zk.Conn ends only over a connection, so a session that has ended gets a stub.
 	if c.life.Err() != nil {
 		return c.stub(), nil
 	}
@@ -108,11 +108,11 @@ func (d *dialler) dial(network, _ string, timeout time.Duration) (net.Conn, erro
 	return nil, err
 }
 
-// probe finds out whether a server answers handshakes, over a connection that it closes. A proxy may
-// pass the handshake of a session on and hang up instead of answering. That would prolong the life of
-// the session at the servers with each attempt, for ever. So once they may have expired it, an
-// attempt begins with a handshake that prolongs nothing: servers refuse a wrong password, before they
-// look for the session.
+// probe finds out whether a server answers handshakes, over a connection that it closes. A proxy
+// can pass the session's handshake on and then hang up, so that each attempt prolongs the session's
+// life at the servers, for ever. Therefore, once the servers may have expired the session, an
+// attempt begins with a handshake that prolongs nothing: it has a wrong password, which servers
+// refuse before they look for the session.
 func (c *Conn) probe(server net.Conn, timeout time.Duration) error {
 	defer server.Close()
 	defer context.AfterFunc(c.life, func() { server.Close() })()
@@ -125,9 +125,9 @@ func (c *Conn) probe(server net.Conn, timeout time.Duration) error {
 	return err
 }
 
-// stub returns a connection to no server, for the zk.Conn of a session that is over. zk.Conn ends
-// only on an answer to its request to close the session, and waits a second or more for that. The
-// stub gives that answer, and discards all other requests that zk.Conn has queued.
+// stub returns a connection to no server, for the zk.Conn of a session that has ended. zk.Conn ends
+// only when its request to close the session is answered, and otherwise waits a second or more. The
+// stub answers that request and discards all others that zk.Conn has queued.
 func (c *Conn) stub() net.Conn {
 	here, there := net.Pipe()
 	go func() {

@@ -13,9 +13,9 @@ import (
 
 // A target is an address to dial.
 type target struct {
-	server  string // in the connect string; its host is what a certificate has to be for
+	server  string // in the connect string; certificates must be for its host
 	address string
-	former  bool  // the server had this address; the name was not resolved just now
+	former  bool  // an earlier address of the server: the name wasn't resolved just now
 	err     error // why there is no address
 }
 
@@ -25,18 +25,18 @@ type DialFunc func(ctx context.Context, network, address string, timeout time.Du
 // A LookupFunc returns the addresses of a host.
 type LookupFunc func(ctx context.Context, host string) ([]string, error)
 
-// dialNet is the default way to dial.
+// dialNet dials by default.
 func dialNet(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
 	d := net.Dialer{Timeout: timeout}
 	return d.DialContext(ctx, network, address)
 }
 
-// hungDialer is how much longer than its timeout a dialer of the user's may take. It is then left to
-// itself, and another server is tried.
+// hungDialer is how much longer than its timeout a user's dialer may take. After that the call is
+// left alone, and the next server is tried.
 const hungDialer = 5 * time.Second
 
-// DialWith dials with d, which takes no ctx, and may hang, panic, or end its goroutine. If ctx ends
-// first, DialWith returns its cause. A connection that d makes later is closed.
+// DialWith dials with d, which takes no ctx and can hang, panic, or end its goroutine. If ctx ends
+// first, DialWith returns its cause and closes the connection that d makes later.
 func DialWith(ctx context.Context, d zk.Dialer, network, address string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout+hungDialer, errors.New("dialer has not returned"))
 	defer cancel()
@@ -77,8 +77,8 @@ func DialWith(ctx context.Context, d zk.Dialer, network, address string, timeout
 	}
 }
 
-// An aside is a connection whose Close does not block. That of a dialer of the user's may, and that
-// of TLS waits for the network.
+// An aside is a connection whose Close does not block. (Close of a user's connection may block, and
+// Close of a TLS connection waits for the network.)
 type aside struct{ net.Conn }
 
 func (a aside) Close() error {

@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// An Ensemble is how a client reaches its servers, session after session. Its exported fields are set
-// before the first session.
+// An Ensemble says how a client reaches its servers. All its sessions use it. Its exported fields
+// must be set before the first session.
 type Ensemble struct {
 	Servers     []string      // hosts and ports
 	Timeout     time.Duration // the session timeout to ask for
@@ -19,17 +19,17 @@ type Ensemble struct {
 	Lookup      LookupFunc                  // nil if Dial resolves names
 	TLS         func() (*tls.Config, error) // for the next handshake; nil without TLS
 	Credentials []Credential
-	Refusals    map[zkwire.Code]error // what errors are called that zk.Conn has no values for
-	Limit       int                   // the size of the largest request
-	Incoming    int                   // the size of the largest packet of a server; 0: see MaxFrame
+	Refusals    map[zkwire.Code]error // our errors for codes that zk.Conn has no values for
+	Limit       int                   // the largest request, in bytes
+	Incoming    int                   // the largest packet of a server, in bytes; 0: see MaxFrame
 
 	Closing context.Context               // done when the client begins to close
-	Work    context.Context               // done when background work has to stop
+	Work    context.Context               // done when background work must stop
 	Spawn   func(f func()) (started bool) // runs f in a goroutine, unless the client is being closed
 
 	addresses addresses
-	noMarkers atomic.Bool   // the servers cannot remove watches: no release marker is watched for
-	hurry     chan struct{} // receives when a caller begins to wait for a connection; with room for one
+	noMarkers atomic.Bool   // the servers can't remove watches, so no release marker is watched
+	hurry     chan struct{} // receives when a caller begins to wait for a connection; has room for one
 }
 
 // NewEnsemble returns an ensemble with the defaults.
@@ -43,11 +43,11 @@ func NewEnsemble() *Ensemble {
 	}
 }
 
-// DefaultLimit is the size of the largest request that a server with the default jute.maxbuffer
+// DefaultLimit is the largest request, in bytes, that a server with the default jute.maxbuffer
 // accepts.
 const DefaultLimit = 1<<20 - 1
 
-// Awaited notes that a caller begins to wait for a connection.
+// Awaited notes that a caller has begun to wait for a connection.
 func (e *Ensemble) Awaited() {
 	select {
 	case e.hurry <- struct{}{}:
@@ -55,7 +55,7 @@ func (e *Ensemble) Awaited() {
 	}
 }
 
-// connect makes a connection to a server, over TLS if there is a configuration for that.
+// connect connects to a server, over TLS if there is a configuration for it.
 func (e *Ensemble) connect(ctx context.Context, network string, to target, timeout time.Duration) (net.Conn, error) {
 	switch {
 	case to.err != nil:

@@ -24,7 +24,7 @@ func request(conn net.Conn, in *bufio.Reader, frame []byte) error {
 	return nil
 }
 
-// exchange sends a frame and reads the frame that answers it.
+// exchange sends a frame, and reads the answer's frame.
 func exchange(conn net.Conn, in *bufio.Reader, frame []byte) ([]byte, error) {
 	if _, err := conn.Write(frame); err != nil {
 		return nil, err

@@ -19,82 +19,85 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// firstOwnXid is the xid of the first request that zk.Conn knows nothing of. The next 1<<30 numbers
-// are for those, too.
+// firstOwnXid is the xid of the first of our own requests, which zk.Conn does not know about. They
+// have 1<<30 numbers.
 const firstOwnXid = math.MinInt32
 
-// A Link is one connection to one server, between zk.Conn and the network. It sees the
-// handshake and notes when requests are sent and answered. It has deadlines of its own for the
-// handshake, and can be cut at any time.
+// A Link is one connection to one server, between zk.Conn and the network. It sees the handshake,
+// and notes when requests are sent and answered. It has its own deadline for the handshake, and can
+// be cut at any time.
 //
-// zk.Conn calls Read and Write from one goroutine each. All other methods are safe for concurrent
-// use.
+// zk.Conn calls Read from one goroutine and Write from another. All other methods are safe for
+// concurrent use.
 type Link struct {
 	net.Conn
 	conn *Conn
 	in   *bufio.Reader
 
-	// The frame that is being read. Only Read uses these.
-	unread   int         // bytes of it that were not read yet
-	progress bool        // its bytes count as progress: it answers a request that waits its turn, unlike a ping
-	watched  sentRequest // it answers this request, which has set a watch of this kind, unless kind is 0
-	kind     watchKinds
+	// The frame being read. Only Read uses these fields.
+	unread int // how many of its bytes weren't read yet
+	// progress is set if the frame's bytes count as progress: it answers a request that waits its
+	// turn (a ping doesn't).
+	progress bool
+	// If kind isn't 0, the frame answers the request watched, and sets a watch of this kind.
+	watched sentRequest
+	kind    watchKinds
 
 	writing turn  // held while a frame is written
-	ownXids int32 // how many xids of our own were used; protected by writing
+	ownXids int32 // how many xids of our own were used; writing protects it
 
-	former     bool          // the address may belong to another server today: see target
+	former     bool          // the address may belong to another server today (see target)
 	probed     bool          // the server has just answered another handshake
-	identified chan struct{} // closed once the client's credentials were sent, or the connection has ended
+	identified chan struct{} // closed once all credentials were sent, or the connection has ended
 
-	mu           sync.Mutex // protects what follows; nothing blocks while it is held
-	unsent       int        // how many credentials were not sent yet
+	mu           sync.Mutex // protects the fields below; nothing blocks while it is held
+	unsent       int        // how many credentials weren't sent yet
 	dialled      time.Time
-	sent         []sentRequest // not answered yet, oldest first
+	sent         []sentRequest // requests without an answer, oldest first
 	lastSent     time.Time     // when the last request was sent
-	established  bool          // the handshake is over
-	lastZxid     int64         // the newest that was seen on earlier connections
-	rewatch      [][]byte      // packets that set watches again and were not sent yet
-	rewatching   int           // how many of these were not answered yet
+	established  bool          // the handshake has ended
+	lastZxid     int64         // the highest zxid of earlier connections
+	rewatch      [][]byte      // packets that set watches again and weren't sent yet
+	rewatching   int           // how many of these packets weren't answered yet
 	lastProgress time.Time     // when a piece of a long frame last got through, in either direction
-	authErr      error         // the server has refused a credential
+	authErr      error         // set if the server has refused a credential
 	closed       bool
 }
 
-// A turn is a mutex that is held while the network does not take what is written. Its waiters count as
-// blocked in a bubble of testing/synctest, which those of a sync.Mutex do not.
+// A turn is a mutex that is held while a frame is written to the network. Its waiters count as
+// blocked in a testing/synctest bubble (waiters of a sync.Mutex don't).
 type turn chan struct{}
 
 func (t turn) Lock()   { t <- struct{}{} }
 func (t turn) Unlock() { <-t }
 
-// A sentRequest is a request without an answer so far.
+// A sentRequest is a request that wasn't answered yet.
 type sentRequest struct {
 	xid   int32
 	op    zkwire.Op
 	at    time.Time
 	watch string        // the path on which it sets a watch, or empty
-	zxid  *atomic.Int64 // where to note the zxid of the answer, or nil
+	zxid  *atomic.Int64 // gets the zxid of the answer, or nil
 	done  func(Reply)   // not nil for a request of our own
 }
 
-// A Reply is what has become of a request of our own.
+// A Reply is the answer to a request of our own.
 type Reply struct {
-	Code zkwire.Code // CodeConnectionLoss if the connection has ended before there was an answer
+	Code zkwire.Code // CodeConnectionLoss if the connection ended before the answer
 	By   trust.Witness
 	Body []byte // nil if it is unusually long
 }
 
 var lostReply = Reply{Code: zkwire.CodeConnectionLoss}
 
-// MaxFrame bounds a frame of a server. zk.Conn allocates the whole of one before it reads it. The
-// longest answers are listings. This one has five million contenders.
+// MaxFrame bounds a frame of a server, because zk.Conn allocates a whole frame before it reads it.
+// The longest answers are listings (a listing of five million contenders fits).
 const MaxFrame = 256 << 20
 
-// maxHandshake bounds the answer to a connect request, which has 37 bytes in practice.
+// maxHandshake bounds the answer to a connect request (37 bytes in practice).
 const maxHandshake = 1024
 
-// newLink wraps c, over which the handshake may take this long.
+// newLink wraps c. The handshake may take this long.
 func newLink(owner *Conn, c net.Conn, timeout time.Duration) (_ *Link, err error) {
 	now := time.Now()
 	if err := c.SetDeadline(now.Add(timeout)); err != nil {
@@ -114,8 +117,8 @@ func newLink(owner *Conn, c net.Conn, timeout time.Duration) (_ *Link, err error
 	return w, nil
 }
 
-// SetReadDeadline and SetWriteDeadline leave the deadline of the handshake alone. zk.Conn would
-// wait ten times as long, and without a limit for the second half of the answer.
+// SetReadDeadline and SetWriteDeadline keep the handshake's own deadline. zk.Conn would wait ten
+// times as long, and for ever for the second half of the answer.
 func (w *Link) SetReadDeadline(t time.Time) error {
 	return w.setDeadline(w.Conn.SetReadDeadline, t)
 }
@@ -134,10 +137,10 @@ func (w *Link) setDeadline(set func(time.Time) error, t time.Time) error {
 	return set(t)
 }
 
-// Write sends one frame of zk.Conn's. It never fails: after an error the connection is cut, and
-// zk.Conn learns of that where it reads. An error here would make zk.Conn report that the request
-// was not sent. If the error came while zk.Conn sends credentials again, zk.Conn would block for
-// ever.
+// Write sends one frame of zk.Conn's. It never fails: after an error it cuts the connection, so
+// that zk.Conn gets the error from Read. If Write returned the error, zk.Conn would report that the
+// request wasn't sent (it may have been). And if the error came while zk.Conn sends credentials
+// again, zk.Conn would block for ever.
 func (w *Link) Write(p []byte) (int, error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -169,12 +172,12 @@ func (w *Link) sendAll(frames [][]byte) {
 	}
 }
 
-// Send sends a request that zk.Conn knows nothing of: an operation, a path, and the fields after the
-// path. It blocks until the credentials were sent, because some servers end a session that asks
-// for something before, and while the network does not take the request.
+// Send sends a request of our own: an operation, a path, and the fields after the path. It blocks
+// until the credentials were sent (some servers end a session that asks for something before) and
+// until the network takes the request.
 //
-// done is called with the answer, in order with the events that zk.Conn is told of, or with
-// CodeConnectionLoss once the connection ends. It must not block, or keep the body.
+// done gets the answer, in order with the events that zk.Conn receives, or CodeConnectionLoss when
+// the connection ends. It must not block or keep the body.
 func (w *Link) Send(op zkwire.Op, path string, fields []byte, done func(Reply)) {
 	<-w.identified
 	w.writing.Lock()
@@ -188,7 +191,7 @@ func (w *Link) Send(op zkwire.Op, path string, fields []byte, done func(Reply)) 
 	w.write(zkwire.SetLength(p), done)
 }
 
-// Ask is Send that waits for what becomes of the request.
+// Ask is a Send that waits for the answer.
 func (w *Link) Ask(op zkwire.Op, path string, fields []byte) Reply {
 	answered := make(chan Reply, 1)
 	w.Send(op, path, fields, func(r Reply) {
@@ -230,19 +233,19 @@ func (w *Link) Progressed() time.Time {
 	return w.lastProgress
 }
 
-// note records a request, unless the connection has ended. If replaced is true, the packets that it
-// returns are to be sent in place of p.
+// note records a request, unless the connection has ended. If replaced is true, the caller sends
+// the packets in instead rather than p.
 //
-// In a connect request it writes the newest zxid seen, which zk.Conn would read and write without
-// synchronisation.
+// In a connect request, note writes the highest zxid seen (zk.Conn would read and write it without
+// synchronisation).
 //
-// The first request of zk.Conn to set watches again is replaced by the packets that were prepared
-// when the handshake was answered, the first few of them now: see sendRewatch. If zk.Conn has very
-// many watches it sends further such requests, which are emptied. So is one that was left over from
-// the connection before.
+// zk.Conn's first request to set watches again is replaced by the packets that were prepared when
+// the handshake was answered. Only the first few are sent now (see sendRewatch). If zk.Conn has
+// very many watches it sends more such requests, and they are emptied. So is a request that was
+// left over from the previous connection.
 //
-// A ping is left out where requests that renew trust take its place. For zk.Conn the answer to any
-// request is as good as that to a ping.
+// A ping is left out if requests that renew trust take its place. To zk.Conn, any answer is as good
+// as the answer to a ping.
 func (w *Link) note(p []byte, done func(Reply)) (instead [][]byte, replaced, open bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -262,9 +265,9 @@ func (w *Link) note(p []byte, done func(Reply)) (instead [][]byte, replaced, ope
 		return nil, true, true
 	}
 
-	// Servers create an ordinary node if the operation is create and the flags ask for a container.
-	// CreateContainer of zk.Conn must not be used, as it reads the answer while that may be
-	// written.
+	// Don't use zk.Conn.CreateContainer: it reads the answer without a lock (a data race). Callers
+	// use Create with the container flag instead. Servers would create an ordinary node for that,
+	// so the operation is changed here.
 	if head.Op == zkwire.OpCreate && binary.BigEndian.Uint32(p[len(p)-4:]) == zk.FlagContainer {
 		head.Op = zkwire.OpCreateContainer
 		zkwire.SetOp(p, head.Op)
@@ -277,9 +280,9 @@ func (w *Link) note(p []byte, done func(Reply)) (instead [][]byte, replaced, ope
 		r.zxid = w.conn.creations.of(fields.String())
 	case zkwire.OpGetData, zkwire.OpExists, zkwire.OpGetChildren, zkwire.OpGetChildren2:
 		if done != nil {
-			break // zk.Conn has no watch then
+			break // no watch of zk.Conn
 		}
-		// The fields are the path, with its length before it, and whether to watch the path.
+		// The fields are the length of the path, the path, and whether to watch it.
 		if fields := p[zkwire.RequestBody:]; len(fields) > 5 && fields[len(fields)-1] != 0 {
 			r.watch = string(fields[4 : len(fields)-1])
 		}
@@ -288,26 +291,25 @@ func (w *Link) note(p []byte, done func(Reply)) (instead [][]byte, replaced, ope
 			close(w.identified)
 		}
 	case zkwire.OpSetWatches:
-		if n := len(w.rewatch); n == 0 || !ownRewatch(w.rewatch[n-1]) { // another request waits for its answer
+		if n := len(w.rewatch); n == 0 || !ownRewatch(w.rewatch[n-1]) { // the last packet is another request of zk.Conn
 			w.rewatch = append(w.rewatch, emptyRewatch())
 			w.rewatching++
 		}
-		zkwire.SetXid(w.rewatch[len(w.rewatch)-1], r.xid) // its answer is zk.Conn's
+		zkwire.SetXid(w.rewatch[len(w.rewatch)-1], r.xid) // zk.Conn waits for this answer
 		return w.takeRewatch(rewatchWindow), true, true
 	}
 	w.sent, w.lastSent = append(w.sent, r), r.at
 	return nil, false, true
 }
 
-// needsNoPing reports whether the host's own requests take the place of a ping. The caller holds mu.
+// needsNoPing reports whether the host's own requests replace a ping. The caller holds mu.
 func (w *Link) needsNoPing() bool {
 	timeout := w.conn.Timeout()
 	late := len(w.sent) > 0 && time.Since(w.sent[0].at) > trust.Prompt.Of(timeout)
 	return !late && time.Since(w.lastSent) < trust.Silence.Of(timeout) && w.conn.host.Holds()
 }
 
-// Read hands zk.Conn the next bytes of the next frame that is meant for it. After an error the
-// connection is cut.
+// Read gives zk.Conn the next bytes of the next frame. After an error it cuts the connection.
 func (w *Link) Read(p []byte) (int, error) {
 	n, err := w.read(p)
 	if err != nil {
@@ -329,15 +331,15 @@ func (w *Link) read(p []byte) (int, error) {
 	if arriving && n > 0 {
 		w.noteProgress()
 	}
-	if w.unread == 0 && w.kind != 0 { // not before: zk.Conn sets no watch if the rest does not come
+	if w.unread == 0 && w.kind != 0 { // not before: if the rest never arrives, zk.Conn sets no watch
 		w.conn.watching(w.watched.watch, w.kind)
 	}
 	return n, err
 }
 
-// nextFrame waits for the next frame and looks at its head, which stays in the buffer. It may change
-// the zxid there, and the xid of an answer to a request of our own: zk.Conn takes that for the answer
-// to a ping, which it ignores.
+// nextFrame waits for the next frame and looks at its head, which stays in the buffer. It can
+// change the zxid there. It also changes the xid of an answer to our own request, so that zk.Conn
+// takes it for the answer to a ping and ignores it.
 func (w *Link) nextFrame() error {
 	w.mu.Lock()
 	established := w.established
@@ -375,7 +377,7 @@ func (w *Link) nextFrame() error {
 	return err
 }
 
-// handshake reads the answer to the connect request, which has this many bytes.
+// handshake reads the answer to the connect request (size bytes).
 func (w *Link) handshake(size int) error {
 	if size > maxHandshake {
 		return fmt.Errorf("answer to the connect request has %d bytes", size)
@@ -397,8 +399,8 @@ func (w *Link) handshake(size int) error {
 		return err
 	}
 
-	// Before the session lets requests of our own through, or note would take the first for the
-	// connect request.
+	// This comes before the session sends its own requests, because note would take the first of
+	// them for the connect request.
 	w.mu.Lock()
 	w.established = true
 	w.mu.Unlock()
@@ -412,9 +414,9 @@ func (w *Link) handshake(size int) error {
 	return nil
 }
 
-// answer notes an answer or an event by the head of its frame, of this many bytes, in which it
-// clears the zxid: see note. The head includes the first number of the body, if there is one. If the
-// frame answers a request of our own, done is what to call then. An error ends the connection.
+// answer handles an answer or an event by the head of its frame. It sets the head's zxid to 0: see
+// note. If the frame (size bytes) answers a request of our own, the caller must call done. An error
+// ends the connection.
 func (w *Link) answer(frame []byte, size int) (done func(), err error) {
 	head, ok := zkwire.ParseReplyHeader(frame)
 	if !ok {
@@ -444,7 +446,7 @@ func (w *Link) answer(frame []byte, size int) (done func(), err error) {
 		if len(w.rewatch) > 0 {
 			w.conn.ensemble.Spawn(w.sendRewatch)
 		}
-	case r.op == zkwire.OpCloseSession && head.Code == zkwire.CodeOK: // by the user, unless the session is over
+	case r.op == zkwire.OpCloseSession && head.Code == zkwire.CodeOK: // the user closed it, unless the session has ended
 		w.conn.ensemble.Spawn(func() { w.conn.host.Gone(ErrUserClosed) })
 	case r.op == zkwire.OpAuth && head.Code != zkwire.CodeOK:
 		w.authErr = fmt.Errorf("%w: error %d", zk.ErrAuthFailed, head.Code)
@@ -480,23 +482,23 @@ func (w *Link) answer(frame []byte, size int) (done func(), err error) {
 	}, nil
 }
 
-// take removes the oldest request with this number from sent. The caller holds mu.
+// take removes the oldest request with this xid from sent. The caller holds mu.
 func (w *Link) take(xid int32) (r sentRequest, ok bool) {
 	i := slices.IndexFunc(w.sent, func(r sentRequest) bool { return r.xid == xid })
 	if i < 0 {
 		return r, false
 	}
 	r = w.sent[i]
-	if i == 0 && len(w.sent) > 1 { // answers come in order, but for those to pings and credentials
+	if i == 0 && len(w.sent) > 1 { // answers come in order, except to pings and credentials
 		w.sent = w.sent[1:]
 	} else {
-		w.sent = slices.Delete(w.sent, i, i+1) // if none is left, the next one takes the same memory
+		w.sent = slices.Delete(w.sent, i, i+1) // if none is left, the next request uses the same memory
 	}
 	return r, true
 }
 
-// Cut ends the connection. zk.Conn then looks for another server. It may be called from anywhere,
-// at any time.
+// Cut ends the connection. zk.Conn then looks for another server. Any goroutine may call it at any
+// time.
 func (w *Link) Cut(why error) {
 	w.mu.Lock()
 	first, sent := !w.closed, w.sent
@@ -505,8 +507,8 @@ func (w *Link) Cut(why error) {
 		why = w.authErr
 	}
 	if first {
-		// Answers may have arrived that were not looked at yet. They still count: zk.Conn gets
-		// them, and sets watches which the session has to know. Our own requests are answered
+		// Answers may have arrived that Read hasn't looked at yet. They still count: zk.Conn gets
+		// them and sets watches, and the session must know those. Our own requests are answered
 		// below.
 		w.sent = slices.Clone(sent)
 		for i := range w.sent {
@@ -533,13 +535,13 @@ func (w *Link) Cut(why error) {
 	}
 }
 
-// Close is Cut, as zk.Conn calls it.
+// Close is Cut. zk.Conn calls it.
 func (w *Link) Close() error {
 	w.Cut(net.ErrClosed)
 	return nil
 }
 
-// sendRewatch sends the next packet that sets watches again, for one that was answered.
+// sendRewatch sends the next packet that sets watches again, after another packet was answered.
 func (w *Link) sendRewatch() {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -549,8 +551,8 @@ func (w *Link) sendRewatch() {
 	w.sendAll(next)
 }
 
-// takeRewatch returns the next packets that set watches again, n at most, and notes them as sent.
-// The caller holds mu and writing.
+// takeRewatch returns at most n of the packets that set watches again, and notes them as sent. The
+// caller holds mu and writing.
 func (w *Link) takeRewatch(n int) (next [][]byte) {
 	if w.closed {
 		return nil

@@ -11,16 +11,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// A markerWatch is a watch for the marker of a node. It is set by a request of our own, so that
-// zk.Conn knows nothing of it and does not set it again over the next connection: it ends with the
-// connection over which it was set.
+// A markerWatch is a watch on the release marker of a node. Our own request sets it, so zk.Conn
+// doesn't know about it and doesn't set it again: it ends with its connection.
 type markerWatch struct {
 	over *Link
-	set  bool // the server has said so
+	set  bool // the server has confirmed it
 }
 
-// ExpectMarker sets the watch for the marker of a node if the node's own watch, w, has been set over
-// the present connection and has not fired.
+// ExpectMarker sets the watch on a node's marker, if the node's own watch (w) was set over the
+// present connection and hasn't fired.
 func (t *Watches) ExpectMarker(node string, w *Watched) {
 	over := t.conn.Link()
 	if over == nil || IsClosed(w.Reconnected) {
@@ -57,45 +56,45 @@ func (t *Watches) ExpectMarker(node string, w *Watched) {
 	})
 }
 
-// unwatchMarker removes the watch for the marker of a node that is gone, or whose end would not be
-// heard of. The caller holds mu.
+// unwatchMarker removes the watch on the marker of a node that is gone (or whose deletion could be
+// missed). The caller holds mu.
 func (t *Watches) unwatchMarker(node string) {
 	m := t.markers[node]
 	delete(t.markers, node)
-	if m != nil && m.set { // or else it is removed once it is set
+	if m != nil && m.set { // otherwise ExpectMarker removes it once it is set
 		t.remove(m, node)
 	}
 }
 
-// remove has the server forget a watch for a marker. If the connection ends first, the server has
-// forgotten the watch with that. The caller holds mu.
+// remove asks the server to forget the watch on a marker. If the connection ends first, the watch
+// is gone anyway. The caller holds mu.
 func (t *Watches) remove(m *markerWatch, node string) {
-	const watchesOfData = 2 // which are those for the existence of a node, too
+	const watchesOfData = 2 // this includes watches on the existence of a node
 	kind := binary.BigEndian.AppendUint32(nil, watchesOfData)
 	t.conn.ensemble.Spawn(func() {
 		m.over.Send(zkwire.OpRemoveWatches, node+layout.MarkerSuffix, kind, func(r Reply) { t.removed(m, r.Code) })
 	})
 }
 
-// removed notes how the server has answered to a request to remove a watch. Servers before 3.5 know
-// no such request. Once one has said so, the client expects no markers any more.
+// removed handles the answer to a request to remove a watch. Servers before 3.5 don't know that
+// request. After the first such answer the client expects no more markers.
 func (t *Watches) removed(m *markerWatch, code zkwire.Code) {
 	switch code {
-	case zkwire.CodeOK, zkwire.CodeNoWatcher, zkwire.CodeConnectionLoss: // gone, by now at the latest
+	case zkwire.CodeOK, zkwire.CodeNoWatcher, zkwire.CodeConnectionLoss: // it is gone, by now at the latest
 	default:
 		if code == zkwire.CodeUnimplemented {
 			t.conn.ensemble.noMarkers.Store(true)
 		}
-		m.over.Cut(errCannotRemove) // so the watches that are left go with the connection
+		m.over.Cut(errCannotRemove) // the watches that are left go with the connection
 	}
 }
 
 var errCannotRemove = errors.New("the server cannot remove watches")
 
-// noteMarker sets released according to e, and returns what it was before. The caller holds mu.
+// noteMarker sets released after the event e, and returns its former value. The caller holds mu.
 func (t *Watches) noteMarker(e zk.Event) (before string) {
 	before = t.released
-	if e.Type == zk.EventNodeChildrenChanged { // the line's own, in the same transaction
+	if e.Type == zk.EventNodeChildrenChanged { // the line's own event, from the same transaction
 		return before
 	}
 

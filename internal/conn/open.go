@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// Open begins to connect, and does not wait for that: [Conn.Began] does. Call it once.
+// Open begins to connect, and returns at once: wait for [Conn.Began]. Call it once.
 func (c *Conn) Open() (err error) {
 	d := &dialler{conn: c, route: newRoute(c.ensemble)}
 	c.zk, c.events, err = zk.Connect(c.ensemble.Servers, c.ensemble.Timeout,
@@ -30,14 +30,14 @@ func (c *Conn) Open() (err error) {
 type logger struct{ c *Conn }
 
 func (l logger) Printf(format string, args ...any) {
-	format = strings.Replace(format, "authentication failed", "handshake failed", 1) // which has no credentials in it
+	format = strings.Replace(format, "authentication failed", "handshake failed", 1) // no credentials are in that handshake
 	message := "zk: " + strings.TrimSpace(fmt.Sprintf(format, args...))
 	l.c.host.Log(slog.LevelDebug, message, "session", layout.SessionID(l.c.ID()))
 }
 
-// Close closes a session that is over at the servers, unless they have ended it, and joins its
-// goroutines. It tries to close the session until ctx ends, and then returns an error. Between two
-// attempts it calls await, which waits for another session that looks for a server anyway.
+// Close closes a session that has ended (unless the servers have ended it), and joins its
+// goroutines. It tries until ctx ends, and then returns an error. Between two attempts it calls
+// await, which waits while another session is looking for a server anyway.
 func (c *Conn) Close(ctx context.Context, await func(context.Context)) error {
 	w, opened := c.Link(), c.ID() != 0
 	joined := make(chan struct{})
@@ -49,11 +49,11 @@ func (c *Conn) Close(ctx context.Context, await func(context.Context)) error {
 	if w == nil {
 		select {
 		case <-c.stubbed:
-		case <-joined: // the user has closed it
+		case <-joined: // the user has closed zk.Conn
 		}
 	}
 
-	c.zk.Close() // takes a second if there is a connection over which no answer comes
+	c.zk.Close() // takes a second if there is a connection and no answer comes
 	if w != nil {
 		w.Cut(net.ErrClosed)
 	}

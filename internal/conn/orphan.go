@@ -11,13 +11,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// closeOrphan closes a session at the servers that we have given up. The servers may still know it,
-// and its nodes would block other contenders until it expires. Without a quorum it never expires,
-// as its time runs only under a leader.
+// closeOrphan closes, at the servers, a session that we have given up. Until the session expires,
+// its nodes block other contenders. Without a quorum it never expires, because its time only runs
+// under a leader.
 //
-// closeOrphan blocks until the session is known to be gone, or ctx ends. It makes its requests
-// itself: zk.Conn can neither take over a session nor find out what became of its own. If no server
-// answers at first, it calls await.
+// closeOrphan blocks until the session has certainly ended, or until ctx ends. It makes its
+// requests itself: zk.Conn can't take over a session, and can't find out whether its own session
+// has ended. If no server answers at first, it calls await.
 func (c *Conn) closeOrphan(ctx context.Context, password []byte, timeout time.Duration, await func(context.Context)) error {
 	route, began, session, closing := newRoute(c.ensemble), time.Now(), c.ID(), c.ensemble.Closing
 	for attempt := 1; ; attempt++ {
@@ -29,12 +29,12 @@ func (c *Conn) closeOrphan(ctx context.Context, password []byte, timeout time.Du
 
 		pause, cutShort := pauseAfter(attempt, route.len(), timeout, f), (<-chan struct{})(nil)
 		if prolonged && closing.Err() == nil {
-			// The session's time may have begun anew. It must be left alone for that time, or failing
-			// attempts would keep it alive. Servers end sessions at the next tick, and there are
-			// two ticks or more to a timeout.
+			// The session's time may have begun anew. It must be left alone for that long, or
+			// failing attempts would keep it alive. (Servers end sessions at the next tick, and a
+			// timeout is two ticks or more.)
 			//
-			// Close does not wait for this pause: its own attempts cannot keep the session alive
-			// for long.
+			// Close doesn't wait for this pause, because its own attempts can't keep the session
+			// alive for long.
 			c.host.Log(slog.LevelWarn, "lost session not closed", "session", layout.SessionID(session), "error", err)
 			pause, cutShort = timeout+timeout/2, closing.Done()
 		}
@@ -52,13 +52,13 @@ func (c *Conn) closeOrphan(ctx context.Context, password []byte, timeout time.Du
 	}
 }
 
-// Unclosed is the error of a session that may not be closed at the servers.
+// Unclosed is the error for a session that may still be open at the servers.
 func Unclosed(session int64) error {
 	return fmt.Errorf("session %v could not be closed in time, its nodes stay until it expires", layout.SessionID(session))
 }
 
 // closeOrphanAt closes a session at one server. If that fails, prolonged reports whether the server
-// may have resumed the session, which prolongs its life.
+// may have resumed the session (which prolongs its life).
 func (c *Conn) closeOrphanAt(ctx context.Context, server target, session int64, password []byte,
 	timeout time.Duration) (prolonged bool, err error) {
 	limit := max(timeout/3, time.Second)
@@ -73,14 +73,14 @@ func (c *Conn) closeOrphanAt(ctx context.Context, server target, session int64, 
 	}
 	in := bufio.NewReaderSize(conn, 256)
 
-	// The request claims to have seen nothing, as nothing will be read. So any server accepts it,
-	// even one that has lost its data.
+	// The request claims to have seen no transactions, because nothing will be read. So any server
+	// accepts it, even a server that has lost its data.
 	answer, err := exchange(conn, in, zkwire.AppendConnectRequest(nil, zkwire.ConnectRequest{
 		Timeout: timeout, SessionID: session, Password: password,
 	}))
 	if err != nil {
-		// A server that does not serve hangs up. So does a proxy behind which one has resumed the
-		// session.
+		// A server that doesn't serve hangs up. But a proxy also hangs up, and a server behind it
+		// may have resumed the session.
 		return true, err
 	}
 	granted, err := zkwire.ParseConnectResponse(answer[4:])
@@ -95,7 +95,7 @@ func (c *Conn) closeOrphanAt(ctx context.Context, server target, session int64, 
 		return false, nil // expired, and gone
 	}
 
-	// A server that demands credentials closes no session without them.
+	// A server that demands credentials doesn't close a session without them.
 	for _, a := range c.ensemble.Credentials {
 		auth := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: zkwire.XidAuth, Op: zkwire.OpAuth})
 		auth = zkwire.AppendInt32(auth, 0) // type, unused

@@ -14,14 +14,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// ErrUserClosed says that somebody has closed the zk.Conn of a session.
+// ErrUserClosed means that the user has closed a session's zk.Conn.
 var ErrUserClosed = errors.New("its zk.Conn was closed")
 
-// ErrUnproven says that a request was not voted on, whatever a server has answered.
+// ErrUnproven means that a request was never voted on, although a server may have answered it.
 var ErrUnproven = errors.New("no quorum has agreed to a write")
 
-// ContextError returns why ctx ended. It wraps ctx's own error. It has the text of ctx's cause and
-// does not wrap that: the cause may be an error of zk.Conn, which would be mistaken for an answer.
+// ContextError returns why ctx ended. It wraps ctx's own error and has the text of ctx's cause. It
+// doesn't wrap the cause, because that can be an error of zk.Conn and would be taken for an answer.
 func ContextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(cause, err) {
@@ -30,16 +30,16 @@ func ContextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %v", err, cause)
 }
 
-// An Outcome is what is known about one attempt at an operation.
+// An Outcome says what one attempt at an operation may have done.
 type Outcome int
 
 const (
 	Definite Outcome = iota // the server has answered, with success or with an error of its own
-	NotSent                 // the server has not executed it and never will
+	NotSent                 // the server hasn't executed it and never will
 	Unknown                 // it may have been executed, or may be executed later
 )
 
-// OutcomeOf returns the outcome of an attempt from the error that zk.Conn has returned.
+// OutcomeOf returns the outcome of an attempt that ended with this error of zk.Conn.
 func OutcomeOf(err error) Outcome {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -55,13 +55,13 @@ func OutcomeOf(err error) Outcome {
 	switch ServerCode(err) {
 	case zkwire.CodeThrottled, zkwire.CodeReadOnly:
 		return NotSent
-	case zkwire.CodeConnectionLoss, zkwire.CodeOperationTimeout: // between the servers
+	case zkwire.CodeConnectionLoss, zkwire.CodeOperationTimeout: // lost between the servers
 		return Unknown
 	}
 	return Definite
 }
 
-// ErrorOf returns the error for a code that a request of our own was answered with, as zk.Conn would.
+// ErrorOf returns the error that zk.Conn would return for this code.
 func ErrorOf(code zkwire.Code) error {
 	switch code {
 	case zkwire.CodeConnectionLoss:
@@ -74,7 +74,7 @@ func ErrorOf(code zkwire.Code) error {
 	return fmt.Errorf("unknown error: %d", code)
 }
 
-// ServerCode returns the code of an answer for which zk.Conn has no error value, or CodeOK.
+// ServerCode returns the server's error code if zk.Conn has no error value for it, or CodeOK.
 func ServerCode(err error) zkwire.Code {
 	if err == nil {
 		return 0
@@ -90,7 +90,7 @@ func ServerCode(err error) zkwire.Code {
 	return zkwire.Code(code)
 }
 
-// A refusal is an error of a server that zk.Conn has no value for.
+// A refusal is a server's error that zk.Conn has no value for.
 type refusal struct {
 	code zkwire.Code
 	name error
@@ -99,7 +99,7 @@ type refusal struct {
 func (r *refusal) Error() string { return fmt.Sprintf("%v (error %d)", r.name, r.code) }
 func (r *refusal) Unwrap() error { return r.name }
 
-// named returns err, or what it is called here, by its code.
+// named returns err, or our own error for its code if there is one.
 func named(names map[zkwire.Code]error, err error) error {
 	code := ServerCode(err)
 	if name := names[code]; name != nil {

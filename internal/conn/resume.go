@@ -13,7 +13,7 @@ import (
 )
 
 // beginHandshake notes a connection whose handshake is about to begin. It returns the zxid that the
-// handshake has to claim.
+// handshake must claim.
 func (c *Conn) beginHandshake(w *Link) (zxid int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -23,11 +23,10 @@ func (c *Conn) beginHandshake(w *Link) (zxid int64, err error) {
 	return c.newest, c.over
 }
 
-// connected takes a connection into use whose handshake was answered with h, or returns an error,
-// with which the connection ends. It returns the packets that set the session's watches again over
-// it.
+// connected puts a connection into use, after its handshake was answered with h. It returns the
+// packets that set the session's watches again. If it returns an error, the connection ends.
 func (c *Conn) connected(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, err error) {
-	if err := c.host.Err(); err != nil { // what others have seen lost must not come back
+	if err := c.host.Err(); err != nil { // a loss that a user may have seen must stay a loss
 		return nil, err
 	}
 	c.mu.Lock()
@@ -45,7 +44,7 @@ func (c *Conn) connected(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, e
 	return rewatch, nil
 }
 
-// takeInto is the part of connected that the caller holds mu for.
+// takeInto does the part of connected for which the caller holds mu.
 func (c *Conn) takeInto(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, err error) {
 	id, first := c.ID(), c.ID() == 0 && h.SessionID != 0
 	switch {
@@ -55,17 +54,17 @@ func (c *Conn) takeInto(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, er
 	case id == 0:
 		return nil, errors.New("the server refused to open a session")
 	case h.SessionID == id:
-	case w.former: // another ensemble may have the address today
+	case w.former: // today another ensemble may have the address
 		return nil, errFormer
 	default:
 		// For an expired session most servers answer with number 0, and some with a new session.
-		// zk.Conn must see neither: it would go on in a new session.
+		// zk.Conn must see neither, because it would go on in a new session.
 		c.expired = true
 		return nil, fmt.Errorf("session %v expired", layout.SessionID(id))
 	}
 
-	// Confirming what is held comes first. A long request that is repeated could delay the quorum's
-	// answer for too long.
+	// Confirming the session comes first: a long request that is repeated before could delay the
+	// quorum's answer for too long.
 	hold, err := c.host.Resume(w.dialled, h.Timeout)
 	if err != nil {
 		return nil, err
@@ -87,12 +86,12 @@ func (c *Conn) takeInto(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, er
 
 var errFormer = errors.New("session unknown at an address that its server had before")
 
-// maxRefusals is how often servers that answer may hang up on a session that may have expired.
+// maxRefusals is how often servers that answer may refuse a session that may have expired.
 const maxRefusals = 20
 
-// refusedAgain notes that a server which answers hangs up on the session. A server does so that is behind
-// what the session has seen. If all of them are, they have lost their data, and only another session
-// can go on.
+// refusedAgain notes that a server which answers has hung up on the session. A server does that if
+// it has seen fewer transactions than the session. If all servers do, they have lost their data,
+// and only another session can go on.
 func (c *Conn) refusedAgain() {
 	c.mu.Lock()
 	c.shutOut++
@@ -103,8 +102,8 @@ func (c *Conn) refusedAgain() {
 	}
 }
 
-// disconnected notes that a connection, or an attempt to make one, has ended. w is nil if there
-// never was a connection.
+// disconnected notes that a connection or an attempt has ended. w is nil if there was no
+// connection.
 func (c *Conn) disconnected(w *Link, why error) {
 	c.mu.Lock()
 	current := w != nil && c.link == w
@@ -132,16 +131,15 @@ func (c *Conn) disconnected(w *Link, why error) {
 	}
 }
 
-// seen notes the zxid of an answer or an event. It feeds two numbers that must not be confused.
+// seen notes the zxid of an answer or an event. It feeds two numbers that must not be confused:
 //
-// newest goes into the next connect request. A server that does not know this transaction yet
-// refuses the session. If newest were smaller than a zxid that was seen, the session could go back
-// in time.
-//
-// settled goes into the next request to set watches again. Servers report what has happened after
-// it. It must not exceed the transaction of an event that was not delivered. Events come in order
-// with the answers, except for watches that are not set on this connection yet. Until they are set,
-// settled does not move. If settled is too small, a watch fires for a change that its owner knows.
+//   - newest goes into the next connect request. A server that doesn't have this transaction yet
+//     refuses the session. If newest were too small, the session could go back in time.
+//   - settled goes into the next request to set watches again. Servers then report changes after
+//     it. So it must not pass an event that wasn't delivered. Events come in order with the
+//     answers, except from watches that aren't set on this connection yet. Until they are set,
+//     settled stays. (If it's too small, a watch fires for a change that its owner has seen. That
+//     does no harm.)
 func (c *Conn) seen(zxid int64, settles bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,12 +149,12 @@ func (c *Conn) seen(zxid int64, settles bool) {
 	}
 }
 
-// answered notes an answer to r that has come over w.
+// answered notes an answer to r over w.
 func (c *Conn) answered(w *Link, r sentRequest, code zkwire.Code, by trust.Witness) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.expired = c.expired || r.op == zkwire.OpCloseSession && code == zkwire.CodeOK
-	if r.op == zkwire.OpAuth { // which servers do not count as a sign of life
+	if r.op == zkwire.OpAuth { // servers don't count it as a sign of life
 		return
 	}
 
@@ -166,15 +164,15 @@ func (c *Conn) answered(w *Link, r sentRequest, code zkwire.Code, by trust.Witne
 	}
 	c.host.Answered(r.at, now, by)
 
-	// A server may accept the session, answer a request and hang up, again and again. So one answer
-	// does not end the pauses between attempts to connect.
+	// A server can accept the session, answer a request and hang up, again and again. So one answer
+	// doesn't end the pauses between attempts to connect.
 	if by != trust.Member || now.Sub(w.dialled) >= trust.Silence.Of(c.timeout) {
 		c.failures, c.lastFail = 0, nil
 	}
 }
 
-// warn logs that the server refuses requests, if this error code says so, at most once a minute.
-// The caller does not hold mu.
+// warn logs, at most once a minute, that the server refuses requests (if this code says so). The
+// caller does not hold mu.
 func (c *Conn) warn(code zkwire.Code) {
 	if !slices.Contains(refusals, code) {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// watchKinds says in which lists of a setWatches request a path stands, as bits.
+// watchKinds says which lists of a setWatches request have a path. Each list is a bit.
 type watchKinds uint8
 
 const (
@@ -15,8 +15,8 @@ const (
 	childWatch
 )
 
-// setBy returns the kind of watch that zk.Conn sets on an answer with this code to a request that
-// asked for a watch.
+// setBy returns the kind of watch that zk.Conn sets when a request with a watch is answered with
+// this code.
 func setBy(op zkwire.Op, code zkwire.Code) watchKinds {
 	switch {
 	case code == zkwire.CodeOK && (op == zkwire.OpGetData || op == zkwire.OpExists):
@@ -44,22 +44,23 @@ func firedBy(e zk.EventType) watchKinds {
 	return 0
 }
 
-// rewatchSize bounds the packets that set watches again. Those of zk.Conn have 128 KiB. A server
-// with a small jute.maxbuffer refuses them by ending the connection. A packet with one long path
-// may be larger.
+// rewatchSize bounds the packets that set watches again. (zk.Conn's packets have 128 KiB, and a
+// server with a small jute.maxbuffer ends the connection.) A packet with one long path can be
+// larger.
 const rewatchSize = 32 << 10
 
-// rewatchWindow is how many packets that set watches again may be unanswered. The requests that
-// renew trust wait for those only, and not for the watches of 100,000 leases on a slow network.
+// rewatchWindow is how many of these packets may be unanswered. Requests that renew trust then wait
+// for four packets, not for the watches of 100,000 leases on a slow network.
 const rewatchWindow = 4
 
-// ownRewatch reports whether zk.Conn knows nothing of a packet that sets watches.
+// ownRewatch reports whether a packet that sets watches is ours (and not zk.Conn's).
 func ownRewatch(p []byte) bool {
 	head, _ := zkwire.ParseRequestHeader(p)
 	return head.Xid == zkwire.XidWatches
 }
 
-// appendRewatch appends the beginning of a packet that sets watches. Three lists of paths follow.
+// appendRewatch appends the beginning of a packet that sets watches. Its three lists of paths
+// follow.
 func appendRewatch(b []byte, since int64) []byte {
 	b = zkwire.AppendRequest(b, zkwire.RequestHeader{Xid: zkwire.XidWatches, Op: zkwire.OpSetWatches})
 	return zkwire.AppendInt64(b, since)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TLSFiles are those of protocol.TLSFiles.
+// TLSFiles has the fields of protocol.TLSFiles.
 type TLSFiles struct {
 	CA, Certificate, Key string
 	ServerName           string
@@ -22,12 +22,12 @@ type TLSFiles struct {
 // A TLSLoader reads files whenever they have changed. It is safe for concurrent use.
 type TLSLoader struct {
 	files  TLSFiles
-	failed func(error) // told of files that cannot be read, while there are former ones
+	failed func(error) // called with the error if files can't be read later
 
-	mu     sync.Mutex // protects what follows
+	mu     sync.Mutex // protects the fields below
 	loaded *tls.Config
-	stamps []fileStamp // of the files when they were read
-	told   string      // the error that failed was told of since then
+	stamps []fileStamp // the files' stamps when they were read
+	told   string      // the last error that failed was called with
 }
 
 // A fileStamp changes when a file does.
@@ -36,8 +36,8 @@ type fileStamp struct {
 	modified time.Time
 }
 
-// NewTLSLoader returns a loader that has read the files. failed is told of files that cannot be read
-// later.
+// NewTLSLoader returns a loader, after it has read the files. If files can't be read later, it
+// calls failed and uses the former files.
 func NewTLSLoader(files TLSFiles, failed func(error)) (*TLSLoader, error) {
 	l := &TLSLoader{files: files, failed: failed}
 	_, err := l.Config()
@@ -53,8 +53,8 @@ func (l *TLSLoader) Config() (*tls.Config, error) {
 	return cfg, err
 }
 
-// read returns the configuration. If that is a former one, news is why, unless it was returned
-// before.
+// read returns the configuration. If it returns a former configuration, news says why (once for
+// each error).
 func (l *TLSLoader) read() (cfg *tls.Config, news, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +87,7 @@ func (f TLSFiles) stamps() ([]fileStamp, error) {
 		}
 		info, err := os.Stat(name)
 		if err != nil {
-			return nil, fmt.Errorf("TLS: %w", err) // which names the file
+			return nil, fmt.Errorf("TLS: %w", err) // the error names the file
 		}
 		stamps = append(stamps, fileStamp{info.Size(), info.ModTime()})
 	}
@@ -119,8 +119,8 @@ func (f TLSFiles) load() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// dialTLS connects over TLS. The certificate has to be for the server's host, or for the name that
-// the configuration has.
+// dialTLS connects over TLS. The certificate must be for the server's host, or for the
+// configuration's ServerName.
 func dialTLS(ctx context.Context, dial DialFunc, config func() (*tls.Config, error), network string, to target, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -12,52 +12,52 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Watches shares the watches of a session. zk.Conn cannot take a watch back and keeps a
-// channel for each call that set one until the node changes. So each node is watched once, however
-// many waiters it has, and a waiter that gives up leaves the watch to the next. It is safe for
-// concurrent use.
+// Watches shares the watches of a session. zk.Conn can't remove a watch, and keeps a channel for
+// each call that set one until the node changes. So each node is watched once, however many waiters
+// there are. A waiter that gives up leaves the watch to the next waiter. It is safe for concurrent
+// use.
 type Watches struct {
 	conn *Conn
 
-	mu      sync.Mutex // protects what follows; nothing blocks while it is held
+	mu      sync.Mutex // protects the fields below; nothing blocks while it is held
 	watches map[string]*Watched
-	markers map[string]*markerWatch // those for release markers, by the path of the node
+	markers map[string]*markerWatch // watches on release markers, by the path of the node
 
-	// released is the node whose marker was created by the latest event, or empty. The event after
-	// that one tells of the node's own deletion, if both are of one transaction.
+	// released is the node whose marker the latest event created, or empty. If the next event is
+	// the node's deletion, one transaction did both.
 	released string
 }
 
-// A Watched waits for something to change at a node, on behalf of all who wait for that. It
-// fires once.
+// A Watched waits for a change of a node, for all who want to know. It fires once.
 type Watched struct {
 	path     string
 	Stat     *zk.Stat    // valid once the node was read
-	Data     []byte      // likewise
-	Children []string    // likewise
-	Err      error       // likewise: zk.ErrNoNode, or what ended the session
+	Data     []byte      // valid once the node was read
+	Children []string    // valid once the node was read
+	Err      error       // valid once the node was read: zk.ErrNoNode, or why the session ended
 	fired    atomic.Bool // by the event
 	Deleted  bool        // valid once it has fired: the node is gone
-	Released bool        // likewise: the deletion made the node's marker
+	Released bool        // valid once it has fired: the deletion made the node's marker
 
-	// The table's mu protects these.
-	reading chan struct{} // closed when the node was read, and the watch set with that; nil since
-	changed chan struct{} // closed when it fires; made when it is asked for
-	asked   *asked        // how it was last rechecked for those who wait
-	waiters []*waiter     // to wake when it fires, and some that have left
-	calls   []changeCall  // made when it fires, and some that are not wanted any more
+	// The mu of Watches protects these.
+	reading chan struct{} // closed when the node was read and the watch set, and then nil
+	changed chan struct{} // closed when it fires; made when a caller asks for it
+	asked   *asked        // the last recheck for its waiters
+	waiters []*waiter     // waiters to wake when it fires (some have left)
+	calls   []changeCall  // calls to make when it fires (some aren't wanted any more)
 
-	// Reconnected is closed once there is another connection than the one over which the node was
-	// read. Deletions and creations are made up for then, but a change of data or of children may
-	// have been missed. Valid likewise.
+	// Reconnected is closed once the connection over which the node was read has a successor.
+	// Deletions and creations are reported over the next connection too, but a change of data or of
+	// children can be missed. It's valid once the node was read.
 	Reconnected <-chan struct{}
 }
 
 // A Do makes a request until its outcome is definite.
 type Do func(request func(*zk.Conn) error) error
 
-// On returns the watch on the node at an absolute path, and sets it if there is none. It waits for
-// the node to change or to be deleted. It reports whether another caller's read is under way.
+// On returns the watch on the node at an absolute path, and sets it if there is none. It fires when
+// the node changes or is deleted. joined reports whether another caller is already reading the
+// node.
 func (t *Watches) On(do Do, path string) (_ *Watched, joined bool) {
 	return t.set(do, path, func(c *zk.Conn, w *Watched) (err error) {
 		w.Data, w.Stat, _, err = c.GetW(path)
@@ -66,9 +66,9 @@ func (t *Watches) On(do Do, path string) (_ *Watched, joined bool) {
 	})
 }
 
-// Below returns the watch on the children of the node at an absolute path, or on the creation of
-// that node, and sets it if there is none. If the node is created at that very moment a watch on
-// its end stays on besides. It reports what On does.
+// Below returns the watch on the children of the node at an absolute path (or on its creation), and
+// sets it if there is none. If the node is created at that very moment, a watch on its deletion
+// stays as well. joined is as in On.
 func (t *Watches) Below(do Do, path string) (_ *Watched, joined bool) {
 	return t.set(do, path+ChildrenKey, func(c *zk.Conn, w *Watched) (err error) {
 		for {
@@ -84,11 +84,11 @@ func (t *Watches) Below(do Do, path string) (_ *Watched, joined bool) {
 	})
 }
 
-// ChildrenKey ends the key of a watch on a node's children in the table. No path ends like that.
+// ChildrenKey is the suffix of the keys of watches on children. No path ends with it.
 const ChildrenKey = "/"
 
-// set returns the watch with that key. If there is none, it starts to read the node, which sets the
-// watch. Otherwise it reports whether the node is still being read.
+// set returns the watch with this key. If there is none, it starts to read the node, which sets the
+// watch. joined reports whether the node is still being read.
 func (t *Watches) set(do Do, path string, read func(*zk.Conn, *Watched) error) (_ *Watched, joined bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +96,7 @@ func (t *Watches) set(do Do, path string, read func(*zk.Conn, *Watched) error) (
 		return w, w.reading != nil
 	}
 
-	// The watch is in the table before it is set: its event may come before the answer is read.
+	// The watch must be in the table first, because its event can come before the answer is read.
 	w := &Watched{path: path, reading: make(chan struct{})}
 	if t.watches == nil {
 		t.watches = make(map[string]*Watched)
@@ -110,7 +110,7 @@ func (t *Watches) set(do Do, path string, read func(*zk.Conn, *Watched) error) (
 		})
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if w.Err != nil { // at once, or a caller could find it in the table and not know its age
+		if w.Err != nil { // at once, or a caller could find the watch and not know its age
 			t.drop(path, w)
 		}
 		w.wasRead()
@@ -125,13 +125,13 @@ func (t *Watches) set(do Do, path string, read func(*zk.Conn, *Watched) error) (
 	return w, false
 }
 
-// wasRead says that the node was read. The caller holds mu.
+// wasRead wakes the callers that wait for the node to be read. The caller holds mu.
 func (w *Watched) wasRead() {
 	close(w.reading)
 	w.reading = nil // a channel takes memory
 }
 
-// Ready returns a channel that is closed when the node was read.
+// Ready returns a channel that is closed once the node was read.
 func (t *Watches) Ready(w *Watched) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,7 +143,7 @@ func (t *Watches) Ready(w *Watched) <-chan struct{} {
 
 var closed = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// sole returns path, in the table's memory if the table has it.
+// sole returns path, as the table's own string if the table has it (which saves memory).
 func (t *Watches) sole(path string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,14 +153,14 @@ func (t *Watches) sole(path string) string {
 	return path
 }
 
-// Watched reports whether a watch on the node at an absolute path is set, or is being set.
+// Watched reports whether a watch on the node at an absolute path is set or being set.
 func (t *Watches) Watched(path string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.watches[path] != nil
 }
 
-// drop removes a watch that could not be set. The caller holds mu.
+// drop removes a watch that couldn't be set. The caller holds mu.
 func (t *Watches) drop(path string, w *Watched) {
 	if t.watches[path] == w {
 		delete(t.watches, path)
@@ -168,7 +168,7 @@ func (t *Watches) drop(path string, w *Watched) {
 	}
 }
 
-// Outdated fires a watch that has missed its event, for all its waiters.
+// Outdated fires a watch that missed its event, for all its waiters.
 func (t *Watches) Outdated(path string, w *Watched) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,21 +178,20 @@ func (t *Watches) Outdated(path string, w *Watched) {
 	}
 }
 
-// asked is the last recheck of a watch: when it began, and over which connection. The mu of the table
-// protects it.
+// asked is the last recheck of a watch. The mu of Watches protects it.
 type asked struct {
 	at    time.Time
 	over  <-chan struct{} // closed with the next connection
 	ended bool            // the server has answered
-	more  bool            // there was a reconnect before that
+	more  bool            // there was a reconnect before the answer
 }
 
-// recheckAfter is how often something that is watched is read again.
+// recheckAfter is how often a watched node is read again.
 const recheckAfter = time.Minute
 
-// Recheck calls ask in the background, which asks the server whether w has missed an event, unless
-// another waiter has asked since there was a reconnect, and less than a minute ago, or waits for the
-// answer.
+// Recheck calls ask in the background. ask asks the server whether w has missed an event. Recheck
+// does nothing if another waiter is asking, or has asked less than a minute ago (and after the last
+// reconnect).
 func (t *Watches) Recheck(w *Watched, ask func()) {
 	now, over := time.Now(), t.conn.Resumption()
 	t.mu.Lock()
@@ -216,7 +215,7 @@ func (t *Watches) Recheck(w *Watched, ask func()) {
 	})
 }
 
-// notify is zk.Conn's event callback: it must not block.
+// notify is zk.Conn's event callback. It must not block.
 func (t *Watches) notify(e zk.Event) {
 	if e.Type == zk.EventSession {
 		return
@@ -250,14 +249,14 @@ func (t *Watches) notify(e zk.Event) {
 	changed := t.markers[e.Path] != nil
 	t.mu.Unlock()
 	if changed {
-		t.On(t.conn.host.Do, e.Path) // or else the node's end would not be heard of
+		t.On(t.conn.host.Do, e.Path) // otherwise the node's deletion could be missed
 	}
 }
 
 // A waiter waits for any of several watches.
 type waiter struct {
-	woken chan struct{} // with room for one
-	left  atomic.Bool   // it waits no longer
+	woken chan struct{} // has room for one
+	left  atomic.Bool   // it no longer waits
 }
 
 func (w *waiter) wake() {
@@ -267,8 +266,8 @@ func (w *waiter) wake() {
 	}
 }
 
-// Any blocks until one of the watches has fired, or ctx or the session ends, and reports the first of
-// these. The watches are not kept.
+// Any blocks until one of the watches fires, or until ctx or the session ends. It reports whether a
+// watch fired. It does not keep watches.
 func (t *Watches) Any(ctx context.Context, watches iter.Seq[*Watched]) (fired bool) {
 	w := &waiter{woken: make(chan struct{}, 1)}
 	defer w.left.Store(true)
@@ -282,7 +281,7 @@ func (t *Watches) Any(ctx context.Context, watches iter.Seq[*Watched]) (fired bo
 	return false
 }
 
-// subscribe makes w wake when one of the watches fires, or now if one has.
+// subscribe makes w wake when one of the watches fires. If one has fired, w wakes now.
 func (t *Watches) subscribe(w *waiter, watches iter.Seq[*Watched]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -295,8 +294,9 @@ func (t *Watches) subscribe(w *waiter, watches iter.Seq[*Watched]) {
 	}
 }
 
-// admit adds a waiter. Those that have left go when the room is used up. If few have, the room is
-// doubled, so that the next search comes late. The caller holds the table's mu.
+// admit adds a waiter. When the room is used up, waiters that have left are removed. If few have
+// left, the room is doubled, so that the next search comes late. The caller holds the mu of
+// Watches.
 func (w *Watched) admit(another *waiter) {
 	if room := cap(w.waiters); len(w.waiters) == room {
 		w.waiters = slices.DeleteFunc(w.waiters, func(old *waiter) bool { return old.left.Load() })
@@ -320,15 +320,15 @@ func (t *Watches) Changed(w *Watched) <-chan struct{} {
 	return w.changed
 }
 
-// A changeCall is made when a watch fires, while life lasts.
+// A changeCall is made when a watch fires, unless life has ended.
 type changeCall struct {
 	life context.Context
 	f    func()
 }
 
-// Call makes w call f when it fires, or calls f now if it has. Any number of grants may follow each
-// other on one node while the watch lasts, so the calls of those that have ended go as waiters do:
-// see admit.
+// Call makes w call f when it fires, or calls f now if it has fired. Many grants can follow each
+// other on one node while the watch lasts, so calls of grants that have ended are removed as
+// waiters are (see admit).
 func (t *Watches) Call(w *Watched, life context.Context, f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// watching notes a watch that zk.Conn is about to note, too. The connection calls it with the last
+// watching notes a watch that zk.Conn is about to note too. The connection calls it with the last
 // byte of the answer.
 func (c *Conn) watching(path string, kind watchKinds) {
 	path = c.Watches.sole(path)
@@ -18,8 +18,8 @@ func (c *Conn) watching(path string, kind watchKinds) {
 	c.watched[path] |= kind
 }
 
-// event is zk.Conn's callback for events. It must not block. zk.Conn forgets the watches that have
-// fired after it.
+// event is zk.Conn's event callback. It must not block. After it, zk.Conn forgets the watches that
+// fired.
 func (c *Conn) event(e zk.Event) {
 	if ended := firedBy(e.Type); ended != 0 {
 		c.mu.Lock()
@@ -33,9 +33,9 @@ func (c *Conn) event(e zk.Event) {
 	c.Watches.notify(e)
 }
 
-// rewatch returns the packets that set all watches again, for the server to report what has
-// happened since a transaction. Their xid is that of the Java client, whose answers zk.Conn
-// ignores. The caller holds mu.
+// rewatch returns the packets that set all watches again, so that the server reports changes after
+// the transaction since. They have the Java client's xid, whose answers zk.Conn ignores. The caller
+// holds mu.
 func (c *Conn) rewatch(since int64) [][]byte {
 	var packets [][]byte
 	var lists [3][]byte // of paths, by kind

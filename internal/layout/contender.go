@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// A Contender is the name of a contender's node, taken apart.
+// A Contender is the parsed name of a contender's node.
 //
-// Our own are <session, 16 hex digits>-<nonce, 8 hex digits>-<kind><sequence>. Nodes of other
-// libraries have a kind and a sequence number only.
+// Our names are <session, 16 hex digits>-<nonce, 8 hex digits>-<kind><sequence>. Names of other
+// libraries have only a kind and a sequence number.
 type Contender struct {
 	Node     string // the whole name
-	Kind     string // as it is spelt, with its separators: "lock-", "__lock__"
-	Sequence int32  // negative after the counter's end
+	Kind     string // as it is spelt, with its separators ("lock-", "__lock__")
+	Sequence int32  // negative beyond the counter's end
 	Owner    Owner  // zero for nodes of other libraries
 }
 
-// ParseContender takes the name of a node apart if it ends in one of the kinds and a sequence number,
-// and reports whether it does. Anything may stand before the kind: other libraries put identifiers
-// of their own there. Of several kinds that fit the longest counts. ParseContender is safe for
-// concurrent use.
+// ParseContender parses the name of a node if it ends in one of the kinds and a sequence number,
+// and reports whether it does. Anything can come before the kind, because other libraries put
+// identifiers of their own there. If several kinds fit, the longest counts. ParseContender is safe
+// for concurrent use.
 func ParseContender(node string, kinds ...string) (Contender, bool) {
 	n := Contender{Node: node}
 	for _, kind := range kinds {
@@ -46,13 +46,13 @@ func ParseContender(node string, kinds ...string) (Contender, bool) {
 	return n, true
 }
 
-// AnyContender takes the name of a contender of a recipe of this module, of Curator, kazoo, zk.Lock
-// or ZooKeeper's WriteLock apart.
+// AnyContender parses the name of a contender of any recipe of this module, and of Curator, kazoo,
+// zk.Lock and ZooKeeper's WriteLock.
 func AnyContender(node string) (Contender, bool) {
 	n, ok := ParseContender(node, shared...)
 	if owner, _, owned := ParseOwner(node); owned && !ok {
 		n, ok = ParseContender(node, ours...)
-		n.Owner = owner // also where something stands between it and the kind
+		n.Owner = owner // even if there's something between the owner and the kind
 		return n, ok
 	} else if !ok {
 		return parseWriteLock(node)
@@ -60,8 +60,8 @@ func AnyContender(node string) (Contender, bool) {
 	return n, ok
 }
 
-// These are the kinds that contenders of every line respect. Nodes of ours begin with an owner.
-// Those of shared may belong to another library.
+// Contenders of every line respect these kinds. Names of kinds in ours begin with an owner. Names
+// of kinds in shared may come from another library.
 var (
 	ours = []string{
 		"read-", "write-", // package rwlock
@@ -76,19 +76,19 @@ var (
 	}
 )
 
-// Lingering is the kind of contenders for a lock that may keep their node while they do not use it,
-// until another contender comes. Other libraries take it for "lock-", with which it ends.
+// Lingering is the kind of contenders that can keep their node while they don't use the lock, until
+// another contender comes. Other libraries take it for "lock-" (its ending).
 const Lingering = "linger-lock-"
 
-// WriteLock is the kind of contenders for ZooKeeper's own WriteLock. The ID of the session stands
-// between it and the number: x-<session>-<sequence>.
+// WriteLock is the kind of contenders for ZooKeeper's own WriteLock. The session ID comes between
+// the kind and the number: x-<session>-<sequence>.
 const WriteLock = "x-"
 
-// replaceable are the kinds of writers. The node of a reader may take the place of theirs.
+// replaceable are the kinds of writers. A reader's node can replace a writer's node.
 var replaceable = []string{"write-", "__WRIT__", "__lock__"}
 
-// Replaceable reports whether another node may take the contender's place in line once its own is
-// gone, as that of a reader takes a writer's.
+// Replaceable reports whether another node may take the contender's place in line once the
+// contender's own node is gone (a reader's node may replace a writer's).
 func (c Contender) Replaceable() bool { return slices.Contains(replaceable, c.Kind) }
 
 // IsReader reports whether contenders of this kind share a lock.
@@ -96,8 +96,8 @@ func IsReader(kind string) bool {
 	return slices.Contains([]string{"read-", "__READ__", "__rlock__"}, kind)
 }
 
-// parseWriteLock takes the name of a node of WriteLock apart. Its session is decimal in Java, and
-// has 16 hex digits in C.
+// parseWriteLock parses the name of a WriteLock node. Its session is decimal if Java wrote it, and
+// has 16 hex digits if C did.
 func parseWriteLock(node string) (Contender, bool) {
 	const digits = 10
 	rest, ok := strings.CutPrefix(node, WriteLock)
@@ -112,22 +112,22 @@ func parseWriteLock(node string) (Contender, bool) {
 	if java != nil && (c != nil || len(session) != 16) {
 		return Contender{}, false
 	}
-	n, ok := ParseContender(node, "-") // what is left is the number
+	n, ok := ParseContender(node, "-") // the rest is the number
 	n.Kind = WriteLock
 	return n, ok
 }
 
-// IsGoZooKeepers reports whether a node of kind lock- has a GUID as zk.Lock writes it. Curator's
-// has dashes.
+// IsGoZooKeepers reports whether a node of kind lock- has a GUID as zk.Lock writes it. (Curator's
+// GUID has dashes.)
 func IsGoZooKeepers(node string) bool {
 	const guid = len("_c_0123456789abcdef0123456789abcdef-")
 	return strings.HasPrefix(node, "_c_") && strings.HasPrefix(node[min(guid, len(node)):], "lock-")
 }
 
-// MarkerSuffix makes the name of a node's marker, which says something about how the node was
-// deleted.
+// MarkerSuffix is appended to a node's name to make the name of its marker. The marker says how the
+// node was deleted.
 const MarkerSuffix = "-passed"
 
-// Keeper is the name of a persistent child that keeps the node of a line, a container as a rule, and
-// the number of permits in its data.
+// Keeper is the name of a persistent child that keeps a line's node alive (usually a container).
+// Its data is the number of permits.
 const Keeper = "keep"

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Double is the name of a member's node in a double barrier, taken apart.
+// A Double is the parsed name of a member's node in a double barrier.
 type Double struct {
 	Node     string // the whole name
 	Owner    string // of the arrival
@@ -15,15 +15,15 @@ type Double struct {
 	Sequence int32
 }
 
-// DoublePrefix is what the name of the owner's next node begins with: the arrival's owner, how many
-// nodes that has had, and the number of members that it expects. The second makes sure that a name
-// is never used again: the owner lasts for several sessions, and a container that is created anew
-// begins with sequence number 0.
+// DoublePrefix returns the prefix of the name of an owner's next node: the owner of the arrival,
+// how many nodes the arrival has had, and the number of members it expects. The count makes sure
+// that no name is used twice. (An owner lasts for several sessions, and a container that is created
+// again begins with sequence number 0.)
 func DoublePrefix(owner string, nodes, size int) string {
 	return fmt.Sprintf("%s-%d-of-%d-member-", owner, nodes, size)
 }
 
-// ParseDouble takes the name of a member apart, and reports whether it is one.
+// ParseDouble parses the name of a member, and reports whether it is one.
 func ParseDouble(node string) (m Double, ok bool) {
 	_, rest, isOwned := ParseOwner(node)
 	nodes, rest, _ := strings.Cut(rest, "-of-")
@@ -33,7 +33,7 @@ func ParseDouble(node string) (m Double, ok bool) {
 	}
 
 	m.Node, m.Owner = node, node[:ownerLength]
-	m.Size, _ = strconv.Atoi(n) // out of range, it is a number that no other member has
+	m.Size, _ = strconv.Atoi(n) // if it's out of range, it's a number that no other member has
 	m.Sequence, ok = ParseSequence(sequence)
 	return m, ok
 }
@@ -43,30 +43,30 @@ func isNumber(text string) bool { return text != "" && strings.Trim(text, "01234
 // The parts of a double barrier, below its path.
 const (
 	DoubleProcess = "process" // the node above the members; its data is the record
-	DoubleReady   = "ready"   // the gate; beside it stands ready-<owner>, its ID
+	DoubleReady   = "ready"   // the gate; beside it is ready-<owner>, its ID
 )
 
 // CuratorMember matches the names of members of Curator's DistributedDoubleBarrier.
 var CuratorMember = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// A DoubleRecord is the data of a double barrier's process node. The gate has the same data, but for
-// the preamble.
+// A DoubleRecord is the data of a double barrier's process node. The gate has the same data,
+// without the preamble.
 type DoubleRecord struct {
-	Preamble string // data of other clients, which are kept
-	Size     int    // how many members all have agreed on; 0 if they have not
-	From     int32  // members in line have this sequence number or a higher one; valid if Size is
-	Rounds   int64  // how many have begun, the present one included
+	Preamble string // data of other clients, which we keep
+	Size     int    // how many members all have agreed on, or 0
+	From     int32  // members in line have at least this sequence number; valid if Size is
+	Rounds   int64  // how many rounds have begun, the present round included
 
-	// The gate that is open has an ID and at least one member. The name of the node beside ready
-	// ends with the ID.
+	// An open gate has an ID and at least one member. The name of the node beside ready ends with
+	// the ID.
 	Gate    string
 	Members []string
 }
 
-// doubleMark is where our part of the data begins.
+// doubleMark is the beginning of our part of the data.
 const doubleMark = "zkrecipes/doublebarrier n="
 
-// Data returns what [ParseDoubleRecord] reads.
+// Data returns the data that [ParseDoubleRecord] reads.
 func (r DoubleRecord) Data() []byte {
 	text := fmt.Sprintf("%s%s%d from=%d rounds=%d\n", r.Preamble, doubleMark, r.Size, r.From, r.Rounds)
 	if len(r.Members) > 0 {
@@ -75,8 +75,8 @@ func (r DoubleRecord) Data() []byte {
 	return []byte(text)
 }
 
-// ParseDoubleRecord reads a record. If the data have none, they are all preamble. Lines after the
-// first are a gate if all but the first of them name members.
+// ParseDoubleRecord reads a record. If data has no record, all of it is preamble. The lines after
+// the first are a gate if each of them (but the ID) names a member.
 func ParseDoubleRecord(data []byte) (r DoubleRecord) {
 	preamble, ours, _ := strings.Cut(string(data), doubleMark)
 	numbers, gate, _ := strings.Cut(ours, "\n")

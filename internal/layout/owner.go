@@ -2,21 +2,21 @@ package layout
 
 import "fmt"
 
-// An Owner tells a contender from all others, those of its own session included. The zero Owner
-// stands for clients of other libraries.
+// An Owner tells a contender from all others, even from contenders of its own session. Clients of
+// other libraries have the zero Owner.
 type Owner struct {
 	Session int64
 	Nonce   uint32
 }
 
-// String returns the part of a node's name that says whose it is: 16 hex digits, a hyphen and 8
-// more.
+// String returns the owner as it's written in a node's name: 16 hex digits, a hyphen and 8 more
+// digits.
 func (o Owner) String() string { return fmt.Sprintf("%016x-%08x", uint64(o.Session), o.Nonce) }
 
 const ownerLength = 16 + 1 + 8
 
-// ParseOwner reads the owner at the beginning of a node's name, and returns what comes after it and
-// a hyphen. It reports whether there is an owner.
+// ParseOwner reads the owner at the beginning of a node's name. It returns the rest of the name
+// (after the hyphen), and reports whether there is an owner.
 func ParseOwner(name string) (o Owner, rest string, ok bool) {
 	if len(name) <= ownerLength || name[16] != '-' || name[ownerLength] != '-' {
 		return Owner{}, "", false
@@ -26,7 +26,7 @@ func ParseOwner(name string) (o Owner, rest string, ok bool) {
 	return Owner{int64(session), uint32(nonce)}, name[ownerLength+1:], ok1 && ok2
 }
 
-// parseHex reads at most 16 digits. It refuses upper case, which no contender of ours writes.
+// parseHex reads at most 16 digits. It refuses upper case, because our contenders never write it.
 func parseHex(digits string) (n uint64, ok bool) {
 	for _, d := range []byte(digits) {
 		switch {

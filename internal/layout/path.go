@@ -9,9 +9,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ValidatePath returns an error that wraps [zk.ErrInvalidPath] unless path is one that a server
-// would accept: absolute, without empty, "." or ".." parts, without a slash at its end and without
-// the characters that ZooKeeper forbids. It does no I/O and is safe for concurrent use.
+// ValidatePath returns an error that wraps [zk.ErrInvalidPath] unless a server would accept path. A
+// valid path is absolute, has no empty, "." or ".." parts, no slash at its end and none of the
+// characters that ZooKeeper forbids. It does no I/O and is safe for concurrent use.
 func ValidatePath(path string) error {
 	invalid := func(why string) error { return fmt.Errorf("%w: %q %s", zk.ErrInvalidPath, path, why) }
 	switch {
@@ -43,7 +43,7 @@ func ValidatePath(path string) error {
 	return nil
 }
 
-// Reserved reports whether a path, with its chroot, is for nodes of ZooKeeper's own.
+// Reserved reports whether a path (with its chroot) belongs to ZooKeeper itself.
 func Reserved(path string) bool {
 	return path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/")
 }
@@ -56,16 +56,16 @@ func Parent(path string) string {
 	return "/"
 }
 
-// Escape returns a name for a node that stands for any text, such as a key.
+// Escape turns any text (a key, for example) into a valid name of a node.
 func Escape(text string) string {
 	name := url.PathEscape(text)
-	if name == "." || name == ".." { // which no node may be called
+	if name == "." || name == ".." { // no node may have such a name
 		name = "%2E" + name[1:]
 	}
 	return name
 }
 
-// Unescape returns the text that Escape was given.
+// Unescape returns the text that was given to Escape.
 func Unescape(name string) string {
 	if text, err := url.PathUnescape(name); err == nil {
 		return text

@@ -4,18 +4,19 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"unicode"
 )
 
-// A Process says where a contender runs. A node of a contender has it as its data, unless the user
-// has given data of its own, for Contenders, zkr ps and zkCli to show. The data is a line of JSON:
+// A Process says where a contender runs. A contender's node has it as its data (unless the user has
+// given other data), so that Contenders, zkr ps and zkCli can show it. The data is a line of JSON:
 //
 //	{"zkrecipes":1,"host":"web-3","pid":4711,"program":"reports"}
 //
-// The number after "zkrecipes" is the version of the form. Later versions may add members. No
-// recipe reads the data: a node with any other is a contender all the same. It is no proof: a
-// client writes what it likes.
+// The number after "zkrecipes" is the version of the format. Later versions may add members. No
+// recipe reads the data, so a node with other data is still a contender. The data proves nothing,
+// because a client can write anything.
 type Process struct {
 	Host    string
 	PID     int
@@ -24,7 +25,7 @@ type Process struct {
 
 const processVersion = 1
 
-// The form of a Process.
+// processData is the format of a Process.
 type processData struct {
 	Version int    `json:"zkrecipes"`
 	Host    string `json:"host"`
@@ -32,8 +33,9 @@ type processData struct {
 	Program string `json:"program"`
 }
 
-// ParseProcess reads the data of a contender's node. It reports whether they have the form that
-// [Process] shows, in any version. The strings may have any characters: quote them before printing.
+// ParseProcess reads the data of a contender's node. It reports whether the data has the format
+// that [Process] shows, in any version. The strings can have any characters: quote them before you
+// print them.
 func ParseProcess(data []byte) (p Process, ok bool) {
 	var d processData
 	if err := json.Unmarshal(data, &d); err != nil || d.Version < 1 {
@@ -42,17 +44,17 @@ func ParseProcess(data []byte) (p Process, ok bool) {
 	return Process{d.Host, d.PID, d.Program}, true
 }
 
-// Data returns the data that [ParseProcess] reads. Characters that are not printable are replaced
-// by question marks.
+// Data returns the data that [ParseProcess] reads. Question marks replace characters that aren't
+// printable.
 func (p Process) Data() []byte {
 	var b bytes.Buffer
 	to := json.NewEncoder(&b)
 	to.SetEscapeHTML(false)
-	to.Encode(processData{processVersion, printable(p.Host), p.PID, printable(p.Program)}) // cannot fail
+	to.Encode(processData{processVersion, printable(p.Host), p.PID, printable(p.Program)}) // can't fail
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// String returns the process in a form for logs, as in "reports[4711] on web-3".
+// String returns the process as text for logs ("reports[4711] on web-3").
 func (p Process) String() string {
 	return fmt.Sprintf("%s[%d] on %s", printable(p.Program), p.PID, printable(p.Host))
 }
@@ -66,12 +68,23 @@ func printable(s string) string {
 	}, s)
 }
 
-// revoked is the member that asks a holder for its lock, with a comma before it.
+// revoked is the member that asks a holder to give back its lock, with a comma before it.
 const revoked = `,"revoked":true}`
 
-// Revoke returns the data of a [Process] with a member that asks it for its lock. It reports whether
-// data are those of a Process.
-func Revoke(data []byte) ([]byte, bool) {
+// curatorRevoked is the data that Apache Curator's Revoker writes, and its makeRevocable waits for.
+const curatorRevoked = "__REVOKE__"
+
+// Revoke returns data that ask a contender for its lock, whose node has these data: those of a
+// [Process] with one member more, or nil if they ask already. Curator's contenders have an address, or
+// nothing, which Curator's request replaces. Revoke reports whether data are of such a form.
+func Revoke(data []byte, ours bool) (request []byte, ok bool) {
+	_, err := netip.ParseAddr(string(data))
+	switch {
+	case IsRevoked(data):
+		return nil, true
+	case len(data) == 0 || !ours && err == nil:
+		return []byte(curatorRevoked), true
+	}
 	body, isObject := bytes.CutSuffix(bytes.TrimSpace(data), []byte("}"))
 	if _, ok := ParseProcess(data); !ok || !isObject {
 		return nil, false
@@ -79,11 +92,11 @@ func Revoke(data []byte) ([]byte, bool) {
 	return append(bytes.Clone(body), revoked...), true
 }
 
-// IsRevoked reports whether data have the member that Revoke adds.
+// IsRevoked reports whether data ask for the lock.
 func IsRevoked(data []byte) bool {
 	var d struct {
 		Revoked bool `json:"revoked"`
 	}
 	_, ok := ParseProcess(data)
-	return ok && json.Unmarshal(data, &d) == nil && d.Revoked
+	return string(data) == curatorRevoked || ok && json.Unmarshal(data, &d) == nil && d.Revoked
 }

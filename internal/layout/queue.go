@@ -9,14 +9,14 @@ import (
 	"unicode"
 )
 
-// The names of entries begin with one of these, and end in a hyphen and a sequence number.
+// An entry's name begins with one of these, and ends in a hyphen and a sequence number.
 const (
-	QueuePlain    = "qn"    // as the Java DistributedQueue writes it
-	QueuePriority = "entry" // kazoo's, with a priority of three digits
-	queueMoved    = "item"  // ours, of an entry that has moved: see [Entry]
+	QueuePlain    = "qn"    // the Java DistributedQueue writes it
+	QueuePriority = "entry" // kazoo writes it, with a priority of three digits
+	queueMoved    = "item"  // our own, for an entry that has moved: see [Entry]
 )
 
-// The IDs of entries that have never been plain entries begin with one of these.
+// If an entry has never been a plain entry, its ID begins with one of these.
 const (
 	queueLater = "later" // offered with a delay
 	queueDead  = "dead"  // dead letters
@@ -25,14 +25,15 @@ const (
 // DefaultPriority is kazoo's.
 const DefaultPriority = 100
 
-// An Entry is the name of an entry's node, taken apart:
+// An Entry is the parsed name of an entry's node:
 //
 //	qn-<sequence>
 //	entry-<priority>-<sequence>
 //	item-<ID>-<sequence>
 //
-// The ID of the first two is the whole name. The third form is for entries that have moved: the ID
-// stays, and the sequence number is that of the new place. A [Record] beside the entry says more.
+// In the first two forms, the whole name is the ID. An entry that has moved has the third form: it
+// keeps its ID, and the sequence number belongs to its new place. A [Record] beside the entry says
+// more.
 type Entry struct {
 	Node     string // the whole name
 	ID       string
@@ -40,23 +41,23 @@ type Entry struct {
 	Priority int
 }
 
-// MovedEntry returns what an entry that has moved is called before its new sequence number.
+// MovedEntry returns the name of an entry that has moved, up to its new sequence number.
 func MovedEntry(id string) string { return queueMoved + "-" + id + "-" }
 
-// ParseEntry takes a name apart, and reports whether it is that of an entry. Names with a priority
-// alone, as kazoo writes them, count only with priorities.
+// ParseEntry parses a name, and reports whether an entry can have it. Names with a priority and no
+// ID (kazoo writes them) count only if priorities is true.
 func ParseEntry(node string, priorities bool) (e Entry, ok bool) {
 	i := strings.LastIndexByte(node, '-')
 	if i < 0 {
 		return e, false
 	}
-	if e, ok = parseAt(node, i, priorities); !ok && i > 0 && node[i-1] == '-' { // of a negative number
+	if e, ok = parseAt(node, i, priorities); !ok && i > 0 && node[i-1] == '-' { // the number may be negative
 		e, ok = parseAt(node, i-1, priorities)
 	}
 	return e, ok
 }
 
-// parseAt takes a name apart whose sequence number comes after the hyphen at i.
+// parseAt parses a name whose sequence number comes after the hyphen at i.
 func parseAt(node string, i int, priorities bool) (e Entry, ok bool) {
 	e.Node, e.ID, e.Priority = node, node, DefaultPriority
 	if e.Sequence, ok = ParseSequence(node[i+1:]); !ok {
@@ -88,7 +89,7 @@ func parseNumber(digits string, bits int) (n uint64, ok bool) {
 	return n, err == nil
 }
 
-// IsEntryID reports whether an entry could have this ID.
+// IsEntryID reports whether an entry can have this ID.
 func IsEntryID(id string) bool {
 	if _, ok := ParseEntry(id, true); ok {
 		return true
@@ -97,11 +98,12 @@ func IsEntryID(id string) bool {
 	return ok && (kind == queueLater || kind == queueDead)
 }
 
-// DeadID returns the ID of a dead letter. The name is one that is never used again.
+// DeadID returns the ID of a dead letter. It must be given a name that is never used again.
 func DeadID(name string) string { return queueDead + "-" + name }
 
-// DelayedBucket returns the directory of entries that are due at about that time, in milliseconds
-// since 1970: one for each minute, more or less. Names of later ones are greater.
+// DelayedBucket returns the directory of the entries that are due at about that time (in
+// milliseconds since 1970). There's one for each minute, more or less. Later directories have
+// greater names.
 func DelayedBucket(due int64) string { return fmt.Sprintf("%012d", due>>16) }
 
 // BucketDue returns when the first entry of a directory can be due.
@@ -110,8 +112,8 @@ func BucketDue(bucket string) (due int64, ok bool) {
 	return int64(n) << 16, ok
 }
 
-// DelayedEntry returns the name of an entry in its directory. Without an ID it gets one with its
-// sequence number.
+// DelayedEntry returns the name of an entry in its directory. If id is empty, the sequence number
+// becomes part of the ID.
 func DelayedEntry(due int64, id string) string {
 	if id == "" {
 		return fmt.Sprintf("%d,%s-%d-", due, queueLater, due)
@@ -119,7 +121,7 @@ func DelayedEntry(due int64, id string) string {
 	return fmt.Sprintf("%d,%s", due, id)
 }
 
-// ParseDelayed takes the name of a delayed entry apart.
+// ParseDelayed parses the name of a delayed entry.
 func ParseDelayed(node string) (due int64, id string, ok bool) {
 	digits, id, found := strings.Cut(node, ",")
 	n, ok := parseNumber(digits, 63)
@@ -136,15 +138,15 @@ func ParseHeld(node string) (id string, ok bool) {
 	return id, found && ok && id != ""
 }
 
-// A Record is what stands beside an entry that was reserved, has come back, is delayed or is a dead
-// letter. Where the entry's data is not in a node of its own, it follows the record.
+// A Record says more about an entry that was reserved, has come back, is delayed or is a dead
+// letter. If the entry's data isn't in a node of its own, it follows the record.
 type Record struct {
-	ID       string  `json:"id,omitempty"`       // empty if it is in the name of the node alone
+	ID       string  `json:"id,omitempty"`       // empty if only the node's name has it
 	Node     string  `json:"node,omitempty"`     // the entry's place; empty if it has none
-	Since    int64   `json:"since,omitempty"`    // when it was offered first, in milliseconds since 1970
-	Attempts int     `json:"attempts,omitempty"` // how often it was reserved, this time included
+	Since    int64   `json:"since,omitempty"`    // when it was first offered, in milliseconds since 1970
+	Attempts int     `json:"attempts,omitempty"` // how often it was reserved, including this time
 	Returns  int     `json:"returns,omitempty"`  // how often it has come back to the queue
-	Reason   string  `json:"reason,omitempty"`   // why the last attempt has failed
+	Reason   string  `json:"reason,omitempty"`   // why the last attempt failed
 	Origin   *Origin `json:"origin,omitempty"`   // of a dead letter
 }
 
@@ -155,13 +157,13 @@ type Origin struct {
 	Attempts int    `json:"attempts"`
 }
 
-// ReasonLength is how much of a reason a record keeps, in bytes, where requests have this limit.
+// ReasonLength returns how many bytes of a reason a record keeps, if requests have this limit.
 func ReasonLength(limit int) int { return min(4<<10, limit/16) }
 
-// RecordRoom is more than a record takes in bytes, but for the paths in it.
+// RecordRoom returns more bytes than a record needs, except for the paths in it.
 func RecordRoom(limit int) int { return 400 + 2*ReasonLength(limit) }
 
-// WithReason returns r with another reason, of which it keeps so many bytes at most.
+// WithReason returns r with another reason, cut off after most bytes.
 func (r Record) WithReason(reason string, most int) Record {
 	reason = strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) && c != '\n' && c != '\t' {
@@ -173,18 +175,18 @@ func (r Record) WithReason(reason string, most int) Record {
 	return r
 }
 
-// Append returns the record as one line, and data after it.
+// Append returns the record as one line, followed by data.
 func (r Record) Append(data []byte) []byte {
 	var b bytes.Buffer
 	b.Grow(200 + len(data))
 	encode := json.NewEncoder(&b)
 	encode.SetEscapeHTML(false)
-	encode.Encode(r) // of strings and numbers, which cannot fail
+	encode.Encode(r) // strings and numbers, so it can't fail
 	b.Write(data)
 	return b.Bytes()
 }
 
-// ParseRecord takes the data of a node apart into a record and what follows it.
+// ParseRecord splits the data of a node into a record and the rest.
 func ParseRecord(b []byte) (r Record, data []byte, ok bool) {
 	i := bytes.IndexByte(b, '\n')
 	if i < 0 || json.Unmarshal(b[:i], &r) != nil {

@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// Receipt is the name of an owner's receipt, which stands beside the holder's node and says which of
-// the holder's transactions were executed.
+// Receipt returns the name of an owner's receipt. The receipt is beside the holder's node and says
+// which of the holder's transactions were executed.
 //
-// It is no contender of any library: our own, Curator's and kazoo's locks skip it or sort it behind
-// all contenders. Those that take whatever ends in a number for a contender (zk.Lock and ZooKeeper's
-// WriteLock) find the number of the holder's node, so it delays nobody whom that does not delay.
+// No library takes it for a contender: our own locks, Curator's and kazoo's skip it, or sort it
+// behind all contenders. zk.Lock and ZooKeeper's WriteLock take every name that ends in a number
+// for a contender. They find the number of the holder's node, so the receipt delays no waiter that
+// the holder's node doesn't delay.
 func Receipt(owner, node string) string {
 	const digits = 10
 	number := "0000000000"
@@ -22,5 +23,5 @@ func Receipt(owner, node string) string {
 	return fmt.Sprintf("receipt-%s-%s", owner, number)
 }
 
-// IsReceipt reports whether the name of a node is that of a receipt.
+// IsReceipt reports whether a node's name is the name of a receipt.
 func IsReceipt(node string) bool { return strings.HasPrefix(node, "receipt-") }

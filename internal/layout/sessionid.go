@@ -5,10 +5,10 @@ import (
 	"log/slog"
 )
 
-// A SessionID is the ID of a session as it is written everywhere: 0x and hex digits.
+// A SessionID is the ID of a session, printed as 0x and hex digits.
 type SessionID int64
 
 func (id SessionID) String() string { return fmt.Sprintf("%#x", uint64(id)) }
 
-// LogValue makes every handler write it so.
+// LogValue makes every handler write it in that form.
 func (id SessionID) LogValue() slog.Value { return slog.StringValue(id.String()) }

@@ -1,5 +1,5 @@
-// Package pace asks a user's back-off for pauses. It is foreign code, which may block, panic, or end
-// its goroutine.
+// Package pace asks a user's back-off for pauses. It is foreign code, so it can block, panic, or
+// end its goroutine.
 package pace
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// ErrStopped is the error of a back-off that has come to its end.
+// ErrStopped is the error of a back-off that has ended.
 var ErrStopped = errors.New("given up")
 
 // Pauses come from one back-off. It is not safe for concurrent use.
@@ -23,7 +23,7 @@ type Pauses struct {
 // Reset makes the next pause come from a new back-off.
 func (p *Pauses) Reset() { *p = Pauses{} }
 
-// Default returns the next pause of a back-off that create makes, and which is known to behave.
+// Default returns the next pause of a back-off that create makes and that is known to behave.
 func (p *Pauses) Default(create func() backoff.BackOff) time.Duration {
 	if p.backoff == nil || p.foreign {
 		*p = Pauses{backoff: create()}
@@ -31,9 +31,9 @@ func (p *Pauses) Default(create func() backoff.BackOff) time.Duration {
 	return p.backoff.NextBackOff()
 }
 
-// Next returns the next pause of a back-off that a function of the user's makes. If there is none, its
-// error says why. It blocks until the back-off has answered or ctx ends, and then returns the error of
-// ctx.
+// Next returns the next pause of a back-off that the user's function makes. If there is none, the
+// error says why. Next blocks until the back-off has answered. If ctx ends first, it returns ctx's
+// error.
 func (p *Pauses) Next(ctx context.Context, create func() backoff.BackOff) (time.Duration, error) {
 	type result struct {
 		backoff backoff.BackOff
@@ -65,12 +65,13 @@ func (p *Pauses) Next(ctx context.Context, create func() backoff.BackOff) (time.
 		p.backoff, p.foreign = r.backoff, true
 		return r.pause, r.err
 	case <-ctx.Done():
-		p.Reset() // the back-off may still be at work
+		p.Reset() // the back-off may still be running
 		return 0, ctx.Err()
 	}
 }
 
-// Foreign says that code of the user's has not returned as it should.
+// Foreign returns the error for user's code that didn't return properly (it panicked, or ended its
+// goroutine).
 func Foreign(what string, panicked any) error {
 	if panicked == nil {
 		return fmt.Errorf("%s ended its goroutine", what)

@@ -6,8 +6,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 )
 
-// Elapsed returns the time from since to now, by the clock that went further. The monotonic clock
-// stops while the machine sleeps, and the wall clock can be set back.
+// Elapsed returns the time from since to now, by the clock that went further. (The monotonic clock
+// stops while the machine sleeps, and the wall clock can be set back.)
 func Elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since), clock.Wall(now).Sub(clock.Wall(since)))
 }

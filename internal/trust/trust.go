@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Trust computes until when the ensemble cannot have expired a session. Its times are those at
-// which requests were sent, so a slow answer never prolongs it. It is not safe for concurrent use.
+// A Trust computes until when the ensemble can't have expired a session. It uses the times at which
+// requests were sent, so a slow answer never prolongs trust. It is not safe for concurrent use.
 type Trust struct {
 	timeout time.Duration
 
@@ -16,22 +16,22 @@ type Trust struct {
 	agreed    time.Time // agreed to by a quorum
 	carried   time.Time // certain to be known to the leader
 
-	troubled time.Time     // when an answer last was late, or the session was resumed
-	took     time.Duration // the time that the latest answer of a quorum took
+	troubled time.Time     // when an answer was last late, or the session was resumed
+	took     time.Duration // how long the latest answer of a quorum took
 
-	// reports are answered requests that the leader may not know of yet, oldest first, and at least
-	// a sample apart. Those that are older than a few times that share no longer matter.
+	// reports are answered requests that the leader may not know yet. The oldest comes first, and
+	// they are at least a sample apart. (If they are older than a few times the share reported,
+	// they no longer matter.)
 	reports []report
 }
 
-// A report is a contact with a follower, which tells the leader of it.
+// A report is a contact with a follower, which reports it to the leader.
 type report struct{ sent, answered time.Time }
 
 const maxReports = 48
 
-// Began notes the start of a session, which a quorum agrees to, or its resumption, in which the
-// leader takes part, and the session timeout that was granted then. sent is when the connection was
-// dialled.
+// Began notes that the session began (a quorum agrees to that) or was resumed (the leader takes
+// part), and which timeout was granted. sent is when the connection was dialled.
 func (t *Trust) Began(sent time.Time, timeout time.Duration) {
 	t.timeout = timeout
 	if t.agreed.IsZero() {
@@ -43,7 +43,7 @@ func (t *Trust) Began(sent time.Time, timeout time.Duration) {
 	t.reports = t.reports[:0]
 }
 
-// Answered notes that a request which was sent at one moment was answered at another.
+// Answered notes that a request, sent at one time, was answered at another.
 func (t *Trust) Answered(sent, at time.Time, by Witness) {
 	t.contact = Later(t.contact, sent)
 	if at.Sub(sent) > Prompt.Of(t.timeout) {
@@ -71,20 +71,20 @@ func (t *Trust) Answered(sent, at time.Time, by Witness) {
 	t.reports = append(t.reports, report{sent, at})
 }
 
-// Deadline returns when trust runs out if nothing more is heard.
+// Deadline returns when trust runs out if no more answers come.
 func (t *Trust) Deadline() time.Time {
 	return Earlier(
 		t.confirmed.Add(trusted.Of(t.timeout)),
 		Earlier(t.carried, t.agreed).Add((1 - drift).Of(t.timeout)))
 }
 
-// Renewable reports whether a resumption would move the deadline on, which does not renew agreed.
+// Renewable reports whether a resumption would move the deadline. (A resumption doesn't renew
+// agreed.)
 func (t *Trust) Renewable() bool {
 	return t.Deadline().Before(t.agreed.Add((1 - drift).Of(t.timeout)))
 }
 
-// Fresh reports whether something may be granted now, without a request that would make trust last
-// longer.
+// Fresh reports whether the session can be granted a lock now, without a request that renews trust.
 func (t *Trust) Fresh(now time.Time) bool {
 	return !t.Over(now) &&
 		(t.Deadline().Sub(now) >= fresh.Of(t.timeout) || now.Sub(t.agreed) < Prompt.Of(t.timeout))
@@ -96,7 +96,7 @@ func (t *Trust) Over(now time.Time) bool {
 		Elapsed(Earlier(t.carried, t.agreed), now) >= (1-drift).Of(t.timeout)
 }
 
-// Lapse returns why trust has run out, as a text. Trust must be over.
+// Lapse returns, as text, why trust has run out. Call it only once trust has run out.
 func (t *Trust) Lapse(now time.Time) string {
 	since, what := t.carried, "the leader need not have heard from it"
 	switch {
@@ -108,12 +108,13 @@ func (t *Trust) Lapse(now time.Time) string {
 	return fmt.Sprintf("%s for %v, so the ensemble may have expired it", what, Elapsed(since, now).Round(time.Millisecond))
 }
 
-// Due returns when the next request is due that renews trust, and whether it must be a write. While
-// a write is under way it need not be one.
+// Due returns when the next request that renews trust is due, and whether it must be a write. While
+// a write is under way, the request need not be a write.
 //
-// A contact becomes certain to be known to the leader only if a request is sent the share reported after
-// it was answered. Requests the share syncs apart are in time for that if answers are prompt. If they
-// are not, or contacts are as far apart as pings, waiting for the next one would leave less trust.
+// The leader is certain to know a contact only if a request is sent the share reported after the
+// contact was answered. Requests the share syncs apart are in time for that if answers are prompt.
+// If answers are late, or contacts are as far apart as pings, waiting for the next request would
+// leave less trust. So the request is sent as soon as it makes the contact certain.
 func (t *Trust) Due(now time.Time, writing bool) (at time.Time, write bool) {
 	pace := Share(1)
 	if now.Sub(t.troubled) < t.timeout/2 {
@@ -124,7 +125,7 @@ func (t *Trust) Due(now time.Time, writing bool) (at time.Time, write bool) {
 		at = Earlier(at, t.reports[0].answered.Add(reported.Of(t.timeout)))
 	}
 
-	// A resumption leaves agreed as it is, so there must be time for a write after it.
+	// A resumption doesn't renew agreed, so there must be time for a write after it.
 	w := t.agreed.Add((pace * writes).Of(t.timeout) - min(t.took, Prompt.Of(t.timeout)))
 	write = !writing && !w.After(at.Add(sample.Of(t.timeout)))
 	if write {
@@ -133,19 +134,19 @@ func (t *Trust) Due(now time.Time, writing bool) (at time.Time, write bool) {
 	return at, write
 }
 
-// Silent reports whether nothing at all was heard for a whole timeout.
+// Silent reports whether no answer at all came for a whole timeout.
 func (t *Trust) Silent(now time.Time) bool { return Elapsed(t.contact, now) >= t.timeout }
 
-// SilentAt returns when Silent will report true, if nothing more is heard.
+// SilentAt returns when Silent will report true if no more answers come.
 func (t *Trust) SilentAt() time.Time { return t.contact.Add(t.timeout) }
 
-// Timeout returns the session timeout that was granted last, or 0 before the first handshake.
+// Timeout returns the session timeout granted last, or 0 before the first handshake.
 func (t *Trust) Timeout() time.Duration { return t.timeout }
 
-// Heard returns how long ago the latest request was sent that was answered.
+// Heard returns how long ago the latest answered request was sent.
 func (t *Trust) Heard(now time.Time) time.Duration { return Elapsed(t.contact, now) }
 
-// Confirmed returns the send time of the latest request that the leader has answered.
+// Confirmed returns the send time of the latest request that the leader answered.
 func (t *Trust) Confirmed() time.Time { return t.confirmed }
 
 // Agreed returns how long ago the latest request was sent that a quorum has agreed to.

@@ -5,7 +5,7 @@ import "strconv"
 // Code is the error code of a reply.
 type Code int32
 
-// The error codes that our code handles. Those above -100 are the server's own troubles.
+// The error codes that our code handles. Codes above -100 are the server's own troubles.
 const (
 	CodeOK                      Code = 0
 	CodeRuntimeInconsistency    Code = -2
@@ -58,7 +58,7 @@ var codeNames = map[Code]string{
 	CodeThrottled:               "throttled",
 }
 
-// String returns the meaning of the code, as in "no node".
+// String returns the meaning of the code ("no node", for example).
 func (c Code) String() string {
 	if name, ok := codeNames[c]; ok {
 		return name

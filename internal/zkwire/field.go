@@ -5,12 +5,12 @@ import (
 	"errors"
 )
 
-// ErrMalformed is returned for bytes that do not have the fields that they should have.
+// ErrMalformed is returned for bytes that lack the fields they should have.
 var ErrMalformed = errors.New("malformed packet")
 
-// A Decoder reads fields off the front of Rest. After the first field that does not fit, Bad is
-// true, Rest is empty and every read returns a zero value. So callers check once, at the end.
-// Memory is allocated only for bytes that Rest has.
+// A Decoder reads fields off the front of Rest. If a field doesn't fit, Bad becomes true, Rest
+// becomes empty, and every further read returns a zero value. So callers can check once, at the
+// end. Memory is allocated only for bytes that Rest has.
 type Decoder struct {
 	Rest []byte
 	Bad  bool
@@ -48,7 +48,7 @@ func (d *Decoder) Int64() int64 {
 	return 0
 }
 
-// Buffer returns a copy of the next buffer, nil for the null buffer, whose length is -1.
+// Buffer returns a copy of the next buffer, or nil for the null buffer (its length is -1).
 func (d *Decoder) Buffer() []byte {
 	n := d.Int32()
 	if n == -1 {
@@ -61,7 +61,7 @@ func (d *Decoder) Buffer() []byte {
 	return append([]byte{}, b...)
 }
 
-// String returns the next string. A null string sets Bad, as few fields allow one.
+// String returns the next string. A null string sets Bad, because few fields can be null.
 func (d *Decoder) String() string {
 	return string(d.take(int(d.Int32())))
 }

@@ -8,14 +8,14 @@ import (
 	"io"
 )
 
-// ErrFrameSize is wrapped by the error about a frame whose length is negative or above the limit.
+// ErrFrameSize is wrapped by the error for a frame whose length is negative or above the limit.
 var ErrFrameSize = errors.New("bad frame length")
 
 // lengthSize is the size of a frame's length.
 const lengthSize = 4
 
-// PayloadSize returns the length that stands at the head of a frame. It returns an error that wraps
-// [ErrFrameSize] if the length is negative or above limit. head must have four bytes.
+// PayloadSize returns the length at the head of a frame. If the length is negative or above limit,
+// it returns an error that wraps [ErrFrameSize]. head must have four bytes.
 func PayloadSize(head []byte, limit int) (int, error) {
 	n := int(int32(binary.BigEndian.Uint32(head)))
 	if n < 0 || n > limit {
@@ -25,8 +25,8 @@ func PayloadSize(head []byte, limit int) (int, error) {
 }
 
 // ReadFrame reads one frame with a payload of at most limit bytes. It returns [io.EOF] if r ends
-// before the frame begins, [io.ErrUnexpectedEOF] if r ends within the frame, and an error that
-// wraps [ErrFrameSize] for a bad length. A long frame takes memory as its bytes arrive.
+// before the frame begins, and [io.ErrUnexpectedEOF] if r ends within the frame. For a bad length
+// its error wraps [ErrFrameSize]. A long frame takes memory only as its bytes arrive.
 func ReadFrame(r io.Reader, limit int) ([]byte, error) {
 	var head [lengthSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -55,7 +55,7 @@ func ReadFrame(r io.Reader, limit int) ([]byte, error) {
 	return frame.Bytes(), nil
 }
 
-// unexpected returns the error for an end of the input within a frame, and other errors as they
+// unexpected turns an end of the input within a frame into its error. Other errors stay as they
 // are.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
@@ -64,12 +64,12 @@ func unexpected(err error) error {
 	return err
 }
 
-// trusted is how many bytes are allocated on the word of a length alone.
+// trusted is how many bytes we allocate only because a length says so.
 const trusted = 64 << 10
 
-// CutFrame splits the first frame off b. It returns a nil frame if b does not have all of it yet,
-// and an error that wraps [ErrFrameSize] for a bad length. The frame shares b's memory, and
-// appending to it does not change rest.
+// CutFrame splits the first frame off b. If b doesn't have the whole frame yet, it returns a nil
+// frame. For a bad length its error wraps [ErrFrameSize]. The frame shares b's memory, but
+// appending to it doesn't change rest.
 func CutFrame(b []byte, limit int) (frame, rest []byte, err error) {
 	if len(b) < lengthSize {
 		return nil, b, nil
@@ -85,8 +85,8 @@ func CutFrame(b []byte, limit int) (frame, rest []byte, err error) {
 	return b[:end:end], b[end:], nil
 }
 
-// SetLength makes the first four bytes of frame its length. Functions that append a frame leave
-// them zero until its body is complete.
+// SetLength writes the length of frame into its first four bytes. Functions that append a frame
+// leave those zero until the body is complete.
 func SetLength(frame []byte) []byte {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-lengthSize))
 	return frame

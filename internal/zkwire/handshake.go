@@ -5,19 +5,18 @@ import (
 	"time"
 )
 
-// PasswordSize is the length of a session's password, and of the zeros that a client sends for a
-// new session.
+// PasswordSize is the length of a session's password. (For a new session, a client sends zeros.)
 const PasswordSize = 16
 
-// A ConnectRequest opens a session, or resumes the one that it names.
+// A ConnectRequest opens a session, or resumes the session that it names.
 type ConnectRequest struct {
-	LastZxid  int64 // the newest that the client has seen: a server that knows less hangs up
+	LastZxid  int64 // the highest zxid the client has seen; a server that is behind it hangs up
 	Timeout   time.Duration
 	SessionID int64 // 0 for a new session
 	Password  []byte
 
-	// ReadOnlyField says that the request ends with the read-only field, which clients send since
-	// ZooKeeper 3.4. The response then has that field, too.
+	// ReadOnlyField says that the request ends with the read-only field (clients send it since
+	// ZooKeeper 3.4). The response then has that field too.
 	ReadOnlyField, ReadOnly bool
 }
 
@@ -58,15 +57,15 @@ func ParseConnectRequest(payload []byte) (ConnectRequest, error) {
 }
 
 // SetLastZxid changes the zxid that a connect request claims to have seen. It does nothing if the
-// frame is too short to be one.
+// frame is too short.
 func SetLastZxid(frame []byte, zxid int64) {
 	if len(frame) >= seenAt+8 {
 		binary.BigEndian.PutUint64(frame[seenAt:], uint64(zxid))
 	}
 }
 
-// A ConnectResponse grants a session. With session 0 the server says that the session of the
-// request has expired.
+// A ConnectResponse grants a session. With session 0 the server says that the requested session has
+// expired.
 type ConnectResponse struct {
 	Timeout   time.Duration // as granted
 	SessionID int64

@@ -2,7 +2,7 @@ package zkwire
 
 import "encoding/binary"
 
-// The xids that answer no numbered request.
+// These xids are not the xid of a numbered request.
 const (
 	XidEvent   int32 = -1
 	XidPing    int32 = -2
@@ -10,13 +10,13 @@ const (
 	XidWatches int32 = -8 // setWatches, as the Java client numbers it
 )
 
-// Where the bodies of frames begin.
+// Bodies of frames begin at these offsets.
 const (
 	RequestBody = lengthSize + 4 + 4
 	ReplyBody   = lengthSize + 4 + 8 + 4
 )
 
-// Where the fields of frames stand.
+// Fields of frames are at these offsets.
 const (
 	xidAt  = lengthSize
 	opAt   = xidAt + 4 // in requests
@@ -43,7 +43,7 @@ func ParseRequestHeader(frame []byte) (RequestHeader, bool) {
 	}, true
 }
 
-// AppendRequest appends the beginning of a request. The caller appends the body to that, and calls
+// AppendRequest appends the beginning of a request. The caller must append the body and call
 // [SetLength].
 func AppendRequest(b []byte, h RequestHeader) []byte {
 	b = AppendInt32(b, 0) // the length
@@ -65,7 +65,7 @@ type ReplyHeader struct {
 }
 
 // ParseReplyHeader returns the head of a frame that is a reply. It reports false if the frame is
-// too short. The rest of the frame need not have arrived.
+// too short. (The rest of the frame needn't have arrived.)
 func ParseReplyHeader(frame []byte) (ReplyHeader, bool) {
 	if len(frame) < ReplyBody {
 		return ReplyHeader{}, false
@@ -77,8 +77,8 @@ func ParseReplyHeader(frame []byte) (ReplyHeader, bool) {
 	}, true
 }
 
-// PutReplyHeader writes the length and the header at the head of a frame that has room for them:
-// its body begins at [ReplyBody].
+// PutReplyHeader writes the length and the header at the head of a frame. The frame must have room
+// for them (its body begins at [ReplyBody]).
 func PutReplyHeader(frame []byte, h ReplyHeader) {
 	SetLength(frame)
 	SetXid(frame, h.Xid)

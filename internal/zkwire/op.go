@@ -5,8 +5,8 @@ import "strconv"
 // Op is the operation of a request.
 type Op int32
 
-// The operations of a client. OpNotification is what a watch event has in the place of an
-// operation, and OpError marks a part of a transaction that has failed.
+// These are the operations of a client. A watch event has OpNotification in place of an operation.
+// OpError marks a part of a transaction that failed.
 const (
 	OpNotification    Op = 0
 	OpCreate          Op = 1
@@ -79,7 +79,7 @@ var opNames = map[Op]string{
 	OpError:           "error",
 }
 
-// String returns the name of the operation, as in "getData".
+// String returns the name of the operation ("getData", for example).
 func (op Op) String() string {
 	if name, ok := opNames[op]; ok {
 		return name

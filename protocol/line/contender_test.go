@@ -35,31 +35,6 @@ func TestContendedCycleTakesFiveRequests(t *testing.T) {
 	})
 }
 
-// A contender whose wait lasts watches its own node. It comes again if that is deleted.
-func TestWaiterHearsOfTheEndOfItsNode(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		path, link := srv.Root(t)+"/line", srv.Link(t)
-		l := lineAt(srv.Client(t), path)
-		first := take(t, l)
-		second := enter(suite.Lasting(t), l, request)
-		pending(t, second)
-		third := enter(suite.Lasting(t), lineAt(link.Client(t), path), request)
-		pending(t, third)
-		reads := link.Count(recipestest.OpGetData)
-		time.Sleep(time.Second)
-		require.Equal(t, reads+1, link.Count(recipestest.OpGetData), "its own node")
-
-		all, err := l.Contenders(suite.Lasting(t))
-		require.NoError(t, err)
-		require.NoError(t, l.Break(suite.Lasting(t), all[2].Node))
-		release(t, first)
-		release(t, suite.Wait(t, second))
-		g := suite.Wait(t, third)
-		require.NotEqual(t, all[2].Node, g.Node())
-		release(t, g)
-	})
-}
-
 // The answer to a create is lost. What the line shows then is read, and not taken for another
 // contender of the session.
 func TestTokenOfANodeThatWasFound(t *testing.T) {
@@ -276,20 +251,6 @@ func TestContenderLooksAgainOnceItsSessionIsConfirmed(t *testing.T) {
 		resign(t, other)
 		resign(t, suite.Wait(t, waiter))
 		require.NoError(t, s.Err())
-	})
-}
-
-// A session that has held something costs no more than one that has not.
-func TestSessionThatHoldsNothingAnyMoreSendsNothing(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		link := srv.Link(t)
-		c := link.Client(t)
-		g := take(t, lineAt(c, srv.Root(t)+"/x"))
-		release(t, g)
-		time.Sleep(time.Minute)
-		requests := link.Count(recipestest.OpAny)
-		time.Sleep(10 * time.Minute)
-		require.Equal(t, requests, link.Count(recipestest.OpAny))
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -133,18 +132,6 @@ func (l *Line) Names(ctx context.Context, s *protocol.Session) ([]Name, error) {
 		return nil, nil
 	}
 	return l.parse(children), err
-}
-
-// childrenAlone lists the line's node, and returns what is known of its rule.
-func (l *Line) childrenAlone(ctx context.Context, s *protocol.Session) (children []string, data []byte, err error) {
-	children, stat, err := s.Children(ctx, l.recipe.Path())
-	switch {
-	case err == nil:
-		data = l.parent.look(stat, l.rule == nil && stat.DataLength == 0, l.rule != nil && slices.Contains(children, keeper))
-	case errors.Is(err, zk.ErrNoNode):
-		l.parent.forget()
-	}
-	return children, data, err
 }
 
 // Break deletes the node of a contender, given its name. A holder is told of its loss, and a waiter

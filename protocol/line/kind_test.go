@@ -22,23 +22,18 @@ import (
 
 // Contenders of a kind that the line does not have would not see each other.
 func TestRequestOfAKindThatTheLineDoesNotHaveIsRefused(t *testing.T) {
-	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/kinds", srv.Client(t)
+		l := lineAt(c, path)
 		for _, kind := range []string{"", "lock", "read-"} {
-			path := srv.Root(t) + "/kinds"
-			c := srv.Client(t)
-			l := lineAt(c, path)
-			for range 2 {
-				_, err := l.Enter(suite.Lasting(t), line.Request{Kind: kind})
-				require.ErrorContains(t, err, "kind", kind)
-				_, err = l.Enter(suite.Lasting(t), line.Request{Kind: kind, Try: true})
-				require.ErrorContains(t, err, "kind", kind)
-				_, _, err = l.Claim(suite.Lasting(t), suite.Session(t, c), &line.Request{Kind: kind})
+			for _, try := range []bool{false, true} {
+				_, err := l.Enter(suite.Lasting(t), line.Request{Kind: kind, Try: try})
 				require.ErrorContains(t, err, "kind", kind)
 			}
-			names, err := l.Names(suite.Lasting(t), suite.Session(t, c))
-			require.NoError(t, err)
-			require.Empty(t, names)
+			_, _, err := l.Claim(suite.Lasting(t), suite.Session(t, c), &line.Request{Kind: kind})
+			require.ErrorContains(t, err, "kind", kind)
 		}
+		require.Empty(t, suite.Children(t, c, path))
 	})
 }
 
@@ -193,31 +188,27 @@ func TestEndOfAContenderThatOverlooksOursIsNoProof(t *testing.T) {
 // A mutex whose predecessor is a writer finds that one gone when it begins to watch it. A reader
 // has taken its place.
 func TestMutexWaitsForAReaderThatHasReplacedAWriter(t *testing.T) {
-	for name, spelling := range map[string]rwlock.Spelling{
-		"native": rwlock.Native, "Curator": rwlock.Curator, "kazoo": rwlock.Kazoo,
-	} {
-		t.Run(name, func(t *testing.T) {
-			suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-				path, link := srv.Root(t)+"/mixed", srv.Link(t)
-				gate := &suite.Gate{Op: recipestest.OpGetData} // by which a node is watched
-				c := link.Client(t, gate.Option(link))
-				suite.Session(t, c)
-				writing, err := rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling)).Lock(suite.Lasting(t))
-				require.NoError(t, err)
+	for _, spelling := range []rwlock.Spelling{rwlock.Native, rwlock.Curator, rwlock.Kazoo} {
+		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+			path, link := srv.Root(t)+"/mixed", srv.Link(t)
+			gate := &suite.Gate{Op: recipestest.OpGetData} // by which a node is watched
+			c := link.Client(t, gate.Option(link))
+			suite.Session(t, c)
+			writing, err := rwlock.New(srv.Client(t), path, rwlock.WithSpelling(spelling)).Lock(suite.Lasting(t))
+			require.NoError(t, err)
 
-				gate.Shut()
-				granted := enter(suite.Lasting(t), lineAt(c, path), request)
-				synctest.Wait()
-				require.True(t, gate.Holding())
-				reading, err := writing.Downgrade(suite.Lasting(t))
-				require.NoError(t, err)
-				gate.Open()
-				time.Sleep(time.Second)
-				pending(t, granted)
+			gate.Shut()
+			granted := enter(suite.Lasting(t), lineAt(c, path), request)
+			synctest.Wait()
+			require.True(t, gate.Holding())
+			reading, err := writing.Downgrade(suite.Lasting(t))
+			require.NoError(t, err)
+			gate.Open()
+			time.Sleep(time.Second)
+			pending(t, granted)
 
-				require.NoError(t, reading.Unlock(suite.Lasting(t)))
-				release(t, suite.Wait(t, granted))
-			})
+			require.NoError(t, reading.Unlock(suite.Lasting(t)))
+			release(t, suite.Wait(t, granted))
 		})
 	}
 }

@@ -133,21 +133,6 @@ func TestNextContenderNeedsNoRequest(t *testing.T) {
 	})
 }
 
-// Of the contenders that are passed over none is granted.
-func TestChosenContenderNeedsNoRequest(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		q := newQueue(t, srv, 4)
-		chosen := q.waiters[3]
-		before := chosen.link.Count(recipestest.OpAny)
-		require.NoError(t, q.holder.ResignTo(suite.Lasting(t), chosen.node))
-		q.takes(t, chosen)
-		synctest.Wait()
-		require.Equal(t, before, chosen.link.Count(recipestest.OpAny))
-		q.waiters = q.waiters[:3]
-		q.disband(t)
-	})
-}
-
 // A contender that goes without a marker says nothing about its predecessors. What watches for the
 // marker goes with it, whether its contender still waits or has given up.
 func TestContenderListsTheLineIfItsPredecessorGoesWithoutAMarker(t *testing.T) {

@@ -102,24 +102,6 @@ func TestForeignNameIsNotTakenForOurs(t *testing.T) {
 	})
 }
 
-func drawName(t *rapid.T) line.Name {
-	return line.Name{
-		Sequence: rapid.OneOf(rapid.Int32(), rapid.SampledFrom([]int32{0, math.MaxInt32, math.MinInt32})).Draw(t, "sequence"),
-	}
-}
-
-func TestCompareIsATotalOrder(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		a, b, c := drawName(t), drawName(t), drawName(t)
-		require.Equal(t, a.Sequence == b.Sequence, a.Compare(b) == 0)
-		require.Equal(t, a.Compare(b) < 0, b.Compare(a) > 0)
-		if a.Compare(b) <= 0 && b.Compare(c) <= 0 {
-			require.LessOrEqual(t, a.Compare(c), 0)
-		}
-	})
-}
-
 // A kind may consist of any characters, also of those that surround it.
 func TestAnyKindIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()

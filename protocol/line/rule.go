@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -32,6 +33,18 @@ func (l *Line) children(ctx context.Context, s *protocol.Session) (children []st
 	children, data, err = l.childrenAlone(ctx, s)
 	if l.rule != nil && data == nil && err == nil {
 		data, err = l.ruleData(ctx, s)
+	}
+	return children, data, err
+}
+
+// childrenAlone lists the line's node, and returns what is known of its rule.
+func (l *Line) childrenAlone(ctx context.Context, s *protocol.Session) (children []string, data []byte, err error) {
+	children, stat, err := s.Children(ctx, l.recipe.Path())
+	switch {
+	case err == nil:
+		data = l.parent.look(stat, l.rule == nil && stat.DataLength == 0, l.rule != nil && slices.Contains(children, keeper))
+	case errors.Is(err, zk.ErrNoNode):
+		l.parent.forget()
 	}
 	return children, data, err
 }

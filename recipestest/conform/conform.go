@@ -10,18 +10,18 @@ import (
 
 // A Lock is the lock under test, as one process sees it.
 type Lock struct {
-	// Acquire blocks until the process holds the lock, or ctx ends. It is called by one goroutine
-	// at a time. It should return soon after ctx has ended.
+	// Acquire blocks until the process holds the lock, or ctx ends. It should return soon after ctx
+	// has ended. One goroutine at a time calls it.
 	Acquire func(ctx context.Context) (Held, error)
 }
 
-// A Held is a lock that a process holds.
+// A Held is a lock while a process holds it.
 type Held struct {
-	// Release gives the lock back. After an error it is called again.
+	// Release gives the lock back. If it fails it is called again.
 	Release func(ctx context.Context) error
 
 	// Err returns nil as long as the holder has no reason to think that the lock is lost. It must
-	// be safe for concurrent use. Leave it nil if a holder is never told.
+	// be safe for concurrent use. Leave it nil if your lock can't tell a holder about a loss.
 	Err func() error
 
 	// Token returns the fencing token. Leave it nil if there are none.
@@ -29,13 +29,14 @@ type Held struct {
 }
 
 // A New makes the lock at w.Path ready for the process c. It is called once for each process,
-// before the scenario begins. A lock over package protocol uses c.Client. One over a plain zk.Conn
-// dials w.Server.ConnectString() with c.Dial, and asks for the session timeout w.Timeout. w.Cleanup
-// is the place to close what New has opened: closing must end the calls that still wait.
+// before the scenario begins. A lock over package protocol can use c.Client. A lock over a plain
+// zk.Conn must dial w.Server.ConnectString() with c.Dial, and ask for the session timeout
+// w.Timeout. Use w.Cleanup to close anything New has opened (closing must end calls that still
+// wait).
 type New func(w *sim.World, c *sim.Client) Lock
 
 // Run runs all scenarios as subtests of t, in parallel with each other and with other parallel
-// tests. It fails those in which the lock does what it must not. With -short it draws fewer faults.
+// tests. A subtest fails if the lock breaks a rule. With -short, Run draws fewer faults.
 func Run(t *testing.T, lock New) {
 	t.Helper()
 	for _, s := range scenarios {
@@ -43,8 +44,8 @@ func Run(t *testing.T, lock New) {
 	}
 }
 
-// Find returns the scenarios in which the lock does what it must not, and what that is. It does not
-// fail t, and blocks until all scenarios are over. Use it for a lock that is known to be wrong.
+// Find returns the scenarios in which the lock breaks a rule, and how. It doesn't fail t, and
+// blocks until all scenarios have ended. Use it for a lock that is known to be wrong.
 func Find(t *testing.T, lock New) map[string]error {
 	t.Helper()
 	var mu sync.Mutex // protects found

@@ -13,10 +13,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
-// A scenario is something that a lock is put through.
+// A scenario is one test that a lock must pass.
 type scenario struct {
 	name  string
-	seeds int // of schedules with faults, or 0: it is played once, without drawn faults
+	seeds int // how many schedules with drawn faults; 0: play once, without
 	play  func(ctx context.Context, s *stage, process int) error
 	alone bool // play runs once, and not in each process
 }
@@ -40,7 +40,7 @@ func (sc scenario) simulate(lock New) func(*sim.World) {
 				break
 			}
 			c.Go(func(ctx context.Context) error {
-				c.Sleep(ctx, w.Timeout) // the world heals the networks at its beginning
+				c.Sleep(ctx, w.Timeout) // the world heals the networks when it begins
 				return sc.play(ctx, s, i)
 			})
 		}
@@ -88,7 +88,7 @@ func endedRelease(ctx context.Context, s *stage, _ int) error {
 	}
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	if g.Release(done) == nil { // then nothing is left to be done
+	if g.Release(done) == nil { // then nothing may be left to do
 		return s.cycle(ctx, second)
 	}
 	return errors.Join(s.release(ctx, g), s.cycle(ctx, second))
@@ -126,7 +126,7 @@ func outage(ctx context.Context, s *stage, _ int) error {
 	return s.cycle(ctx, second)
 }
 
-// cutOff keeps all packets from a holder for so long that the next one is granted the lock.
+// cutOff keeps all packets from a holder until the next process is granted the lock.
 func cutOff(ctx context.Context, s *stage, _ int) error {
 	before, err := s.acquire(ctx, first)
 	if err != nil {
@@ -176,7 +176,7 @@ func holderDeleted(ctx context.Context, s *stage, _ int) error {
 	return errors.Join(s.learns(g, s.timeouts(2)), s.cycle(ctx, second))
 }
 
-// waiterDeleted deletes the nodes of a process that waits, behind which another one waits.
+// waiterDeleted deletes the nodes of a waiting process that has another waiter behind it.
 func waiterDeleted(ctx context.Context, s *stage, _ int) error {
 	g, err := s.acquire(ctx, first)
 	if err != nil {
@@ -224,7 +224,7 @@ func nextSession(ctx context.Context, s *stage, _ int) error {
 	return s.release(ctx, again)
 }
 
-// foreignNodes puts nodes of others at the path.
+// foreignNodes creates foreign nodes at the path.
 func foreignNodes(ctx context.Context, s *stage, _ int) error {
 	session, err := s.world.Operator().Session(ctx)
 	if err != nil {
@@ -242,7 +242,7 @@ func foreignNodes(ctx context.Context, s *stage, _ int) error {
 	return errors.Join(s.cycle(ctx, first), s.cycle(ctx, second))
 }
 
-// anyStep makes a process meet a fault at each packet of Acquire and Release. Its session goes on.
+// anyStep hits a process with a fault at each packet of Acquire and Release. Its session goes on.
 func anyStep(fault func(*recipestest.Link)) func(context.Context, *stage, int) error {
 	return func(ctx context.Context, s *stage, _ int) error {
 		const steps = 16

@@ -12,17 +12,17 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/sim"
 )
 
-// A stage is what a scenario is played on: three processes with a lock each.
+// A stage has three processes with a lock each. A scenario is played on it.
 type stage struct {
 	world   *sim.World
 	clients []*sim.Client
 	locks   []Lock
 	history *sim.Exclusive
-	grants  atomic.Int64 // stands for tokens where there are none
+	grants  atomic.Int64 // tokens for a lock without tokens
 }
 
 func newStage(w *sim.World, lock New) *stage {
-	w.Watches = 1000 // these are the lock's own business
+	w.Watches = 1000 // how many watches it sets is the lock's own business
 	s := &stage{world: w, clients: w.Clients(3), history: w.Exclusive("the lock")}
 	w.Operator() // while it can connect
 	for _, c := range s.clients {
@@ -34,7 +34,7 @@ func newStage(w *sim.World, lock New) *stage {
 // timeouts returns n session timeouts.
 func (s *stage) timeouts(n int) time.Duration { return time.Duration(n) * s.world.Timeout }
 
-// soon is how long anything may take that must happen, in session timeouts.
+// soon is how many session timeouts anything that must happen may take.
 const soon = 5
 
 // A grant is a Held for a history.
@@ -46,7 +46,7 @@ type grant struct {
 func (g grant) Token() int64          { return g.token }
 func (g grant) Done() <-chan struct{} { return nil }
 
-// Err returns nil if the holder is never told.
+// Err returns nil if the lock has no Err.
 func (g grant) Err() error {
 	if g.Held.Err == nil {
 		return nil
@@ -54,7 +54,7 @@ func (g grant) Err() error {
 	return g.Held.Err()
 }
 
-// call calls Acquire for a process, and returns an error if that returns late.
+// call calls Acquire for a process. If Acquire returns late, call returns an error.
 func (s *stage) call(ctx context.Context, process int, limit time.Duration) (grant, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -89,7 +89,7 @@ func (s *stage) call(ctx context.Context, process int, limit time.Duration) (gra
 
 var errLate = errors.New("a call of Acquire has not returned")
 
-// acquire acquires the lock for a process, which must be possible.
+// acquire acquires the lock for a process, which must succeed.
 func (s *stage) acquire(ctx context.Context, process int) (grant, error) {
 	g, err := s.call(ctx, process, s.timeouts(soon))
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *stage) acquire(ctx context.Context, process int) (grant, error) {
 	return g, nil
 }
 
-// persevere is acquire for a process that meets faults, and calls again after an error.
+// persevere is acquire for a process that meets faults: it calls again after an error.
 func (s *stage) persevere(ctx context.Context, process int) (g grant, err error) {
 	for range 5 {
 		if g, err = s.call(ctx, process, s.timeouts(soon)); err == nil || errors.Is(err, errLate) {
@@ -112,7 +112,7 @@ func (s *stage) persevere(ctx context.Context, process int) (g grant, err error)
 	return g, nil
 }
 
-// release gives the lock back. It calls again after an error, unless the lock is lost.
+// release gives the lock back. After an error it calls again, unless the lock is lost.
 func (s *stage) release(ctx context.Context, g grant) error {
 	for range 3 {
 		result := make(chan error, 1)
@@ -130,7 +130,7 @@ func (s *stage) release(ctx context.Context, g grant) error {
 		}
 		time.Sleep(s.world.Timeout / 10)
 	}
-	return nil // whether it is free the next one finds out
+	return nil // the next process finds out whether the lock is free
 }
 
 // cycle acquires the lock for a process, and gives it back.
@@ -142,7 +142,7 @@ func (s *stage) cycle(ctx context.Context, process int) error {
 	return s.release(ctx, g)
 }
 
-// turns makes a process hold the lock n times, each of which goes into the history.
+// turns makes a process hold the lock n times. Each time goes into the history.
 func (s *stage) turns(ctx context.Context, process, n int) error {
 	c := s.clients[process]
 	for range n {
@@ -161,7 +161,7 @@ func (s *stage) turns(ctx context.Context, process, n int) error {
 	return nil
 }
 
-// learns returns an error if a holder does not learn in time that it has lost the lock.
+// learns returns an error if a holder doesn't find out in time that it has lost the lock.
 func (s *stage) learns(g grant, limit time.Duration) error {
 	for began := time.Now(); g.Err() == nil; time.Sleep(s.world.Timeout / 50) {
 		if time.Since(began) > limit {
@@ -218,7 +218,7 @@ func (s *stage) expire(ctx context.Context) error {
 	return nil
 }
 
-// deleteAll deletes nodes, as an operator would.
+// deleteAll deletes nodes as an operator would.
 func (s *stage) deleteAll(ctx context.Context, nodes map[string]int64, except map[string]int64) error {
 	session, err := s.world.Operator().Session(ctx)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 	maxIdentities = 256
 )
 
-// identity is a scheme and an id that the scheme interprets. A client has proved its identities; an
+// identity is a scheme and an id that the scheme interprets. A client has proved its identities. An
 // entry of an access control list demands one.
 type identity struct{ scheme, id string }
 
@@ -59,8 +59,8 @@ func allowed(list []acl, perms int32, ids []identity) bool {
 	return len(list) == 0
 }
 
-// verdicts remembers within one request what lists allow: a transaction may ask thousands of times
-// about the same long list.
+// verdicts remembers the results of lists within one request, because a transaction can ask
+// thousands of times about the same long list.
 type verdicts map[verdict]bool
 
 type verdict struct {
@@ -82,7 +82,7 @@ func (v verdicts) allowed(list []acl, perms int32, ids []identity) bool {
 	return yes
 }
 
-// matches reports whether the identity satisfies an entry's id of the same scheme.
+// matches reports whether the identity satisfies the id of an entry with the same scheme.
 func matches(id identity, want string) bool {
 	switch id.scheme {
 	case "digest":
@@ -95,8 +95,8 @@ func matches(id identity, want string) bool {
 	return false
 }
 
-// resolveACL checks a list that a client wants to set. It removes duplicates and replaces entries
-// of scheme auth by the client's own identities.
+// resolveACL checks a list that a client wants to set. It removes duplicates, and replaces entries
+// of scheme auth with the client's own identities.
 func resolveACL(list []acl, ids []identity) ([]acl, zkwire.Code) {
 	if len(list) > maxACL {
 		return nil, zkwire.CodeInvalidACL
@@ -119,7 +119,7 @@ func resolveACL(list []acl, ids []identity) ([]acl, zkwire.Code) {
 		case "auth":
 			known := false
 			for _, id := range ids {
-				if id.scheme == "digest" { // an address alone is no authentication
+				if id.scheme == "digest" { // an address alone isn't authentication
 					known = true
 					resolved = append(resolved, acl{a.perms, id})
 				}
@@ -148,8 +148,8 @@ func resolveACL(list []acl, ids []identity) ([]acl, zkwire.Code) {
 	return resolved, zkwire.CodeOK
 }
 
-// refuseEagerly returns the error with which the server of a connection refuses a write by itself. d
-// is a copy, so the request can still be decoded.
+// refuseEagerly returns the error with which a connection's server refuses a write by itself. d is
+// a copy, so the request can still be decoded.
 func (s *Server) refuseEagerly(c *conn, op zkwire.Op, d decoder) zkwire.Code {
 	if !s.cfg.EagerACL {
 		return zkwire.CodeOK
@@ -188,8 +188,8 @@ func (s *Server) refuseEagerly(c *conn, op zkwire.Op, d decoder) zkwire.Code {
 	return zkwire.CodeOK
 }
 
-// maskDigests returns a copy of the list without password hashes, for readers that may not
-// administer the node.
+// maskDigests returns a copy of the list without password hashes, for readers that can't administer
+// the node.
 func maskDigests(list []acl) []acl {
 	masked := slices.Clone(list)
 	for i := range masked {
@@ -200,7 +200,7 @@ func maskDigests(list []acl) []acl {
 	return masked
 }
 
-// digestIdentity returns the identity that the credentials user:password prove.
+// digestIdentity returns the identity proved by the credentials user:password.
 func digestIdentity(credentials []byte) identity {
 	sum := sha1.Sum(credentials)
 	user, _, _ := strings.Cut(string(credentials), ":")
@@ -208,7 +208,7 @@ func digestIdentity(credentials []byte) identity {
 }
 
 // parseNetwork parses the id of an ip entry: an IPv4 address with an optional number of leading
-// bits. The real server accepts no IPv6 address there either.
+// bits. (The real server doesn't accept IPv6 addresses either.)
 func parseNetwork(s string) (netip.Prefix, bool) {
 	host, bits, hasBits := strings.Cut(s, "/")
 	addr, err := netip.ParseAddr(host)

@@ -26,12 +26,12 @@ const (
 	silenceTimeout = 10 * time.Second
 )
 
-// A conn is one connection of a client. One goroutine reads from it, carries out the requests one
+// A conn is one connection of a client. One goroutine reads from it, executes the requests one
 // after the other and sends the answers.
 //
-// Events come from the goroutines of other connections, which only append them to out. They do so
-// under the server's lock, which every read and write of the tree holds too. So a client never sees
-// an answer before the events that led to it.
+// Events come from the goroutines of other connections, which only append them to out. They hold
+// the server's lock, as does every read and write of the tree. So a client always gets the events
+// that led to an answer before the answer.
 type conn struct {
 	srv     *Server
 	nc      net.Conn
@@ -39,29 +39,29 @@ type conn struct {
 	r       *bufio.Reader
 	pending int // bytes of the current frame that are still in r's buffer
 
-	tree     *tree     // the tree that it reads and watches: the follower's or the leader's
+	tree     *tree     // the tree that it reads and watches (its follower's or the leader's)
 	follower *Follower // nil for a connection to the leader
 
-	// Guarded by the server's lock.
+	// The server's lock protects these.
 	session      *session
 	ids          []identity
-	verdicts     verdicts // of the transaction or multiRead that is carried out
+	verdicts     verdicts // of the current transaction or multiRead
 	gone         bool
 	round        uint64 // of the last watch event
 	since        time.Time
 	received     int
 	sent         int
-	answered     time.Time // last
+	answered     time.Time // when it last got an answer
 	lastOp       zkwire.Op
 	lastXID      int32
 	lastZxid     int64
-	deferred     []deferred // until the follower has caught up
+	deferred     []deferred // waiting for the follower to catch up
 	deferredSize int
-	stuck        bool // its follower waits for the leader, and answers nothing more
+	stuck        bool // its follower waits for the leader and answers nothing more
 
-	mu      sync.Mutex // guards the rest; taken last, and nothing blocks while it is held
+	mu      sync.Mutex // protects the fields below; taken last, and nothing blocks while it is held
 	idle    sync.Cond  // signalled when writing becomes false
-	writing bool       // a goroutine is writing; there is one at most
+	writing bool       // a goroutine is writing (one at most)
 	out     []byte     // to be sent
 	spare   []byte     // a second buffer, in use while writing
 	ending  bool       // the connection closes once out is sent
@@ -93,7 +93,7 @@ func (c *conn) serve() {
 		c.srv.mu.Unlock()
 	}()
 
-	// A four-letter word takes the place of the handshake.
+	// A client can send a four-letter word instead of the handshake.
 	c.nc.SetDeadline(time.Now().Add(silenceTimeout))
 	if word, err := c.r.Peek(4); err != nil {
 		return
@@ -122,8 +122,8 @@ func (c *conn) serve() {
 	c.flush()
 }
 
-// readFrame returns the next frame without its length field. The frame is valid until the next
-// call. Memory grows with the bytes that arrive, not with the length that the frame announces.
+// readFrame returns the next frame without its length. The frame is valid until the next call.
+// Memory grows with the bytes that arrive, whatever length the frame announces.
 func (c *conn) readFrame() ([]byte, error) {
 	c.r.Discard(c.pending)
 	c.pending = 0
@@ -149,8 +149,8 @@ func (c *conn) readFrame() ([]byte, error) {
 	return frame.Bytes(), err
 }
 
-// frameReady reports whether readFrame can return the next frame without blocking. If so, sending
-// the answers can wait. It reports false once flushAt bytes are unsent.
+// frameReady reports whether readFrame can return the next frame without blocking, so that the
+// answers can wait and be sent together. It reports false once flushAt bytes are unsent.
 func (c *conn) frameReady() bool {
 	have := c.r.Buffered() - c.pending
 	if have < 4 {
@@ -181,7 +181,7 @@ func (c *conn) send(frame []byte) {
 }
 
 // sendAfter sends an answer that reflects the transactions up to zxid. If the connection's follower
-// has not applied them yet, the answer is deferred until it has.
+// hasn't applied them yet, the answer is deferred.
 func (c *conn) sendAfter(zxid int64, frame []byte) {
 	if zxid > c.tree.zxid {
 		c.postpone(deferred{after: zxid, answer: bytes.Clone(frame)})
@@ -190,14 +190,14 @@ func (c *conn) sendAfter(zxid int64, frame []byte) {
 	c.send(frame)
 }
 
-// noZxid is the zxid of an event that belongs to no transaction.
+// noZxid is the zxid of an event without a transaction.
 const noZxid = -1
 
-// notify sends a watch event and never blocks. A client too slow to read its events is
-// disconnected. It learns of them when it reconnects and sets its watches again. The caller holds
-// the server's lock.
+// notify sends a watch event and never blocks. If a client is too slow to read its events, it is
+// disconnected, and gets them when it reconnects and sets its watches again. The caller holds the
+// server's lock.
 //
-// zxid is the transaction that caused the event, or noZxid. Before 3.9, clients are not told.
+// zxid is the transaction that caused the event, or noZxid. Before 3.9, clients don't get it.
 func (c *conn) notify(event eventType, path string, zxid int64) {
 	if c.gone {
 		return
@@ -209,7 +209,7 @@ func (c *conn) notify(event eventType, path string, zxid int64) {
 	frame := c.srv.eventBuf[:0]
 	frame = append(frame, make([]byte, zkwire.ReplyBody)...)
 	frame = zkwire.AppendInt32(frame, int32(event))
-	frame = zkwire.AppendInt32(frame, 3) // the state: connected, the only one used
+	frame = zkwire.AppendInt32(frame, 3) // the state is always "connected"
 	frame = zkwire.AppendString(frame, path)
 	zkwire.PutReplyHeader(frame, zkwire.ReplyHeader{Xid: zkwire.XidEvent, Zxid: zxid, Code: zkwire.CodeOK})
 	c.srv.eventBuf = frame
@@ -218,8 +218,8 @@ func (c *conn) notify(event eventType, path string, zxid int64) {
 	c.startWriting()
 }
 
-// endWhenSent closes the connection once everything is sent, or the client reads none of it. The
-// caller calls startWriting.
+// endWhenSent closes the connection once everything is sent, or the client has stopped reading. The
+// caller must call startWriting.
 func (c *conn) endWhenSent() {
 	c.nc.SetWriteDeadline(time.Now().Add(silenceTimeout))
 	c.mu.Lock()
@@ -227,8 +227,8 @@ func (c *conn) endWhenSent() {
 	c.ending = true
 }
 
-// startWriting starts a goroutine that sends the unsent bytes, unless one is running. It closes the
-// connection if too much is unsent. The caller holds the server's lock.
+// startWriting starts a goroutine that sends the unsent bytes, unless one is running. If too much
+// is unsent, it closes the connection. The caller holds the server's lock.
 func (c *conn) startWriting() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,8 +244,8 @@ func (c *conn) startWriting() {
 	}
 }
 
-// flush waits until no other goroutine is writing, sends the unsent bytes, and reports whether the
-// connection still works.
+// flush waits until no other goroutine is writing, and then sends the unsent bytes. It reports
+// whether the connection still works.
 func (c *conn) flush() bool {
 	c.mu.Lock()
 	for c.writing {
@@ -298,7 +298,7 @@ func (c *conn) write() {
 	c.idle.Broadcast()
 }
 
-// drop ends a connection. Its session, if any, lives on. The caller holds mu.
+// drop ends a connection. Its session (if any) goes on. The caller holds mu.
 func (s *Server) drop(c *conn) {
 	if c.gone {
 		return
@@ -318,7 +318,7 @@ func (s *Server) drop(c *conn) {
 	c.closed = true
 	c.mu.Unlock()
 	c.nc.Close()
-	s.settled.Broadcast() // its goroutine may wait in admit or connect
+	s.settled.Broadcast() // its goroutine can be waiting in admit or connect
 }
 
 // connect answers the first frame of a connection, which starts or resumes a session. It reports
@@ -335,7 +335,7 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 	c.received++
 	s.received++
 	if c.gone || r.LastZxid > c.tree.zxid {
-		return false // the client has seen later transactions and must try another server
+		return false // the client has seen later transactions, so it must try another server
 	}
 	cutOff, sessions := c.follower != nil && c.follower.contact != whole, s.sessions
 	if cutOff {
@@ -373,7 +373,7 @@ func (s *Server) connect(c *conn, frame []byte) bool {
 
 	c.session = ss
 	if s.journal != nil {
-		s.await(s.tree.zxid) // also for a session that has ended: a crash must not bring it back
+		s.await(s.tree.zxid) // even if the session has ended: a crash must not bring it back
 	}
 	if c.gone {
 		return false

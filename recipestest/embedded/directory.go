@@ -15,26 +15,26 @@ import (
 	"strings"
 )
 
-// The names of the files in a data directory. Snapshots and logs have a zxid of 16 hexadecimal
-// digits behind the prefix.
+// Names of files in a data directory. Snapshots and logs have a zxid of 16 hexadecimal digits after
+// the prefix.
 const (
 	lockName       = "lock"
 	markName       = "acknowledged"
 	logPrefix      = "log-"
 	snapshotPrefix = "snapshot-"
-	unfinished     = ".tmp" // of a file that is being written
+	unfinished     = ".tmp" // of a file that isn't complete
 )
 
-// recordSize is about how much of a snapshot goes into one record.
+// recordSize is the approximate size of a snapshot's records.
 const recordSize = 256 << 10
 
-// A directory is a data directory that this process has locked. It holds the newest snapshot and
-// the logs of the transactions since. Other files are left alone.
+// A directory is a data directory that this process has locked. It has the newest snapshot and the
+// logs of later transactions. Other files are left alone.
 type directory struct {
 	path string
 	lock io.Closer
 	sync func(*os.File) error
-	mark *os.File // up to which transaction clients were answered: see acknowledge
+	mark *os.File // up to which transaction clients were answered (see acknowledge)
 }
 
 // openDirectory creates the directory if it does not exist, and locks it.
@@ -64,9 +64,9 @@ func (dir *directory) close() {
 	dir.lock.Close()
 }
 
-// acknowledge notes that transactions up to zxid have reached the disk, before clients are answered.
-// The note itself may be lost with the machine, which does no harm: it bounds from below what a log
-// must have. Without it, nobody would see that the end of a log is missing.
+// acknowledge notes that transactions up to zxid have reached the disk, before clients get their
+// answers. The note can be lost with the machine. That does no harm, because it is only a lower
+// bound for what a log must have. Without the note, a log whose end is missing would look complete.
 func (dir *directory) acknowledge(zxid int64) error {
 	note := fmt.Sprintf("%016x ", uint64(zxid))
 	note += fmt.Sprintf("%08x\n", checksum([]byte(note)))
@@ -95,7 +95,7 @@ func (dir *directory) acknowledge(zxid int64) error {
 	return syncDirectory(dir.path)
 }
 
-// acknowledged returns up to which transaction clients were answered, or -1 if nothing says so.
+// acknowledged returns up to which transaction clients were answered, or -1 if that isn't known.
 func (dir *directory) acknowledged() (zxid int64, err error) {
 	path := filepath.Join(dir.path, markName)
 	content, err := os.ReadFile(path)
@@ -169,7 +169,7 @@ func fileName(kind string, zxid int64) string {
 	return fmt.Sprintf("%s%016x", prefix, zxid)
 }
 
-// parseName returns the file of this name, and whether it is a snapshot or a log at all.
+// parseName returns the file of this name, and reports whether it is a snapshot or a log.
 func parseName(name string) (stored, bool) {
 	kind, digits := kindLog, ""
 	var ok bool
@@ -183,8 +183,8 @@ func parseName(name string) (stored, bool) {
 	return stored{name, kind, zxid}, err == nil && fileName(kind, zxid) == name
 }
 
-// load returns the state that the files describe, or nil if there are none. It also returns the
-// number of bytes of the last record that had not been written to its end.
+// load returns the state in the files, or nil if there are none. torn is the size of an incomplete
+// last record.
 func (dir *directory) load() (st *state, torn int, err error) {
 	snapshots, logs, err := dir.files()
 	if err != nil {
@@ -221,7 +221,7 @@ func (dir *directory) load() (st *state, torn int, err error) {
 
 	logs = slices.DeleteFunc(logs, func(f stored) bool { return f.zxid < newest.zxid })
 	for i, f := range logs {
-		// A log is begun when the one before it has reached the disk.
+		// A new log is begun only after the log before it has reached the disk.
 		if torn > 0 {
 			return nil, 0, dir.damaged(logs[i-1], "its last record was not written to its end, though another log follows")
 		}
@@ -239,8 +239,8 @@ func (dir *directory) load() (st *state, torn int, err error) {
 		dir.path, l.tree.zxid, promised)
 }
 
-// read passes each payload of a file to load. The file's zxid must be the one given. It returns the
-// number of bytes at the end that are the beginning of a record.
+// read passes each payload of a file to load. The file must have this zxid. torn is the size of an
+// incomplete last record.
 func (dir *directory) read(f stored, zxid int64, load func([]byte) error) (torn int, err error) {
 	content, err := os.ReadFile(filepath.Join(dir.path, f.name))
 	if err != nil {
@@ -268,7 +268,7 @@ func (dir *directory) damaged(f stored, what string) error {
 		filepath.Join(dir.path, f.name), what)
 }
 
-// store writes a snapshot. When it returns, the snapshot has reached the disk.
+// store writes a snapshot, and returns once it has reached the disk.
 func (dir *directory) store(st *state) (size int64, err error) {
 	return dir.create(header{kindSnapshot, rand.Uint64(), st.tree.zxid}, func(f *recordWriter) error {
 		var payload []byte
@@ -299,8 +299,8 @@ func (dir *directory) begin(zxid int64) (*recordWriter, error) {
 	return &recordWriter{h, file, bufio.NewWriterSize(file, recordSize), size}, nil
 }
 
-// create creates a file with a header and what fill writes, and returns its size. The file gets its
-// name when all of it has reached the disk.
+// create creates a file with a header and the records that fill writes, and returns its size. The
+// file gets its name only once all of it has reached the disk.
 func (dir *directory) create(h header, fill func(*recordWriter) error) (size int64, err error) {
 	path := dir.pathOf(h)
 	file, err := os.OpenFile(path+unfinished, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -325,7 +325,7 @@ func (dir *directory) create(h header, fill func(*recordWriter) error) (size int
 		return 0, err
 	}
 
-	// Windows renames no open files.
+	// Windows can't rename open files.
 	if err := file.Close(); err != nil {
 		return 0, err
 	}
@@ -361,10 +361,10 @@ type recordWriter struct {
 	header
 	file *os.File
 	out  *bufio.Writer
-	size int64 // with what is still in memory
+	size int64 // including bytes still in memory
 }
 
-// write appends a record, which may remain in memory until flush.
+// write appends a record. It can stay in memory until flush.
 func (f *recordWriter) write(payload []byte) error {
 	head := f.recordHead(payload)
 	f.size += int64(len(head) + len(payload))
@@ -375,7 +375,7 @@ func (f *recordWriter) write(payload []byte) error {
 	return err
 }
 
-// flush returns when all records have reached the disk.
+// flush returns once all records have reached the disk.
 func (f *recordWriter) flush(sync func(*os.File) error) error {
 	if err := f.out.Flush(); err != nil {
 		return err

@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// lockDirectory locks a directory, and a file in it. The file may be removed, and then another server
-// would lock another one. The directory cannot be locked on some network file systems.
+// lockDirectory locks a directory, and a file in it. If only the file were locked, and somebody
+// removed it, another server could lock a new file. (The directory itself can't be locked on some
+// network file systems.)
 func lockDirectory(path string) (io.Closer, error) {
 	file, err := lockFile(filepath.Join(path, lockName))
 	if err != nil {
@@ -40,8 +41,8 @@ func (l locks) Close() error { return errors.Join(l[0].Close(), l[1].Close()) }
 
 var errLocked = errors.New("locked")
 
-// lockFile creates the file if it does not exist, and locks it until it is closed or the process
-// has ended. It returns errLocked if another process has locked it, or this one.
+// lockFile creates the file if it doesn't exist, and locks it until it is closed or the process
+// ends. It returns errLocked if this process or another has locked it.
 func lockFile(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -60,14 +61,14 @@ func lockFile(path string) (io.Closer, error) {
 // A flocked is a locked file.
 type flocked struct{ *os.File }
 
-// Close unlocks the file and closes it. Closing alone would leave it locked while a process that
-// was forked meanwhile, and has yet to run its program, has a copy of the descriptor.
+// Close unlocks the file and closes it. If it were only closed, it would stay locked as long as a
+// forked process (one that hasn't run its program yet) has a copy of the descriptor.
 func (f flocked) Close() error {
 	syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
 	return f.File.Close()
 }
 
-// syncDirectory returns when the names of the files in a directory have reached the disk.
+// syncDirectory returns once the names of the files in a directory have reached the disk.
 func syncDirectory(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

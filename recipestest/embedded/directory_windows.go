@@ -10,12 +10,11 @@ import (
 
 var errLocked = errors.New("locked")
 
-// errSharingViolation is what Windows returns for a file that a process has opened for itself.
+// errSharingViolation is Windows' error for a file that a process has opened exclusively.
 const errSharingViolation syscall.Errno = 32
 
-// lockFile creates the file if it does not exist, and opens it for this handle alone, until it is
-// closed or the process has ended. It returns errLocked if another process has opened it, or this
-// one.
+// lockFile creates the file if it doesn't exist, and opens it exclusively until it is closed or the
+// process ends. It returns errLocked if this process or another has opened it.
 func lockFile(path string) (io.Closer, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {

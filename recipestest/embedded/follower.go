@@ -9,9 +9,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// A transaction is a list of changes that every server of an ensemble applies, in the order in
-// which the leader committed it. A failed request and the start of a session are transactions
-// without changes: they only consume a zxid.
+// A transaction is a list of changes. Every server of an ensemble applies them in the order in
+// which the leader committed them. A failed request and the start of a session are transactions
+// without changes (they only consume a zxid).
 type transaction struct {
 	zxid    int64
 	at      time.Time
@@ -22,8 +22,8 @@ type transaction struct {
 }
 
 // commit applies a transaction on the leader at once, and on each follower after its lag. With a
-// data directory, followers wait until the transaction has reached the disk. It returns the stats
-// of the nodes that the changes left on the leader. They are valid until the next commit.
+// data directory, followers wait until the transaction has reached the disk. commit returns the
+// stats of the changed nodes on the leader. They are valid until the next commit.
 func (s *Server) commit(x transaction) []stat {
 	x.zxid, x.at = s.tree.zxid+1, time.Now()
 
@@ -50,51 +50,51 @@ func (s *Server) carryOut(x transaction, t *tree) {
 	}
 }
 
-// A Follower is another server of the same ensemble, which may lag behind its leader. Its clients
-// read and watch the tree as it was some time ago. Their writes and syncs reach the leader at once.
-// They are answered when the follower has caught up with them. The requests of a connection are
-// answered in order.
+// A Follower is another server of the same ensemble. It can lag behind its leader, and then its
+// clients read and watch the tree as it was some time ago. Their writes and syncs reach the leader
+// at once, but are answered only when the follower has caught up with them. The requests of a
+// connection are answered in order.
 //
-// The leader is the [Server] itself. It learns of every request and ping when the follower does, so
-// a lag expires no session. A client of an expired session can still read until the follower learns
-// of the expiry; its writes fail. A client that has seen later transactions than the follower is
-// refused, and must resume its session on another server.
+// The leader is the [Server] itself. It sees every request and ping when the follower does, so a
+// lag expires no session. A client of an expired session can still read until its follower has
+// applied the expiry, but its writes fail. A client that has seen later transactions than the
+// follower is refused, and must resume its session on another server.
 //
-// Its methods may be called from any goroutine.
+// Any goroutine may call its methods.
 type Follower struct {
 	srv *Server
 
-	// Guarded by the server's lock.
+	// The server's lock protects these.
 	tree    *tree
 	lag     time.Duration
-	log     []transaction // committed, but not yet applied here
+	log     []transaction // committed, but not applied here yet
 	waiting []*conn       // connections with something deferred, oldest first
 	stopped bool
 	closed  bool
 	contact contact
-	alive   map[int64]*session // by its id, each session that lived when f was deposed
+	alive   map[int64]*session // by ID, each session that existed when f was deposed
 	hasty   bool               // see AnswerSyncsAtOnce
 
 	address  string       // where it listens, if it does
 	listener net.Listener // nil in memory, and while it is unreachable
 
-	reports time.Duration         // between reports of sessions; 0: each contact is reported at once
-	heard   map[*session]struct{} // since the last report
-	due     time.Duration         // of the next report; 0 if nothing was heard
+	reports time.Duration         // time between reports of sessions; 0: each contact is reported at once
+	heard   map[*session]struct{} // sessions that have sent something since the last report
+	due     time.Duration         // time of the next report; 0 if there is nothing to report
 }
 
-// A contact is what a follower still has of the ensemble.
+// A contact says what a follower still has of the ensemble.
 type contact int
 
 const (
 	whole    contact = iota
-	isolated         // it has lost its leader, and has not noticed
-	deposed          // it was the leader, and has not noticed that there is another one
+	isolated         // it has lost its leader and hasn't noticed
+	deposed          // it was the leader and hasn't noticed that there's another leader
 )
 
-// Follower adds a server to the ensemble. It starts with the leader's data and does not lag until
-// [Follower.Lag] is called. It stops and resumes with the server; it has caught up when it resumes.
-// It lasts until it or the server is closed.
+// Follower adds a server to the ensemble. It starts with the leader's data, and doesn't lag until
+// [Follower.Lag] is called. It stops and resumes with the server (when it resumes, it has caught
+// up). It lasts until it or the server is closed.
 func (s *Server) Follower() *Follower {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,14 +108,14 @@ func (s *Server) Follower() *Follower {
 	return f
 }
 
-// Dial connects a client to the follower, as [Server.Dial] does to the leader.
+// Dial connects a client to the follower, as [Server.Dial] connects to the leader.
 func (f *Follower) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	return f.srv.dial(network, f)
 }
 
 // Lag makes the follower apply every transaction d after its leader, including transactions that
-// are still waiting. If d is shorter than before, the follower applies what has become due at once.
-// A new follower has a lag of 0.
+// are still waiting. If d is shorter than before, the follower at once applies all transactions
+// that have become due. A new follower has a lag of 0.
 func (f *Follower) Lag(d time.Duration) {
 	f.srv.mu.Lock()
 	defer f.srv.mu.Unlock()
@@ -123,19 +123,19 @@ func (f *Follower) Lag(d time.Duration) {
 	f.srv.wakeBefore(f.catchUp(time.Since(f.srv.started)))
 }
 
-// Isolate cuts the follower off from its leader, until [Follower.Rejoin]. As a real follower that
-// has not noticed, it goes on answering reads and pings from what it knows. A connection that sends
-// anything else, or opens or resumes a session, gets no answer any more. The leader hears nothing
-// of the follower's sessions, which expire in time.
+// Isolate cuts the follower off from its leader, until [Follower.Rejoin]. Like a real follower that
+// hasn't noticed, it goes on answering reads and pings from its own state. If a connection sends
+// anything else, or opens or resumes a session, it gets no more answers. The leader gets no reports
+// of the follower's sessions, so they expire in time.
 func (f *Follower) Isolate() { f.cutOff(isolated) }
 
-// Depose is [Follower.Isolate] for a server that still takes itself for the leader: it also answers
-// syncs. It resumes the sessions that existed when it was deposed (even if they have ended since)
-// and tells every other session that it has expired. It opens no sessions, and its writes are never
-// committed. Meanwhile the [Server] is the new leader.
+// Depose is [Follower.Isolate] for a server that still believes it is the leader: it also answers
+// syncs. It resumes all sessions that existed when it was deposed (even if they have ended since).
+// To any other session it says that the session has expired. It opens no sessions, and its writes
+// are never committed. Meanwhile the [Server] is the new leader.
 //
 // A real leader notices within a few ticks that it has lost its quorum, and cuts its clients off.
-// Here that is [Follower.Rejoin].
+// Here, call [Follower.Rejoin] for that.
 func (f *Follower) Depose() { f.cutOff(deposed) }
 
 func (f *Follower) cutOff(now contact) {
@@ -148,11 +148,12 @@ func (f *Follower) cutOff(now contact) {
 	}
 }
 
-// AnswerSyncsAtOnce makes the follower answer syncs like a leader that runs with
-// zookeeper.forward_learner_requests_to_commit_processor_disabled=true (3.7 and later): as soon as
-// it has applied every transaction that any follower has applied. So a sync is no fence. If a
-// session sends a write through another member, moves here before the answer, and syncs, the write
-// can take effect after the sync. Requests of one connection still wait for each other.
+// AnswerSyncsAtOnce makes the follower answer syncs as soon as it has applied every transaction
+// that any follower has applied. (A leader does the same if it runs with
+// zookeeper.forward_learner_requests_to_commit_processor_disabled=true, in 3.7 and later.) So a
+// sync is no fence: if a session sends a write through another member, moves here before the
+// answer, and syncs, the write can take effect after the sync. Requests of one connection still
+// wait for each other.
 //
 // The lag of the followers is the time that a write takes to commit, so all of them should lag by
 // the same time.
@@ -162,7 +163,7 @@ func (f *Follower) AnswerSyncsAtOnce() {
 	f.hasty = true
 }
 
-// syncTo returns the zxid for which a sync of c waits.
+// syncTo returns the zxid that a sync of c waits for.
 func (s *Server) syncTo(c *conn) int64 {
 	f := c.follower
 	if f == nil || f.contact != deposed && !f.hasty {
@@ -182,7 +183,8 @@ func (s *Server) syncTo(c *conn) int64 {
 }
 
 // Rejoin makes the follower find its leader. It cuts the follower's connections, and the follower
-// applies what it has missed. Without [Follower.Isolate] or [Follower.Depose] it does nothing.
+// applies the transactions it has missed. Without [Follower.Isolate] or [Follower.Depose] it does
+// nothing.
 func (f *Follower) Rejoin() {
 	s := f.srv
 	s.mu.Lock()
@@ -196,10 +198,9 @@ func (f *Follower) Rejoin() {
 	s.wakeBefore(f.catchUp(time.Since(s.started)))
 }
 
-// Report makes the follower tell its leader only at every multiple of d, since the server's start,
-// which sessions it has heard of since the last time. A real follower does so twice a tick. The
-// timeouts of these sessions begin again when the leader is told. With 0, as at first, the leader
-// knows at once.
+// Report makes the follower report its live sessions to the leader only at every multiple of d
+// since the server's start. (A real follower does that twice a tick.) The timeouts of these
+// sessions begin again with the report. With 0, the default, the leader knows at once.
 func (f *Follower) Report(d time.Duration) {
 	f.srv.mu.Lock()
 	defer f.srv.mu.Unlock()
@@ -227,7 +228,8 @@ func (f *Follower) hear(ss *session) {
 	}
 }
 
-// report tells the leader of the sessions if that is due, and returns when it next is.
+// report reports the sessions to the leader if that is due, and returns when the next report is
+// due.
 func (f *Follower) report(now time.Duration) (next time.Duration) {
 	switch {
 	case f.due == 0:
@@ -245,7 +247,7 @@ func (f *Follower) report(now time.Duration) (next time.Duration) {
 	return never
 }
 
-// answers reports whether the follower answers a request without its leader.
+// answers reports whether the follower can answer a request without its leader.
 func (f *Follower) answers(op zkwire.Op) bool {
 	return f.contact == whole || !forwarded(op) && (op != zkwire.OpSync || f.contact == deposed)
 }
@@ -275,8 +277,8 @@ func (f *Follower) enqueue(x transaction) {
 	f.srv.wakeBefore(f.catchUp(time.Since(f.srv.started)))
 }
 
-// catchUp applies the transactions that are due and returns when the next one is. Times are
-// measured from the server's start.
+// catchUp applies the transactions that are due, and returns when the next transaction is due.
+// Times count from the server's start.
 func (f *Follower) catchUp(now time.Duration) (next time.Duration) {
 	if f.contact != whole {
 		return never
@@ -290,7 +292,7 @@ func (f *Follower) catchUp(now time.Duration) (next time.Duration) {
 			break
 		}
 		if x.zxid > f.srv.durable {
-			break // the journal calls again
+			break // the journal will call again
 		}
 
 		f.srv.carryOut(x, f.tree)
@@ -304,7 +306,7 @@ func (f *Follower) catchUp(now time.Duration) (next time.Duration) {
 
 // A deferred is an answer or a request of a connection to a lagging follower. An answer waits until
 // the follower has applied the transaction that it reflects. A request waits until the answers
-// before it have been sent.
+// before it were sent.
 type deferred struct {
 	after   int64  // the zxid to wait for
 	answer  []byte // nil for a request
@@ -314,11 +316,11 @@ type deferred struct {
 	last    bool // the connection ends afterwards
 }
 
-// size is the number of bytes that h counts against the limit of a connection.
+// size is how many bytes h counts against the limit of a connection.
 func (h deferred) size() int { return len(h.answer) + len(h.request) }
 
-// postpone defers h, or ends the connection if it has too much deferred. The caller holds the
-// server's lock.
+// postpone defers h. If too much is deferred, it ends the connection. The caller holds the server's
+// lock.
 func (c *conn) postpone(h deferred) {
 	if c.deferredSize += h.size(); c.deferredSize > maxUnsent {
 		c.srv.drop(c)
@@ -331,7 +333,7 @@ func (c *conn) postpone(h deferred) {
 	c.deferred = append(c.deferred, h)
 }
 
-// release sends the answers and carries out the requests that no longer have to wait, and reports
+// release sends the answers and executes the requests that no longer have to wait. It reports
 // whether that was all. The caller holds the server's lock.
 func (c *conn) release() (all bool) {
 	for len(c.deferred) > 0 && c.deferred[0].after <= c.tree.zxid {

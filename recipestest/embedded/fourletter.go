@@ -7,8 +7,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// fourLetterWord returns the answer to a four-letter word, which a client may send instead of a
-// packet. It returns nil if word is none of them.
+// fourLetterWord returns the answer to a four-letter word (a client can send it instead of a
+// packet), or nil if word isn't one.
 func (s *Server) fourLetterWord(c *conn, word string) []byte {
 	var answer func(s *Server, c *conn, b *strings.Builder)
 
@@ -117,7 +117,7 @@ func word(op zkwire.Op) string {
 }
 
 // interest returns the interest set that cons and stat report for c: none for the connection that
-// asks, reading for all others.
+// asks, and reading for all others.
 func interest(c, self *conn) int {
 	if c == self {
 		return 0

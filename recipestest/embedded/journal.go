@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// logSize is the size, beyond twice that of the last snapshot, at which a log is replaced by a
-	// snapshot.
+	// logSize is when a log is replaced by a snapshot: at this size beyond twice the last
+	// snapshot's.
 	logSize = 64 << 20
 
-	// maxBacklog is the number of bytes that wait for the disk at which writes wait before they are
-	// carried out.
+	// maxBacklog is how many bytes may wait for the disk. Beyond that, writes wait before they are
+	// executed.
 	maxBacklog = 16 << 20
 
 	// moreFiles is how long a snapshot waits for a descriptor.
 	moreFiles = 100 * time.Millisecond
 )
 
-// A journal writes the transactions of a server to its data directory. One goroutine does so: what
-// is committed while it writes and syncs one record goes into the next record, so many transactions
-// share one sync.
+// A journal writes the transactions of a server to its data directory. One goroutine does that.
+// Transactions that are committed while it writes and syncs a record go into the next record
+// together, so many transactions share one sync.
 type journal struct {
 	srv     *Server
 	dir     *directory
@@ -34,7 +34,7 @@ type journal struct {
 	writer    sync.WaitGroup // the goroutine of run
 	snapshots sync.WaitGroup // the goroutine of replace
 
-	// Guarded by the server's lock.
+	// The server's lock protects these.
 	pending      []byte    // encoded transactions
 	spare        []byte    // a second buffer, in use while pending is written
 	work         sync.Cond // signalled when there is something pending, and when closing
@@ -43,11 +43,11 @@ type journal struct {
 	snapshotting bool
 	limit        int64 // the size of a log at which it is replaced
 
-	log *recordWriter // used by the goroutine of run alone
+	log *recordWriter // only the goroutine of run uses it
 }
 
-// openJournal loads what a directory holds into the server, and begins a new log for what follows.
-// The server has no clients yet.
+// openJournal loads a directory into the server, and begins a new log. The server has no clients
+// yet.
 func (s *Server) openJournal() (err error) {
 	dir, err := openDirectory(s.cfg.Dir, s.cfg.sync)
 	if err != nil {
@@ -72,8 +72,8 @@ func (s *Server) openJournal() (err error) {
 		return err
 	}
 
-	// A snapshot begins each life. So the former log is never written to again, and the zxids,
-	// which jump, do not have to in a log.
+	// Each life begins with a snapshot. So the former log is never written to again, and the jump
+	// of the zxids between two lives needn't be in a log.
 	size, err := dir.store(s.snapshot())
 	if err != nil {
 		return err
@@ -98,7 +98,8 @@ func (s *Server) openJournal() (err error) {
 
 // restore makes st the server's state. The timeouts of its sessions begin again.
 func (s *Server) restore(st *state) {
-	// A zxid of its own for each life, whatever the clock says, as the files are named after it.
+	// Each life gets a zxid of its own, whatever the clock says, because the files are named after
+	// it.
 	st.tree.zxid = max(st.tree.zxid+1, s.tree.zxid)
 	s.tree, s.sessions = st.tree, st.sessions
 	s.nextSession = max(st.nextSession, s.nextSession)
@@ -116,7 +117,7 @@ func (j *journal) append(x transaction) {
 	j.work.Signal()
 }
 
-// run writes records until the journal is closed or a file cannot be written.
+// run writes records until the journal is closed or a file can't be written.
 func (j *journal) run() {
 	s := j.srv
 	s.mu.Lock()
@@ -164,9 +165,9 @@ func (j *journal) run() {
 	s.settled.Broadcast()
 }
 
-// write writes a record, of transactions up to a zxid, and returns when it has reached the disk. If
-// replacement is a state, it is the one that the record leads to, and the log ends with the record,
-// unless no file can be opened now: then the log goes on, and replaced is false.
+// write writes a record of transactions up to a zxid, and returns once it has reached the disk. If
+// replacement isn't nil, it is the state after the record, and a new log begins. But if no file can
+// be opened now, the log goes on and replaced is false.
 func (j *journal) write(record []byte, upto int64, replacement *state) (replaced bool, err error) {
 	if err := j.log.write(record); err != nil {
 		return false, err
@@ -195,8 +196,8 @@ func (j *journal) write(record []byte, upto int64, replacement *state) (replaced
 	return true, nil
 }
 
-// isTooManyFiles reports whether no file could be opened because connections, perhaps, have taken
-// all descriptors.
+// isTooManyFiles reports whether opening a file failed because there are no descriptors left
+// (connections may have taken them).
 func isTooManyFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
@@ -211,7 +212,7 @@ func (j *journal) replace(st *state) {
 		closing := j.closing
 		s.mu.Unlock()
 		if closing {
-			return // the log has all of it
+			return // the log has everything
 		}
 		time.Sleep(moreFiles)
 		size, err = j.dir.store(st)
@@ -230,7 +231,8 @@ func (j *journal) replace(st *state) {
 	j.limit = j.logSize + 2*size
 }
 
-// close writes what is pending and unlocks the directory. Nothing may be committed any more.
+// close writes the pending transactions and unlocks the directory. Nothing may be committed after
+// that.
 func (j *journal) close() {
 	j.srv.mu.Lock()
 	j.closing = true
@@ -243,8 +245,8 @@ func (j *journal) close() {
 	j.dir.close()
 }
 
-// fail ends the server, because something cannot be written. A sync that has failed is not tried
-// again: the system may have dropped what it could not write. The caller holds mu.
+// fail ends the server because something can't be written. A failed sync is not repeated, because
+// the system may have dropped the data. The caller holds mu.
 func (s *Server) fail(err error) {
 	if s.err == nil {
 		s.err = fmt.Errorf("embedded: %w", err)
@@ -253,20 +255,20 @@ func (s *Server) fail(err error) {
 	s.end()
 }
 
-// await returns once the transactions up to zxid have reached the disk, or nothing reaches it any
-// more. Without a data directory that is at once. The caller holds mu.
+// await returns once the transactions up to zxid have reached the disk, or once nothing can reach
+// it any more. Without a data directory it returns at once. The caller holds mu.
 func (s *Server) await(zxid int64) {
 	for s.durable < zxid && !s.journal.over {
 		s.settled.Wait()
 	}
 }
 
-// admit waits until a connection's next request may be carried out, if the server has a data
+// admit waits until a connection's next request may be executed, if the server has a data
 // directory. It reports whether the connection still exists. The caller holds mu.
 //
-// Requests that the leader answers go on at once, so that many writes of a client share a sync. All
-// others wait for the answers before them. A connection waits too while too much is on its way to
-// the disk.
+// Requests that the leader answers go on at once, so that many writes of a client can share a sync.
+// All other requests wait for the answers before them. A connection also waits while too much is
+// under way to the disk.
 func (s *Server) admit(c *conn, answeredByLeader bool) bool {
 	if s.journal == nil {
 		return true

@@ -31,7 +31,7 @@ func (f *Follower) Listen() (address string, err error) {
 	}
 
 	if s.cfg.InMemory {
-		host, port, _ := net.SplitHostPort(pipe.Address) // which is a constant
+		host, port, _ := net.SplitHostPort(pipe.Address) // it's a constant
 		first, _ := strconv.Atoi(port)
 		f.address = net.JoinHostPort(host, strconv.Itoa(first+1+len(s.listening)))
 	} else {
@@ -52,8 +52,8 @@ func (f *Follower) Listen() (address string, err error) {
 }
 
 // Stop makes the follower unreachable until [Follower.Resume]: its connections are cut, and new
-// ones refused. It goes on following its leader, and the other servers stay reachable. So a client
-// with several addresses goes on at another one.
+// connections are refused. It goes on following its leader, and the other servers stay reachable.
+// So a client with several addresses goes on at another server.
 func (f *Follower) Stop() {
 	f.srv.mu.Lock()
 	defer f.srv.mu.Unlock()
@@ -75,7 +75,7 @@ func (f *Follower) Resume() error {
 	return f.openListener()
 }
 
-// openListener listens at the follower's address, if it has one and is to be reachable. The caller
+// openListener listens at the follower's address, if it has one and should be reachable. The caller
 // holds the server's lock.
 func (f *Follower) openListener() error {
 	s := f.srv

@@ -2,8 +2,8 @@ package embedded
 
 import "github.com/zkrecipes/zkrecipes/internal/zkwire"
 
-// multi carries out a transaction: all of its writes or none. The answer has a result for each
-// write. If a write fails, those before it get code 0 and those after it
+// multi executes a transaction: all of its writes or none. The answer has a result for each write.
+// If a write fails, the writes before it get code 0, and the writes after it get
 // zkwire.CodeRuntimeInconsistency.
 func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 	v := &view{
@@ -23,8 +23,8 @@ func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 		case zkwire.OpCreate, zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL:
 			r, fits := decodeCreateInMulti(op, d)
 			if s.cfg.is39() {
-				// 3.9 sees bad flags before it prepares any write. Without others, the opcode
-				// counts.
+				// 3.9 checks for bad flags before it prepares any write. If all flags are good, the
+				// opcode counts.
 				known := op == zkwire.OpCreateTTL || r.flags >= 0 && r.flags <= flagsSequentialTTL
 				d.Bad = d.Bad || !fits || !known
 				if r.op == zkwire.OpCreate && op != zkwire.OpCreateTTL {
@@ -47,7 +47,7 @@ func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 		return b, zkwire.CodeMarshallingError
 	}
 
-	// Prepare all writes first, as one failure fails them all.
+	// Prepare all writes first, because one failure must fail them all.
 	changes := make([]change, len(writes))
 	for i, w := range writes {
 		var result zkwire.Code
@@ -106,7 +106,7 @@ func decodeCreateInMulti(op zkwire.Op, d *decoder) (r createRequest, fits bool) 
 	return r, true
 }
 
-// multiRead carries out several reads, each of which fails or succeeds by itself.
+// multiRead executes several reads. Each of them fails or succeeds by itself.
 func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 	type read struct {
 		op   zkwire.Op
@@ -150,8 +150,8 @@ func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) 
 	return appendMultiEnd(b), zkwire.CodeOK
 }
 
-// operations yields the opcode of each part of a multi request. The loop body reads the rest of the
-// part.
+// operations yields the opcode of each part of a multi request. The loop body must read the rest of
+// the part.
 func (d *decoder) operations() func(yield func(zkwire.Op) bool) {
 	return func(yield func(zkwire.Op) bool) {
 		for {

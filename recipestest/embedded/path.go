@@ -28,9 +28,9 @@ func validPath(path string) bool {
 	return true
 }
 
-// validRune reports whether a path may contain r. It refuses control characters, surrogates, the
-// private use area, the specials and everything outside the basic plane. Broken UTF-8 decodes to
-// the replacement character, one of the specials.
+// validRune reports whether a path can contain r. It refuses control characters, surrogates, the
+// private use area, the specials and everything outside the basic plane. (Broken UTF-8 decodes to
+// the replacement character, which is one of the specials.)
 func validRune(r rune) bool {
 	switch {
 	case r <= 0x1f, r >= 0x7f && r <= 0x9f, r >= 0xd800 && r <= 0xf8ff, r >= 0xfff0:
@@ -39,8 +39,8 @@ func validRune(r rune) bool {
 	return r != utf8.RuneError
 }
 
-// splitPath returns the parent's path and the last name. ok is false if path has no slash or
-// contains a zero byte. The parent of a top-level node is the empty path, another name of the root.
+// splitPath returns the parent's path and the last name. ok is false if path has no slash or has a
+// zero byte. The parent of a top-level node is the empty path, another name of the root.
 func splitPath(path string) (parent, name string, ok bool) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || strings.IndexByte(path, 0) >= 0 {

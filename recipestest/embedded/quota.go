@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A client sets a quota for the nodes at and below a path with two nodes below quotaRoot and the
-// path: one that has the limits, and one in which the server counts.
+// A client sets a quota for the nodes at and below a path by two nodes below quotaRoot and the
+// path: one has the limits, and in the other the server counts.
 const (
 	quotaRoot   = "/zookeeper/quota"
 	quotaLimits = "/zookeeper_limits"
@@ -17,7 +17,7 @@ const (
 type quota map[string]int64
 
 // parseQuota reads names and numbers like those in "count=-1,bytes=-1=;countHardLimit=5". It
-// ignores whatever is none.
+// ignores anything else.
 func parseQuota(data []byte) quota {
 	q := make(quota)
 	for _, field := range strings.FieldsFunc(string(data), func(r rune) bool { return r == ',' || r == ';' }) {
@@ -29,7 +29,7 @@ func parseQuota(data []byte) quota {
 	return q
 }
 
-// refuses reports whether a hard limit does not permit so much more.
+// refuses reports whether a hard limit forbids so much more.
 func (q quota) refuses(limit string, used, more int64) bool {
 	most, ok := q[limit]
 	return ok && most >= 0 && more != 0 && used+more > most

@@ -31,7 +31,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// A header stands at the beginning of a file.
+// A header is the beginning of a file.
 type header struct {
 	kind string
 	salt uint64 // random: distinguishes the file's records from those of all others
@@ -55,7 +55,7 @@ func (h header) headSum(length uint32) uint32 {
 	return checksum(b[:])
 }
 
-// recordHead returns what stands before the payload of a record.
+// recordHead returns the bytes before the payload of a record.
 func (h header) recordHead(payload []byte) []byte {
 	b := make([]byte, 0, headSize)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
@@ -63,7 +63,7 @@ func (h header) recordHead(payload []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(payload))
 }
 
-// A damage is a place in a file that is not as it was written.
+// A damage is a place in a file that isn't as it was written.
 type damage struct {
 	offset int
 	what   string
@@ -71,17 +71,17 @@ type damage struct {
 
 func (d *damage) Error() string { return fmt.Sprintf("offset %d: %s", d.offset, d.what) }
 
-// A recordFile is the content of a file: its header and records, and the rest that is none.
+// A recordFile is the content of a file: its header, its records, and a rest that isn't a record.
 type recordFile struct {
 	header
 	payloads [][]byte // they share the memory of the content
 	offsets  []int    // of the records
-	torn     int      // bytes at the end that are the beginning of a record
+	torn     int      // size of an incomplete record at the end
 }
 
-// parseFile parses the content of a file of the given kind. It returns a [*damage] for content that
-// was not written like this. It cannot distinguish a last record that was damaged later from one
-// that was not written to its end.
+// parseFile parses the content of a file of the given kind. It returns a [*damage] if the content
+// wasn't written like this. (It can't distinguish a last record that was damaged later from an
+// incomplete one.)
 func parseFile(kind string, b []byte) (recordFile, error) {
 	var f recordFile
 	if len(b) < headerSize || checksum(b[:headerSize-4]) != binary.BigEndian.Uint32(b[headerSize-4:]) {
@@ -112,9 +112,8 @@ func parseFile(kind string, b []byte) (recordFile, error) {
 	return f, nil
 }
 
-// record returns the payload of the record at an offset of b, and where the record ends. The
-// payload is nil if the record is not as it was written, and the end is 0 if not even its length
-// is.
+// record returns the payload of the record at an offset of b, and where the record ends. If the
+// record isn't as it was written, the payload is nil. If not even its length is, the end is 0.
 func (h header) record(b []byte, at int) (payload []byte, end int) {
 	if len(b)-at < headSize {
 		return nil, 0
@@ -136,8 +135,8 @@ func (h header) record(b []byte, at int) (payload []byte, end int) {
 	return payload, end
 }
 
-// followed reports whether another record was begun after the bad one at an offset of b, which ends
-// at end, if that is known.
+// followed reports whether another record was begun after the bad record at an offset of b. end is
+// where the bad record ends, if that is known.
 func (h header) followed(b []byte, at, end int) bool {
 	if end != 0 {
 		return end < len(b)

@@ -11,7 +11,7 @@ import (
 // A decoder reads the fields of one request.
 type decoder struct{ zkwire.Decoder }
 
-// request carries out one request, queues its answer, and reports whether the connection goes on.
+// request executes one request, queues its answer, and reports whether the connection goes on.
 func (s *Server) request(c *conn, frame []byte) bool {
 	d := &decoder{zkwire.Decoder{Rest: frame}}
 	xid, op := d.Int32(), zkwire.Op(d.Int32())
@@ -29,7 +29,7 @@ func (s *Server) request(c *conn, frame []byte) bool {
 	s.received++
 	refusal := s.refuseEagerly(c, op, *d)
 	if refusal == zkwire.CodeOK && (c.stuck || c.follower != nil && !c.follower.answers(op)) {
-		c.stuck = true // later requests of a session wait for the earlier ones
+		c.stuck = true // later requests of a session wait for earlier requests
 		return true
 	}
 
@@ -37,12 +37,12 @@ func (s *Server) request(c *conn, frame []byte) bool {
 		return false
 	}
 
-	// Authentication neither needs credentials nor keeps the session alive.
+	// Authentication needs no credentials and doesn't keep the session alive.
 	switch op {
 	case zkwire.OpAuth:
 		return s.authenticate(c, xid, d)
 	case zkwire.OpSASL:
-		// A server without SASL set up accepts any token.
+		// A server without SASL accepts any token.
 		if d.Buffer(); d.Bad {
 			return false
 		}
@@ -77,7 +77,7 @@ func (s *Server) request(c *conn, frame []byte) bool {
 		return s.answerRead(c, xid, op, d)
 	}
 
-	// A closed session's connection ends after its last answer.
+	// The connection of a closed session ends after its last answer.
 	if op != zkwire.OpCloseSession {
 		return true
 	}
@@ -88,8 +88,8 @@ func (s *Server) request(c *conn, frame []byte) bool {
 	return last >= 0
 }
 
-// reply returns an empty answer with room for the header. Its buffer is reused from one answer to
-// the next: it belongs to the caller until answer has sent it.
+// reply returns an empty answer with room for the header. All answers share one buffer: it belongs
+// to the caller until answer has sent it.
 func (s *Server) reply() []byte {
 	b := s.replyBuf
 	s.replyBuf = nil
@@ -99,7 +99,7 @@ func (s *Server) reply() []byte {
 	return b[:zkwire.ReplyBody]
 }
 
-// answer sends a reply. To the client of a follower it does so once the follower has applied zxid.
+// answer sends a reply. A client of a follower gets it once the follower has applied zxid.
 func (s *Server) answer(c *conn, xid int32, zxid int64, result zkwire.Code, frame []byte) {
 	zkwire.PutReplyHeader(frame, zkwire.ReplyHeader{Xid: xid, Zxid: zxid, Code: result})
 	c.lastXID, c.lastZxid = xid, zxid
@@ -146,8 +146,8 @@ func forwarded(op zkwire.Op) bool {
 	return false
 }
 
-// sync answers once the connection's server has applied what the leader has committed by now, or
-// less: see AnswerSyncsAtOnce.
+// sync answers once the connection's server has applied everything that the leader has committed by
+// now (or less: see AnswerSyncsAtOnce).
 func (s *Server) sync(c *conn, xid int32, d *decoder) {
 	b, result := s.reply(), zkwire.CodeOK
 	if path, ok := d.NullableString(); ok {
@@ -162,7 +162,7 @@ func (s *Server) sync(c *conn, xid int32, d *decoder) {
 	s.answer(c, xid, s.syncTo(c), result, b)
 }
 
-// propose carries out a request on the leader. It consumes a zxid even if it fails.
+// propose executes a request on the leader. It consumes a zxid even if it fails.
 func (s *Server) propose(c *conn, xid int32, op zkwire.Op, d *decoder) {
 	before := s.tree.zxid
 	b, result := s.reply(), zkwire.CodeOK
@@ -171,7 +171,7 @@ func (s *Server) propose(c *conn, xid int32, op zkwire.Op, d *decoder) {
 	case op == zkwire.OpCloseSession:
 		s.endSession(c.session, false)
 	case s.sessions[c.session.id] != c.session:
-		result = zkwire.CodeSessionExpired // the connection's follower has not learnt of the expiry yet
+		result = zkwire.CodeSessionExpired // the connection's follower hasn't applied the expiry yet
 	case op == zkwire.OpMulti:
 		b, result = s.multi(c, d, b)
 	case op == zkwire.OpReconfig:
@@ -202,7 +202,7 @@ func (s *Server) propose(c *conn, xid int32, op zkwire.Op, d *decoder) {
 	s.wakeBefore(s.reapAt)
 }
 
-// write carries out a request that changes one node.
+// write executes a request that changes one node.
 func (s *Server) write(c *conn, op zkwire.Op, d *decoder, b []byte) ([]byte, zkwire.Code) {
 	v := &view{tree: s.tree, session: c.session.id, ids: c.ids, enforceQuota: s.cfg.EnforceQuota}
 	prepare := v.decodeWrite(op, d)
@@ -254,7 +254,7 @@ func (v *view) decodeWrite(op zkwire.Op, d *decoder) (prepare func() (change, zk
 	}
 }
 
-// answerRead carries out a request that changes no node, on the tree that the connection reads. It
+// answerRead executes a request that changes no node, on the tree that the connection reads. It
 // reports whether the connection goes on.
 func (s *Server) answerRead(c *conn, xid int32, op zkwire.Op, d *decoder) bool {
 	b, result, known := s.read(c, op, d, s.reply())
@@ -281,15 +281,16 @@ func (s *Server) answerRead(c *conn, xid int32, op zkwire.Op, d *decoder) bool {
 	return true
 }
 
-// unknown answers a request whose operation the server does not know, and ends the connection.
+// unknown answers a request with an operation that the server doesn't know, and ends the
+// connection.
 func (s *Server) unknown(c *conn, xid int32, op zkwire.Op) bool {
 	s.log.Debug("unknown request", "opcode", op, "session", c.session.id)
 	s.answer(c, xid, -1, zkwire.CodeUnimplemented, s.reply())
 	return false
 }
 
-// read carries out a request that changes no node and appends the body of its answer. It reports
-// whether the operation is known. The caller checks d.Bad.
+// read executes a request that changes no node, and appends the body of its answer. known is false
+// if it doesn't know the operation. The caller must check d.Bad.
 func (s *Server) read(c *conn, op zkwire.Op, d *decoder, b []byte) (_ []byte, result zkwire.Code, known bool) {
 	t := c.tree
 	switch op {
@@ -460,8 +461,8 @@ func (s *Server) getEphemerals(c *conn, d *decoder, b []byte) []byte {
 	return b
 }
 
-// setWatches sets the watches of a client that has reconnected, and sends it the events that it has
-// missed at once.
+// setWatches sets the watches of a client that has reconnected, and at once sends the events that
+// the client has missed.
 func (s *Server) setWatches(c *conn, op zkwire.Op, d *decoder) {
 	since := d.Int64()
 	data, exist, child := d.Strings(), d.Strings(), d.Strings()
@@ -512,7 +513,7 @@ func (s *Server) setWatches(c *conn, op zkwire.Op, d *decoder) {
 	}
 }
 
-// A watchKind is what a client checks or removes: watches of some modes in some tables.
+// A watchKind is a kind of watches that a client can check or remove: some modes in some tables.
 type watchKind struct {
 	child, data bool
 	modes       watchMode
@@ -534,8 +535,8 @@ var (
 	}
 )
 
-// findWatches answers whether there are watches on a path. Asked to remove them, it removes and
-// counts the client's own only.
+// findWatches answers whether there are watches on a path. If asked to remove them, it removes (and
+// counts) only the client's own watches.
 func (s *Server) findWatches(c *conn, op zkwire.Op, d *decoder) zkwire.Code {
 	kinds := watchKinds38
 	if s.cfg.is39() {

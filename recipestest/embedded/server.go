@@ -40,29 +40,29 @@ type Config struct {
 	// They default to 2 and 20 ticks.
 	MinSessionTimeout, MaxSessionTimeout time.Duration
 
-	// MaxPacket is the size of the largest request in bytes, the real server's jute.maxbuffer. A
+	// MaxPacket is the size of the largest request in bytes (the real server's jute.maxbuffer). A
 	// larger request ends its connection. Defaults to 1048575.
 	MaxPacket int
 
-	// MaxCloseSession is the size of the largest record of a session's end in bytes: 4, and for each
-	// of its ephemeral nodes 4 and the length of its path. Defaults to twice MaxPacket. If
-	// a session that is closed or expires has more, a real server writes the record and can never
-	// read its log again (ZOOKEEPER-4306). This one ends before it writes anything: see
-	// [Server.Err]. The next server on its [Config.Dir] still has the session.
+	// MaxCloseSession is the size in bytes of the largest record of a session's end: 4 bytes, and
+	// for each of its ephemeral nodes 4 bytes and its path. Defaults to twice MaxPacket. If a
+	// session with more is closed or expires, a real server writes the record and can never read
+	// its log again (ZOOKEEPER-4306). This server ends before it writes anything: see [Server.Err].
+	// The next server on its [Config.Dir] still has the session.
 	MaxCloseSession int
 
 	// EnforceAuth refuses every request of a connection that has sent no digest credential, and
-	// ends the connection. The real server does so with enforce.auth.enabled.
+	// ends the connection. (In the real server: enforce.auth.enabled.)
 	EnforceAuth bool
 
-	// EagerACL makes each server refuse by itself, without asking its leader, a create, delete,
-	// setData or setACL that the access control lists it has applied forbid, or whose own list is
-	// invalid. The real server does so with zookeeper.enableEagerACLCheck (3.6 and later). Such an
-	// answer has zxid 0, and a follower gives it even if it lags or is isolated.
+	// EagerACL makes each server check access control lists by itself, without its leader. It
+	// refuses a create, delete, setData or setACL that the lists it has applied forbid, or whose
+	// own list is invalid. (In the real server: zookeeper.enableEagerACLCheck, 3.6 and later.) Such
+	// an answer has zxid 0, and a follower gives it even if it lags or is isolated.
 	EagerACL bool
 
-	// EnforceQuota makes the server refuse a create or setData that exceeds a hard limit of a quota,
-	// with the error -125. The real server does so with enforceQuota (3.7 and later). A client sets
+	// EnforceQuota makes the server refuse a create or setData that exceeds a hard limit of a
+	// quota, with the error -125. (In the real server: enforceQuota, 3.7 and later.) A client sets
 	// a quota for /a as the real command line client does: it creates
 	// /zookeeper/quota/a/zookeeper_limits with data like
 	// "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=5", and then
@@ -73,26 +73,26 @@ type Config struct {
 	// nodes that are due. Defaults to 60 s. See also [Server.ReapContainers].
 	ContainerInterval time.Duration
 
-	// NoContainers makes the server refuse createContainer, as ZooKeeper 3.4 does. Like any unknown
-	// operation it is answered with an error, and the connection ends.
+	// NoContainers makes the server refuse createContainer, as ZooKeeper 3.4 does. As for any
+	// unknown operation, it answers with an error and ends the connection.
 	NoContainers bool
 
-	// TLS makes the server speak TLS, and nothing else. It needs a certificate. By default the
-	// server speaks plain text.
+	// TLS makes the server speak only TLS. It needs a certificate. By default the server speaks
+	// plain text.
 	TLS *tls.Config
 
-	// Dir is a directory in which the server keeps its nodes and sessions. It is created if it does
-	// not exist. A server that is started with the directory of one that has ended, in whatever
-	// way, goes on with what that one had acknowledged: see "Data across restarts" in the package
-	// documentation. By default nothing is kept.
+	// Dir is a directory in which the server keeps its nodes and sessions. It is created if it
+	// doesn't exist. If a server starts with the directory of a server that has ended (in any way),
+	// it goes on with everything that server acknowledged: see "Data across restarts" in the
+	// package documentation. By default nothing is kept.
 	Dir string
 
-	// Logger receives sessions and refused packets, at level debug. With Dir it also receives a
-	// warning if the last write had not been completed, and an error if the server ends because it
-	// cannot write. By default nothing is logged.
+	// Logger receives sessions and refused packets at level debug. With Dir it also receives a
+	// warning if the last write was incomplete, and an error if the server ends because it can't
+	// write. By default nothing is logged.
 	Logger *slog.Logger
 
-	sync    func(*os.File) error // makes what was written to a file last
+	sync    func(*os.File) error // makes the latest writes to a file durable
 	logSize int64                // see journal
 }
 
@@ -130,7 +130,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	return cfg, nil
 }
 
-// A Server is a ZooKeeper inside the process. Its methods may be called from any goroutine.
+// A Server is a ZooKeeper inside the process. Any goroutine may call its methods.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
@@ -138,13 +138,13 @@ type Server struct {
 	started time.Time
 	conns   sync.WaitGroup // goroutines that serve or write to a connection
 	helpers sync.WaitGroup // goroutines of the listener and of housekeep
-	wake    chan struct{}  // tells housekeep that due is earlier than before
+	wake    chan struct{}  // wakes housekeep if due is earlier than before
 	done    chan struct{}  // closed when the server ends
 	journal *journal       // nil without a data directory
-	front   *Follower      // what the clients of a server with a data directory read
+	front   *Follower      // clients of a server with a data directory read its tree
 
-	// mu guards the fields below. It also guards every tree, session and connection, unless a field
-	// says otherwise. It is held for the length of one request, and nothing blocks while it is
+	// mu protects the fields below. It also protects every tree, session and connection, unless a
+	// field says otherwise. It is held for one request at a time, and nothing blocks while it is
 	// held.
 	mu          sync.Mutex
 	listener    net.Listener         // nil in memory and while stopped
@@ -153,7 +153,7 @@ type Server struct {
 	closed      bool
 	err         error     // why the server has ended by itself
 	tree        *tree     // the leader's
-	durable     int64     // the zxid up to which all transactions have reached the disk
+	durable     int64     // all transactions up to this zxid have reached the disk
 	settled     sync.Cond // signalled when durable grows, and when connections end
 	followers   []*Follower
 	sessions    map[int64]*session
@@ -169,10 +169,10 @@ type Server struct {
 	eventBuf    []byte
 }
 
-// Start starts a server. It fails if cfg is invalid, if the address cannot be listened on, or if
-// [Config.Dir] is in use by another server, cannot be read or written, or is damaged. Then the
-// error names the file and the offset. It blocks while it reads that directory. The caller must
-// Close the server.
+// Start starts a server. It fails if cfg is invalid, if it can't listen on the address, or if
+// [Config.Dir] is in use by another server, can't be read or written, or is damaged (the error then
+// names the file and the offset). It blocks while it reads that directory. The caller must Close
+// the server.
 func Start(cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -190,7 +190,7 @@ func Start(cfg Config) (*Server, error) {
 		tree:      newTree(),
 		listening: make(map[string]*Follower),
 		sessions:  make(map[int64]*session),
-		// Session ids include the start time, so the next server does not reuse them.
+		// Session IDs include the start time, so that the next server doesn't use them again.
 		nextSession: int64(uint64(now.UnixMilli()) << 24 >> 8),
 		open:        make(map[*conn]struct{}),
 		due:         never,
@@ -226,23 +226,23 @@ func Start(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// firstZxid returns the zxid after which a server that starts now counts on: 1024 for each
-// millisecond since 1970, more than any server carries out. So the zxids of a server on the same
-// address are greater than all that clients have seen of the server before. With smaller ones, it
-// would have to refuse these clients for ever, as ZooKeeper does with clients that know more than
-// their server. JavaScript's numbers still hold such zxids exactly.
+// firstZxid returns the first zxid of a server that starts now: 1024 for each millisecond since
+// 1970, more than any server executes. So its zxids are greater than any zxid of the server before
+// at the same address. With smaller zxids, it would have to refuse the former server's clients for
+// ever (ZooKeeper refuses clients that are ahead of their server). JavaScript's numbers can still
+// represent such zxids exactly.
 func firstZxid(now time.Time) int64 { return now.UnixMilli() << 10 }
 
-// ConnectString returns host and port for a client to connect to, those of the leader. For a server
-// in memory it returns an address that clients accept, for [Server.Dial].
+// ConnectString returns host and port of the leader, for a client to connect to. For a server in
+// memory it returns an address that clients accept, for [Server.Dial].
 func (s *Server) ConnectString() string { return s.address }
 
-// Done returns a channel that is closed when the server has ended: by [Server.Close], because it
-// cannot write to [Config.Dir], or because of [Config.MaxCloseSession].
+// Done returns a channel that is closed when the server has ended: because of [Server.Close] or
+// [Config.MaxCloseSession], or because it can't write to [Config.Dir].
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err returns why the server has ended by itself. It returns nil while the server runs, and after
-// [Server.Close] has ended it.
+// Err returns why the server has ended by itself. It is nil while the server runs, and after
+// [Server.Close].
 func (s *Server) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,9 +250,9 @@ func (s *Server) Err() error {
 }
 
 // Close stops the server and discards its data, unless [Config.Dir] keeps it. It cuts every
-// connection and returns when all goroutines of the server have ended. It waits for the request in
-// progress at most, and until the writes before have reached the disk. It returns the error of
-// [Server.Err]. A second call does nothing else.
+// connection, and returns when all goroutines of the server have ended. It waits only for the
+// current request, and until earlier writes have reached the disk. It returns the error of
+// [Server.Err]. A second call does nothing more.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.end()
@@ -266,7 +266,7 @@ func (s *Server) Close() error {
 	return s.Err()
 }
 
-// end makes the server unreachable for good. The caller holds mu.
+// end makes the server unreachable for ever. The caller holds mu.
 func (s *Server) end() {
 	if !s.closed {
 		s.closed = true
@@ -275,9 +275,9 @@ func (s *Server) end() {
 	}
 }
 
-// Stop makes the server unreachable until [Server.Resume]: connections are cut and new ones
-// refused. Data and sessions are kept, and neither ages meanwhile. An ensemble that has lost its
-// quorum behaves the same.
+// Stop makes the server unreachable until [Server.Resume]: connections are cut, and new connections
+// are refused. Data and sessions are kept, and neither ages meanwhile. (An ensemble that has lost
+// its quorum behaves the same.)
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,9 +297,10 @@ func (s *Server) halt() {
 	s.dropAll()
 }
 
-// Resume makes a stopped server reachable again, at the same address, and with it its followers
-// that were not stopped by themselves. The timeout of every session starts again, as after a
-// restart. Resume fails if the server is closed, or if another listener has taken an address.
+// Resume makes a stopped server reachable again, at the same address, together with its followers
+// (except followers that were stopped by themselves). The timeout of every session starts again, as
+// after a restart. Resume fails if the server is closed, or if another listener has taken an
+// address.
 func (s *Server) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -363,9 +364,9 @@ func (s *Server) connections() []*conn {
 }
 
 // ExpireSession ends a session as if its timeout had run out, and reports whether the session
-// existed. The session's ephemeral nodes are deleted, watches of other sessions fire, and its
-// connection, if any, is closed. All of that has happened when ExpireSession returns, except for
-// clients of a [Follower] that lags.
+// existed. When it returns, the session's ephemeral nodes are deleted, watches of other sessions
+// have fired, and its connection (if any) is closed. Only clients of a [Follower] that lags see
+// that later.
 func (s *Server) ExpireSession(id int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -377,9 +378,9 @@ func (s *Server) ExpireSession(id int64) bool {
 	return ok
 }
 
-// ReapContainers deletes what the server itself deletes once per [Config.ContainerInterval]:
-// containers that had children and have none left, and TTL nodes that are due. A container that
-// becomes empty by this is deleted the next time.
+// ReapContainers does what the server itself does once per [Config.ContainerInterval]: it deletes
+// containers that had children and have none left, and TTL nodes that are due. If a container
+// becomes empty by this, it's deleted the next time.
 func (s *Server) ReapContainers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -387,9 +388,9 @@ func (s *Server) ReapContainers() {
 	s.await(s.tree.zxid)
 }
 
-// SetSequence sets the number that the next sequential child of the node at path gets. Without it
-// that is the number of children ever created there. It serves tests of the counter's end,
-// 2147483647. It fails if the node does not exist.
+// SetSequence sets the number of the next sequential child of the node at path. (Otherwise it's the
+// number of children ever created there.) Use it to test the counter's end, 2147483647. It fails if
+// the node doesn't exist.
 func (s *Server) SetSequence(path string, next int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -401,10 +402,10 @@ func (s *Server) SetSequence(path string, next int32) error {
 	return nil
 }
 
-// Dial connects in memory: to the follower that listens at the address, see [Follower.Listen], and
-// with any other address to the server itself. Its signature is that of go-zookeeper's Dialer. It
-// never blocks, and fails with ECONNREFUSED while the server or the follower is stopped or closed.
-// The connection buffers 64 KB in each direction and supports deadlines.
+// Dial connects in memory: to the follower that listens at the address (see [Follower.Listen]), and
+// otherwise to the server itself. It has the signature of go-zookeeper's Dialer. It never blocks.
+// While the server or the follower is stopped or closed, it fails with ECONNREFUSED. The connection
+// buffers 64 KB in each direction and supports deadlines.
 func (s *Server) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	s.mu.Lock()
 	f := s.listening[address]
@@ -421,8 +422,8 @@ func (s *Server) dial(network string, f *Follower) (net.Conn, error) {
 	return client, nil
 }
 
-// listen accepts connections to f, or to the leader if f is nil, until the listener is closed. The
-// caller holds mu, or has not shared the server yet.
+// listen accepts connections to f (or to the leader if f is nil) until the listener is closed. The
+// caller must hold mu, unless the server isn't shared yet.
 func (s *Server) listen(l net.Listener, f *Follower) {
 	s.helpers.Go(func() {
 		for {
@@ -432,7 +433,7 @@ func (s *Server) listen(l net.Listener, f *Follower) {
 				s.accept(nc, f)
 			case errors.Is(err, net.ErrClosed):
 				return
-			default: // out of file descriptors, or the client has already gone
+			default: // out of file descriptors, or the client has gone already
 				select {
 				case <-time.After(10 * time.Millisecond):
 				case <-s.done:
@@ -442,8 +443,8 @@ func (s *Server) listen(l net.Listener, f *Follower) {
 	})
 }
 
-// accept begins to serve a connection to f, or to the leader if f is nil. It closes the connection
-// and reports false if the server or f is stopped or closed.
+// accept begins to serve a connection to f (or to the leader if f is nil). If the server or f is
+// stopped or closed, it closes the connection and reports false.
 func (s *Server) accept(nc net.Conn, f *Follower) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ type session struct {
 	password [zkwire.PasswordSize]byte
 	conn     *conn // nil while the client is away
 	timeout  time.Duration
-	expires  time.Duration // since the server's start, a multiple of its tick
+	expires  time.Duration // since the server's start; a multiple of its tick
 }
 
 // newSession starts a session. That is a transaction, so it consumes a zxid.
@@ -31,8 +31,8 @@ func (s *Server) newSession(timeout time.Duration) *session {
 	return ss
 }
 
-// touch restarts a session's timeout. Sessions end at a tick of the server's clock, as with a real
-// server: never early, and up to a tick late.
+// touch restarts a session's timeout. Sessions end at a tick of the server's clock (like a real
+// server's): never early, and up to a tick late.
 func (s *Server) touch(ss *session) {
 	tick := s.cfg.TickTime
 	timeout := time.Duration(float64(ss.timeout) / s.clockRate)
@@ -40,9 +40,8 @@ func (s *Server) touch(ss *session) {
 	s.wakeBefore(ss.expires)
 }
 
-// SetClockRate makes the server's clock run faster or slower than those of its clients, as far as
-// the timeouts of sessions are concerned that begin from now on. At first the rate is 1. It must be
-// positive.
+// SetClockRate makes the server's clock run faster or slower than its clients' clocks, but only for
+// timeouts of sessions that begin after the call. The default rate is 1. It must be positive.
 func (s *Server) SetClockRate(rate float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,8 +54,8 @@ func (s *Server) expire(ss *session) {
 	s.endSession(ss, true)
 }
 
-// endSession ends a session and deletes its nodes. It ends its connection only if cut. If the
-// record of that is too large, the server ends instead.
+// endSession ends a session and deletes its nodes. If cut is true it also ends the session's
+// connection. If the record of all that is too large, the server ends instead.
 func (s *Server) endSession(ss *session, cut bool) {
 	changes := s.tree.deletions(ss.id)
 	size := 4
@@ -72,8 +71,8 @@ func (s *Server) endSession(ss *session, cut bool) {
 	s.commit(transaction{changes: changes, ended: ss, cut: cut})
 }
 
-// reap deletes the nodes that are due, each in its own transaction. A parent that becomes due by
-// this is deleted the next time.
+// reap deletes the nodes that are due, each in its own transaction. If a parent becomes due by
+// this, it's deleted the next time.
 func (s *Server) reap() {
 	for _, path := range s.tree.due(time.Now().UnixMilli()) {
 		s.commit(transaction{changes: []change{{op: zkwire.OpDelete, path: path}}})
@@ -97,8 +96,8 @@ func (s *Server) wakeBefore(due time.Duration) {
 }
 
 // housekeep expires sessions, deletes due nodes and lets followers catch up, each when it is due.
-// Without anything due it has no timer. In a testing/synctest bubble any timer, even one set for
-// the end of time, would hide a deadlock.
+// If nothing is due it has no timer. (In a testing/synctest bubble any timer, even one set for the
+// end of time, would hide a deadlock.)
 func (s *Server) housekeep() {
 	timer := time.NewTimer(never)
 	defer timer.Stop()
@@ -117,7 +116,7 @@ func (s *Server) housekeep() {
 		if s.due == never {
 			timer.Stop()
 		} else {
-			timer.Reset(max(s.due-time.Since(s.started), 1)) // see Virtual time in package recipestest
+			timer.Reset(max(s.due-time.Since(s.started), 1)) // see "Virtual time" in package recipestest
 		}
 		s.mu.Unlock()
 	}
@@ -136,7 +135,7 @@ func (s *Server) housekeepOnce() {
 		s.due = min(s.due, f.catchUp(now), f.report(now))
 	}
 
-	// Expired sessions end in the order of their ids, not of the map.
+	// Expired sessions end in the order of their IDs, because a map has none.
 	var expired []*session
 	for _, ss := range s.sessions {
 		if ss.expires <= now {
@@ -165,7 +164,7 @@ func (s *Server) housekeepOnce() {
 	s.due = min(s.due, s.reapAt)
 }
 
-// scheduleReaping sets the time of the next reap, if there is any container or TTL node. The times
+// scheduleReaping sets the time of the next reap, if there is a container or TTL node. The times
 // are multiples of the interval since the server's start.
 func (s *Server) scheduleReaping() {
 	if len(s.tree.reapable) == 0 || s.reapAt != never {

@@ -9,7 +9,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// A state is all that a server keeps across restarts.
+// A state is everything that a server keeps across restarts.
 type state struct {
 	tree        *tree
 	sessions    map[int64]*session
@@ -25,15 +25,15 @@ func (s *Server) snapshot() *state {
 	return st
 }
 
-// What an entry of a snapshot is.
+// The kinds of a snapshot's entries.
 const (
 	entryNode int32 = iota + 1
 	entrySession
 	entryEnd // the last one
 )
 
-// entries yields the entries of a snapshot: the nodes, parents before their children, the sessions,
-// and an end. An entry is valid until the next one.
+// entries yields the entries of a snapshot: the nodes (parents before their children), the
+// sessions, and an end. An entry is valid until the next entry.
 func (st *state) entries(yield func([]byte) bool) {
 	var b []byte
 	var nodes func(n *node) bool
@@ -66,7 +66,7 @@ func (st *state) entries(yield func([]byte) bool) {
 type loader struct {
 	state
 	complete bool             // the end of the snapshot has been read
-	lists    map[string][]acl // by their encoding, so that equal ones share memory
+	lists    map[string][]acl // by their encoding, so that equal lists share memory
 }
 
 func newLoader() *loader {
@@ -130,7 +130,7 @@ func (l *loader) node(d *decoder) error {
 	return nil
 }
 
-// placeFor returns the parent of a node that is to be created.
+// placeFor returns the parent of a node that will be created.
 func (l *loader) placeFor(path string) (*node, error) {
 	parentPath, _, _ := splitPath(path)
 	parent := l.tree.nodes[parentPath]

@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// secured returns the server's end of a connection, over which it speaks TLS if it is configured to
-// do so. The handshake comes with the first packet.
+// secured returns the server's end of a connection. It speaks TLS if the server is configured for
+// TLS. The handshake comes with the first packet.
 func (s *Server) secured(nc net.Conn) net.Conn {
 	if s.cfg.TLS == nil {
 		return nc
@@ -14,7 +14,7 @@ func (s *Server) secured(nc net.Conn) net.Conn {
 	return secureConn{tls.Server(nc, s.cfg.TLS)}
 }
 
-// A secureConn closes without an alert, which could block.
+// A secureConn closes without an alert, because an alert could block.
 type secureConn struct{ *tls.Conn }
 
 func (c secureConn) Close() error { return c.NetConn().Close() }

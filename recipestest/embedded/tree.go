@@ -58,9 +58,9 @@ func (n *node) stat() stat {
 }
 
 // A tree holds the znodes of one server and the watches on them. Writes take two steps, as in the
-// real server. A view checks a write against the state that the writes prepared before it will
-// leave. It turns the write into a change that cannot fail. Then apply makes the change and fires
-// the watches. The trees of followers only apply changes.
+// real server. First a view checks a write against the state that earlier prepared writes will
+// leave, and turns it into a change that can't fail. Then apply makes the change and fires the
+// watches. The trees of followers only apply changes.
 type tree struct {
 	zxid       int64
 	nodes      map[string]*node // the root under "/" and ""
@@ -108,7 +108,7 @@ func (t *tree) clone() *tree {
 	return dup
 }
 
-// detached returns a copy of n without parent and children. The two share data and access control
+// detached returns a copy of n without parent and children. Both share data and access control
 // list, which are never modified in place.
 func (n *node) detached() *node {
 	dup := *n
@@ -175,10 +175,10 @@ const (
 	flagsEnd
 )
 
-// opSetSequence is the operation of a change that no client can ask for.
+// opSetSequence is the operation of a change that no client can request.
 const opSetSequence zkwire.Op = -100
 
-// A change is a write that has been checked and can no longer fail.
+// A change is a write that was checked and can no longer fail.
 type change struct {
 	op      zkwire.Op // zkwire.OpCreate for every kind of creation
 	path    string
@@ -197,7 +197,7 @@ type record struct {
 	acl                        []acl
 }
 
-// A view is the tree as the changes prepared so far, all of one transaction, will leave it.
+// A view is the tree as it will be after the changes prepared so far (all of one transaction).
 type view struct {
 	*tree
 	session int64
@@ -210,7 +210,8 @@ type view struct {
 	pending map[string]*record // a nil entry is a deleted node; a nil map records nothing
 }
 
-// record returns the record of a node as the prepared changes will leave it, and whether it exists.
+// record returns the record of a node as it will be after the prepared changes, and whether it will
+// exist.
 func (v *view) record(path string) (record, bool) {
 	if path == "" {
 		path = "/"
@@ -230,7 +231,7 @@ func (v *view) record(path string) (record, bool) {
 	return record{n.version, n.creates, n.aversion, len(n.children), n.owner, n.acl}, true
 }
 
-// expect records what a prepared change will leave at path: r, or no node if r is nil.
+// expect records the state of path after a prepared change: r, or no node if r is nil.
 func (v *view) expect(path string, r *record) {
 	if v.pending == nil {
 		return
@@ -292,7 +293,7 @@ func (v *view) prepareCreate(r createRequest) (change, zkwire.Code) {
 	var owner int64
 	switch {
 	case r.op == zkwire.OpCreateContainer:
-		owner = ownerContainer // whatever the flags say
+		owner = ownerContainer // the flags don't matter
 	case ttl:
 		owner = ownerTTLMask | r.ttl
 	case r.flags == flagsEphemeral || r.flags == flagsEphemeralSequential:
@@ -407,7 +408,7 @@ func (v *view) writable(path string, perms int32) (record, zkwire.Code) {
 	return n, zkwire.CodeOK
 }
 
-// apply makes a change with the tree's current zxid and returns the stat of the created or changed
+// apply makes a change with the tree's current zxid, and returns the stat of the created or changed
 // node.
 func (t *tree) apply(ch change, now int64) stat {
 	switch ch.op {
@@ -436,8 +437,8 @@ func (t *tree) create(ch change, now int64) stat {
 	parentPath, _, _ := splitPath(ch.path)
 	parent := t.nodes[parentPath]
 
-	// The counter never decreases, not even by overflow. At its end both the counter and the
-	// parent's pzxid stay as they are.
+	// The counter never decreases, not even by overflow. At its end, both the counter and the
+	// parent's pzxid stay the same.
 	if ch.creates == -1 {
 		ch.creates = parent.creates + 1
 	}
@@ -462,7 +463,7 @@ func (t *tree) delete(n *node) {
 	t.count(n.path, -1, -len(n.data))
 	n.parent.pzxid = max(n.parent.pzxid, t.zxid)
 	t.fire(t.data, n, eventDeleted)
-	t.child.fire(n.path, eventDeleted, t.zxid, n.acl, t.round) // in the same round: one event a connection
+	t.child.fire(n.path, eventDeleted, t.zxid, n.acl, t.round) // in the same round, so that a connection gets one event
 	t.fire(t.child, n.parent, eventChildrenChanged)
 }
 
@@ -491,7 +492,7 @@ func (t *tree) ephemeralsOf(id int64) []string {
 	return paths
 }
 
-// due returns the containers that have lost their last child and the TTL nodes whose time has run
+// due returns the containers that have lost their last child, and the TTL nodes whose time has run
 // out.
 func (t *tree) due(now int64) []string {
 	var due []string
@@ -508,7 +509,7 @@ func (t *tree) due(now int64) []string {
 	return due
 }
 
-// quotaOf returns the path of the nearest node, at path or above it, that has a quota, or "".
+// quotaOf returns the path of the nearest node (at path or above it) that has a quota, or "".
 func (t *tree) quotaOf(path string) string {
 	if root := t.nodes[quotaRoot]; root == nil || len(root.children) == 0 {
 		return "" // the usual case, at no cost
@@ -520,7 +521,7 @@ func (t *tree) quotaOf(path string) string {
 }
 
 // exceeds reports whether a write at path, which adds so many nodes and bytes, exceeds a quota. As
-// in a real server, what the transaction has prepared so far does not count.
+// in a real server, earlier writes of the same transaction don't count.
 func (v *view) exceeds(path string, nodes, bytes int) bool {
 	if !v.enforceQuota {
 		return false
@@ -535,7 +536,7 @@ func (v *view) exceeds(path string, nodes, bytes int) bool {
 		limits.refuses("byteHardLimit", used["bytes"], int64(bytes))
 }
 
-// count counts nodes and bytes that were added at path in the quota that it is under.
+// count counts nodes and bytes, added at path, in the quota above it.
 func (t *tree) count(path string, nodes, bytes int) {
 	if limited := t.quotaOf(path); limited != "" {
 		if stats := t.nodes[quotaRoot+limited+quotaStats]; stats != nil {
@@ -545,7 +546,7 @@ func (t *tree) count(path string, nodes, bytes int) {
 	}
 }
 
-// countAll counts what there is already, when n is created to count it.
+// countAll counts the existing nodes when n is created to count them.
 func (t *tree) countAll(n *node) {
 	path, isStats := strings.CutSuffix(n.path, quotaStats)
 	limited := t.nodes[strings.TrimPrefix(path, quotaRoot)]
@@ -566,7 +567,7 @@ func (t *tree) countAll(n *node) {
 	n.setUsed(nodes, bytes)
 }
 
-// setUsed changes what a client reads, without a trace in the node's stat.
+// setUsed changes the data that a client reads, without a trace in the node's stat.
 func (n *node) setUsed(nodes, bytes int64) {
 	n.data = fmt.Appendf(nil, "count=%d,bytes=%d", nodes, bytes)
 }

@@ -9,7 +9,7 @@ const (
 // is39 reports whether the server behaves like ZooKeeper 3.9.
 func (cfg Config) is39() bool { return cfg.Version == version39 }
 
-// release is the version that four-letter words report, in the form that monitoring tools parse.
+// release is the version that four-letter words report, in a form that monitoring tools can parse.
 func (cfg Config) release() string {
 	patch := ".0"
 	if cfg.is39() {

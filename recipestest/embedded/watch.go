@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// eventType is what happened to a watched znode.
+// eventType says what happened to a watched znode.
 type eventType int32
 
 const (
@@ -16,8 +16,8 @@ const (
 	eventChildrenChanged eventType = 4
 )
 
-// watchMode is how long a watch lasts and which nodes it covers. In 3.9 a connection can have
-// watches of several modes on a path: then it is their sum.
+// watchMode says how long a watch lasts and which nodes it covers. In 3.9 a connection can have
+// watches of several modes on a path. Its mode is then their sum.
 type watchMode uint8
 
 const (
@@ -28,12 +28,12 @@ const (
 	watchAny = watchOnce | watchNode | watchRecursive
 )
 
-// A watchTable holds the watches of connections on paths. A server has two: one for the data and
-// the existence of nodes, one for their children.
+// A watchTable holds the watches of connections on paths. A server has two tables: one for the data
+// and the existence of nodes, and one for their children.
 type watchTable struct {
 	paths     map[string]map[*conn]watchMode
 	conns     map[*conn]map[string]struct{}
-	recursive int // number of connections and paths with watchRecursive
+	recursive int // how many connections and paths have watchRecursive
 	firing    []*conn
 }
 
@@ -44,7 +44,7 @@ func newWatchTable() *watchTable {
 	}
 }
 
-// add adds a watch. In 3.8 it replaces the one that the connection has on the path.
+// add adds a watch. In 3.8 it replaces the connection's watch on the path.
 func (t *watchTable) add(path string, c *conn, mode watchMode) {
 	if c.srv.cfg.is39() {
 		mode |= t.paths[path][c]
@@ -123,13 +123,13 @@ func (t *watchTable) count() int {
 }
 
 // fire sends an event of the transaction zxid at a node to the connections that watch its path, and
-// to those that watch an ancestor recursively. Connections that the node's access control list does
-// not let read it get nothing. A connection gets one event per round at most.
+// to connections that watch an ancestor recursively. If a connection can't read the node (by the
+// access control list), it gets nothing. A connection gets at most one event per round.
 func (t *watchTable) fire(path string, event eventType, zxid int64, list []acl, round uint64) {
 	firing := t.firing[:0]
 	for c, mode := range t.paths[path] {
 		if mode == watchRecursive && event == eventChildrenChanged {
-			continue // it gets the event of the child itself
+			continue // it gets the child's own event
 		}
 		t.remove(path, c, watchOnce)
 		if c.round != round {

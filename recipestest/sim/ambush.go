@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-// held knows what clients hold, and which faults wait for a holder. Its zero value is ready for
-// use.
+// held knows what clients hold, and which faults wait for a holder. Its zero value is ready to use.
 type held struct {
-	mu       sync.Mutex // protects what follows
-	turns    []*Turn    // of the histories: begun, and not over
+	mu       sync.Mutex // protects the fields below
+	turns    []*Turn    // turns of the histories that have begun and not ended
 	expected bool       // there is such a history
 
 	open  map[holdKey][]*hold // of the clients' events
-	early map[holdKey]int     // how many have ended before their EventAcquired
+	early map[holdKey]int     // how many ended before their EventAcquired
 	all   []*hold
-	alone []*hold // those of all that are exclusive
+	alone []*hold // the exclusive ones in all
 
 	ambushes []*ambush
 }
 
-// An ambush is a fault that waits for a client which holds something for some time to come. An
-// early one strikes soon after the client has acquired something, for how long no event says.
+// An ambush is a fault that waits for a client which will hold a lock for some time. An early
+// ambush strikes soon after a client has acquired something (no event says for how long).
 type ambush struct {
 	long  time.Duration
 	early bool
@@ -51,8 +50,8 @@ func (h *held) begin(t *Turn) {
 	h.turns = append(h.turns, t)
 }
 
-// keep notes that a turn is kept until then, and sets off the first ambush that this is long enough
-// for.
+// keep notes that a turn is kept until then. If that is long enough for an ambush, it sets off the
+// first one.
 func (h *held) keep(t *Turn, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,7 +67,7 @@ func (h *held) spring(c *Client, fits func(*ambush) bool) {
 	}
 }
 
-// end notes that a turn is over.
+// end notes the end of a turn.
 func (h *held) end(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,7 +99,7 @@ func (h *held) of(c *Client) (turns []*Turn, holds []*hold) {
 	return turns, holds
 }
 
-// knows reports whether an event has said that a client holds something with that token.
+// knows reports whether a client holds something with that token, by its events.
 func (h *held) knows(c *Client, token int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,12 +137,12 @@ func (h *held) await(ctx context.Context, a *ambush, pick int) *Client {
 	}
 }
 
-// Ambushes end after some session timeouts: no client may hold anything any more.
+// Ambushes end after some session timeouts, because perhaps no client will hold anything any more.
 const ambushLasts = 6
 
-// ambush strikes a client that holds something for about as long as the fault lasts, soon after it
-// began to. One ambush in four takes any hold that an event tells of, and so do all if there is no
-// history. Such a hold may last for a few packets alone, so most of these ambushes don't wait long.
+// ambush strikes a client that holds a lock for about as long as the fault lasts, soon after it
+// began to. One ambush in four (or all, if there is no history) takes any hold that an event
+// reports. Such a hold can be short (a few packets), so most of these ambushes don't wait long.
 func (w *World) ambush(ctx context.Context, f Fault) {
 	ctx, cancel := context.WithTimeout(ctx, ambushLasts*w.Timeout)
 	defer cancel()

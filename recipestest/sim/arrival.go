@@ -12,10 +12,10 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Listed notes that a call from then to then has found that these nodes are in line. Then the nodes
-// that are granted must be so in the order of their arrival. The history is also that of a line
-// which each node enters once, at its end, whose first node may be granted, and which any node may
-// leave. The call must read what is committed. Grants must have a Node method, see [Grant].
+// Listed notes that a call, between from and to, has found these nodes in line. The history then
+// also checks that nodes are granted in the order of their arrival: each node enters the line once,
+// at its end; only the first node can be granted; any node can leave. The call must read committed
+// state. Grants must have a Node method (see [Grant]).
 func (e *Exclusive) Listed(from, to time.Time, nodes ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -28,26 +28,26 @@ type listing struct {
 	nodes    []string
 }
 
-// A half is half of a moment: that before a listing of the moment, or that after it. With whole
-// moments, a node in a listing would not be known to come before one that is not there yet.
+// A half is half of a moment: before a listing of the moment, or after it. With whole moments, we
+// couldn't tell that a node in a listing comes before a node that isn't there yet.
 type half = int64
 
 func (e *Exclusive) before(at time.Time) half { return 2 * max(0, int64(at.Sub(e.world.began))) }
 func (e *Exclusive) after(at time.Time) half  { return e.before(at) + 1 }
 
-// A lineVisit is what is known of a node in line.
+// A lineVisit is what we know about a node in line.
 type lineVisit struct {
 	name   string
-	enters [2]half // between these
+	enters [2]half // the node enters between these
 	leaves [2]half
 	turn   *Turn // nil if it was not granted
-	missed bool  // in the listing after the last that had it
+	missed bool  // it isn't in the listing after the last listing that had it
 }
 
-// lineVisits returns what the listings say, which are in order.
+// lineVisits returns the visits that the listings show. The listings are in order.
 func (e *Exclusive) lineVisits() map[string]*lineVisit {
 	visits := make(map[string]*lineVisit)
-	var last half // after a listing that did not have what comes later
+	var last half // after the last listing without the nodes to come
 	for _, l := range e.listings {
 		for _, n := range l.nodes {
 			v := visits[n]
@@ -68,8 +68,8 @@ func (e *Exclusive) lineVisits() map[string]*lineVisit {
 	return visits
 }
 
-// checkArrivals looks for an order of all arrivals, grants and ends, each within its time, which is
-// that of a line.
+// checkArrivals looks for an order of all arrivals, grants and ends, each within its time, that a
+// line allows.
 func (e *Exclusive) checkArrivals(all []*Turn) error {
 	if len(e.listings) == 0 {
 		return nil
@@ -85,7 +85,7 @@ func (e *Exclusive) checkArrivals(all []*Turn) error {
 		if t.node == "" || v.turn != nil {
 			return fmt.Errorf("%s cannot be compared with a line: %s is of node %q", e.what, t, t.node)
 		}
-		if _, ended := e.world.forced.begun.since(t.ended()); !ended { // a node may be deleted before it is granted
+		if _, ended := e.world.forced.begun.since(t.ended()); !ended { // a node can be deleted before it is granted
 			v.turn = t
 		}
 		v.enters = [2]half{max(v.enters[0], e.before(t.called)), min(v.enters[1], e.after(t.begun))}
@@ -113,7 +113,7 @@ func (e *Exclusive) checkArrivals(all []*Turn) error {
 	return fmt.Errorf("%s is not granted in order of arrival: %s", e.what, e.overtaken(sorted))
 }
 
-// overtaken describes a visit that was overtaken for certain, if there is one.
+// overtaken describes a visit that was certainly overtaken, if there is one.
 func (e *Exclusive) overtaken(visits []*lineVisit) string {
 	for _, a := range visits {
 		for _, b := range visits {
@@ -126,7 +126,7 @@ func (e *Exclusive) overtaken(visits []*lineVisit) string {
 	return fmt.Sprintf("%d nodes were in line", len(visits))
 }
 
-// inLine is what happens to a node in line.
+// inLine is an event of a node in line.
 type inLine int
 
 const (
@@ -140,10 +140,10 @@ type lineStep struct {
 	node rune
 }
 
-// A lineState has the nodes in line in order, each of which is a rune.
+// A lineState has the nodes in line in order. Each node is a rune.
 type lineState struct {
 	nodes string
-	held  bool // the first node is granted
+	held  bool // the first node has the grant
 }
 
 var lineModel = porcupine.Model{
@@ -167,8 +167,8 @@ var lineModel = porcupine.Model{
 const maxSteps = 50_000
 
 // search reports whether there is an order of all operations, each within its time, that the model
-// allows. It gives up after a number of steps, and then reports true: a search may take longer than
-// a test has, and in a bubble no timeout could end it.
+// allows. After a number of steps it gives up and reports true, because a search can take longer
+// than a test has (and in a bubble no timeout could end it).
 func search(m porcupine.Model, ops []porcupine.Operation) bool {
 	steps, step := 0, m.Step
 	m.Step = func(state, input, output any) (bool, any) {

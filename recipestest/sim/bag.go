@@ -10,10 +10,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// Bag is the history of things that are put in and come out once: a queue without its order. Things
-// are told apart by their names, which should be unique. After an error that wraps
-// protocol.ErrUncertain or protocol.ErrLost the outcome is unknown. After any other error nothing
-// has happened.
+// Bag is the history of things that are put in and come out once (a queue without its order).
+// Things are told apart by their names, which should be unique. After an error that wraps
+// protocol.ErrUncertain or protocol.ErrLost, the outcome of a call is unknown. After any other
+// error, nothing has happened.
 type Bag struct {
 	what   string
 	mu     sync.Mutex // protects things
@@ -26,15 +26,15 @@ type thing struct {
 	seen          bool
 }
 
-// Bag begins a history, which is checked in the end. Everything that was put in must have come out
-// once by then. So [World.Finally] should empty the queue and call [Bag.Out].
+// Bag begins a history, which is checked in the end. By then, everything that was put in must have
+// come out once. So [World.Finally] should empty the queue and call [Bag.Out].
 func (w *World) Bag(what string) *Bag {
 	b := &Bag{what: what, things: make(map[string]*thing)}
 	w.Check(b.check)
 	return b
 }
 
-// Put notes that things were put in together, or that this failed with err.
+// Put notes that things were put in together, or that a call to put them in failed with err.
 func (b *Bag) Put(err error, names ...string) {
 	b.each(names, func(t *thing) {
 		t.put = t.put || err == nil
@@ -42,8 +42,8 @@ func (b *Bag) Put(err error, names ...string) {
 	})
 }
 
-// Out notes that things have come out for good, or that this failed with err. They were taken,
-// acknowledged, or found in the end.
+// Out notes that things came out for good (they were taken, acknowledged, or found in the end), or
+// that a call to get them failed with err.
 func (b *Bag) Out(err error, names ...string) {
 	b.each(names, func(t *thing) {
 		switch {
@@ -55,7 +55,7 @@ func (b *Bag) Out(err error, names ...string) {
 	})
 }
 
-// Seen notes that things were there and may come back. They were reserved, or looked at.
+// Seen notes that things were there and may come back (they were reserved, or looked at).
 func (b *Bag) Seen(names ...string) {
 	b.each(names, func(t *thing) { t.seen = true })
 }

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// A bench is the testing.TB of one world. Its failures do not fail the test yet.
+// A bench is the testing.TB of one world. Its failures don't fail the test yet.
 type bench struct {
-	testing.TB // the bubble's, for all other methods
+	testing.TB // of the bubble, for all other methods
 	ctx        context.Context
 	cancel     context.CancelFunc
 
-	mu       sync.Mutex // protects what follows
+	mu       sync.Mutex // protects the fields below
 	errs     []error
-	failed   time.Time // first
+	failed   time.Time // for the first time
 	cleanups []func()
 	log      []string
 }
@@ -85,8 +85,8 @@ func (b *bench) Errorf(f string, a ...any) {
 	b.fail(fmt.Errorf(f, a...))
 }
 
-// FailNow ends the goroutine that calls it. Other than with testing.T, that may be any goroutine of
-// the world.
+// FailNow ends the goroutine that calls it. Unlike with testing.T, any goroutine of the world may
+// call it.
 func (b *bench) FailNow() {
 	if !b.Failed() {
 		b.Fail()
@@ -104,8 +104,8 @@ func (b *bench) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// BubbleLooksForGoroutines keeps package recipestest from looking for goroutines that are left:
-// they keep the bubble from ending, which fails the world.
+// BubbleLooksForGoroutines keeps package recipestest from looking for leftover goroutines. They
+// keep the bubble from ending, which fails the world.
 func (b *bench) BubbleLooksForGoroutines() {}
 
 func line(args []any) string { return strings.TrimSuffix(fmt.Sprintln(args...), "\n") }

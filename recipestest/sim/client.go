@@ -26,7 +26,7 @@ type Client struct {
 	*protocol.Client
 	Name string
 	Link *recipestest.Link
-	Rand *rand.Rand // for what this client does
+	Rand *rand.Rand // for this client's choices
 
 	world    *World
 	linked   time.Duration // when Link was made
@@ -35,23 +35,23 @@ type Client struct {
 	kill     context.CancelFunc
 	latency  time.Duration
 	working  atomic.Int64
-	follower *embedded.Follower // the server that it is mostly connected to
+	follower *embedded.Follower // the server it is usually connected to
 
-	mu      sync.Mutex    // protects what follows
+	mu      sync.Mutex    // protects the fields below
 	until   time.Time     // the process stands still until then
-	ran     chan struct{} // closed when it runs on; nil while it runs
-	session int64         // the last session that was granted
-	resume  []byte        // a handshake that resumes it
+	ran     chan struct{} // closed when it goes on; nil while it runs
+	session int64         // the session granted last
+	resume  []byte        // a handshake that resumes the session
 	ports   []*port
-	servers *rand.Rand    // draws which server is dialed
-	next    func()        // moves the link for the next dial, instead of a draw
-	disarm  []func() bool // disarms the faults that were not set off yet
+	servers *rand.Rand    // draws the server to dial
+	next    func()        // if not nil, moves the link for the next dial
+	disarm  []func() bool // disarm the faults that haven't struck yet
 	calmed  bool          // there are no more faults
-	dead    bool          // no packet passes any more
+	dead    bool          // no more packets pass
 }
 
-// watchRoot sets a watch that never fires. So the first session always has a watch to set again
-// after it has connected again. A fault may be in its way if the client is a successor.
+// watchRoot sets a watch that never fires, so that the first session always has a watch to set
+// again after a reconnect. If the client is a successor, a fault can prevent it.
 func (c *Client) watchRoot() {
 	for {
 		s, err := c.Session(c.world.over)
@@ -67,8 +67,8 @@ func (c *Client) watchRoot() {
 	}
 }
 
-// Go runs work, as part of this client, on a goroutine of its own. The world fails if work returns
-// an error, or does not return in time. Its ctx ends then, or when the process dies.
+// Go runs work as a part of this client, on its own goroutine. The world fails if work returns an
+// error or doesn't return in time. Its ctx ends then, or when the process dies.
 func (c *Client) Go(work func(ctx context.Context) error) {
 	w := c.world
 	if !w.plan.has(c.Name) {
@@ -91,11 +91,11 @@ func (c *Client) Go(work func(ctx context.Context) error) {
 // Upto draws a duration from [Client.Rand].
 func (c *Client) Upto(most time.Duration) time.Duration { return upto(c.Rand, most) }
 
-// Spell draws from [Client.Rand] how long something lasts: often a part of a session timeout,
+// Spell draws from [Client.Rand] how long something lasts: often a part of a session timeout, and
 // sometimes longer than any session.
 func (c *Client) Spell() time.Duration { return c.world.spell(c.Rand) }
 
-// Sleep blocks for d, or until ctx ends, and then for as long as the process stands still.
+// Sleep blocks for d, or until ctx ends. Then it blocks as long as the process stands still.
 func (c *Client) Sleep(ctx context.Context, d time.Duration) {
 	sleep(ctx, d)
 	c.Awake()
@@ -119,7 +119,7 @@ func (c *Client) Note(format string, args ...any) {
 	c.world.record.note(c.world.Now(), c.Name, fmt.Sprintf(format, args...))
 }
 
-// standStill makes the process stand still for d, or for longer if it does so already.
+// standStill makes the process stand still for d (or longer, if it already does).
 func (c *Client) standStill(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +166,7 @@ func (c *Client) sessionID() int64 {
 }
 
 // Dial is a zk.Dialer over the client's network, for other ZooKeeper clients in the same process.
-// Their sessions may go back in time, see [recipestest.Link.Client].
+// Their sessions can go back in time (see [recipestest.Link.Client]).
 func (c *Client) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	return c.dial(c.Link.Dial, network, address, timeout)
 }
@@ -204,17 +204,17 @@ func (c *Client) dial(through zk.Dialer, network, address string, timeout time.D
 
 // cutTwice resets the client's connections at one of its packets, and again soon after the client
 // has connected again. After the first cut the client goes on at the leader. After the second cut
-// it goes on at its follower, which lags behind what the client has seen meanwhile.
+// it goes on at its follower, which has a lag and may not know everything the client has seen.
 func (c *Client) cutTwice(f Fault) (done string) {
 	r := rand.New(rand.NewPCG(uint64(f.pick), 0))
 	first, second := drawAim(r, now, madeNode), drawAim(r, now, madeNode, setWatches, setWatches)
 
-	// The lag is mostly so small that the follower knows what the client saw before the first cut.
+	// The lag is mostly small, so that the follower knows what the client saw before the first cut.
 	// Otherwise the follower refuses the client until it has caught up.
 	behind := upto(r, c.world.Timeout>>r.IntN(12))
 
-	// Calls that were cut off pause before they go on. Their requests come before those that set
-	// watches again only if the calls then wait for the connection.
+	// Calls that were cut off pause before they go on. Only if they then wait for the connection do
+	// their requests come before the requests that set watches again.
 	away := upto(r, c.world.Timeout>>r.IntN(6))
 	moveTo := func(next *embedded.Follower) {
 		c.mu.Lock()
@@ -242,7 +242,7 @@ func (c *Client) cutTwice(f Fault) (done string) {
 		first, away.Round(time.Microsecond), second, behind.Round(time.Microsecond))
 }
 
-// An aim is one of the next packets of a client, counted from a moment.
+// An aim is one of the client's next packets, counted from a moment.
 type aim struct {
 	packet int
 	from   moment
@@ -273,7 +273,7 @@ func (a aim) String() string {
 	return s
 }
 
-// count returns how often the moment has come. An increase is noticed with the next packet.
+// count returns how often the moment has come. An increase shows with the next packet.
 func (m moment) count(l *recipestest.Link) int {
 	if m == setWatches {
 		return l.Count(recipestest.OpSetWatches)
@@ -281,7 +281,7 @@ func (m moment) count(l *recipestest.Link) int {
 	return l.Count(recipestest.OpCreate) + l.Count(recipestest.OpMulti)
 }
 
-// at calls do at the packet of a, unless the faults of the world are over before.
+// at calls do at the packet of a, unless the world's faults have ended before.
 func (c *Client) at(a aim, do func()) {
 	step, strike := a.packet, do
 	if a.from != now {
@@ -294,7 +294,7 @@ func (c *Client) at(a aim, do func()) {
 		}
 	} else if a.read {
 		strike = func() {
-			time.Sleep(time.Nanosecond) // virtual: all goroutines run until they block
+			time.Sleep(time.Nanosecond) // virtual time: all goroutines run until they block
 			if !c.isCalm() {
 				do()
 			}
@@ -315,7 +315,7 @@ func (c *Client) isCalm() bool {
 	return c.calmed
 }
 
-// calm ends all faults of the client, and disarms those that were not set off yet.
+// calm ends all faults of the client, and disarms the faults that haven't struck yet.
 func (c *Client) calm() {
 	c.mu.Lock()
 	disarm := c.disarm
@@ -341,7 +341,7 @@ func (c *Client) calm() {
 	c.runOn()
 }
 
-// move draws the server that is dialed next. One in four times it is the leader.
+// move draws the server that is dialed next. One time in four it's the leader.
 func (c *Client) move() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -359,8 +359,8 @@ func (c *Client) move() {
 	}
 }
 
-// hangUp closes the connections that are still open. zk.Conn leaves a connection open over which it
-// learns that its session has expired.
+// hangUp closes the connections that are still open. (When zk.Conn finds out that its session has
+// expired, it leaves the connection open.)
 func (c *Client) hangUp() {
 	c.mu.Lock()
 	ports := slices.Clone(c.ports)
@@ -370,18 +370,18 @@ func (c *Client) hangUp() {
 	}
 }
 
-// A port is a connection of a process that may stand still. It then holds back what is written.
-// Writing and closing never block, as with the connections of a Link.
+// A port is a connection of a process that can stand still. It then holds back everything that is
+// written. Writing and closing never block (as with the connections of a Link).
 type port struct {
 	net.Conn
 	client *Client
 	answer []byte // to the handshake, as far as it was read
-	known  bool   // the answer was read completely
-	late   bool   // watches are set again after the requests of waiting calls, see SetReadDeadline
+	known  bool   // the whole answer was read
+	late   bool   // watches are set again after the requests of waiting calls (see SetReadDeadline)
 
-	mu      sync.Mutex // protects what follows
-	waiting bool       // for the process to run on
-	out     []byte     // to be written then
+	mu      sync.Mutex // protects the fields below
+	waiting bool       // for the process to go on
+	out     []byte     // bytes to write then
 	closed  bool
 	err     error
 }
@@ -396,10 +396,10 @@ func (p *port) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// SetReadDeadline is called by zk.Conn when it has read the head of the answer to its handshake.
-// Package protocol has seen the whole answer by then, and lets calls go on that wait for the
-// connection. On a busy machine their requests may overtake those with which zk.Conn sets its
-// watches again. Yielding here makes that happen in the simulation, too.
+// SetReadDeadline is called by zk.Conn when it has read the head of the answer to its handshake. By
+// then package protocol has seen the whole answer, and wakes calls that wait for the connection. On
+// a busy machine their requests can overtake the requests with which zk.Conn sets its watches
+// again. Yielding here makes that happen in the simulation too.
 func (p *port) SetReadDeadline(t time.Time) error {
 	if p.late && p.known {
 		p.late = false
@@ -443,7 +443,7 @@ func (p *port) Close() error {
 	return p.Conn.Close()
 }
 
-// waits reports whether the process stands still. If so, runOn will do what was left. p.mu is held.
+// waits reports whether the process stands still. If so, runOn will do the rest. p.mu is held.
 func (p *port) waits() bool {
 	if !p.waiting && p.client.standsStill() {
 		p.waiting = true
@@ -472,7 +472,8 @@ var errDead = errors.New("the process is dead")
 
 var errSecond = errors.New("no session to resume")
 
-// resumeAgain moves the session to a second connection for d, as a delayed handshake would.
+// resumeAgain moves the session to a second connection for d (a delayed handshake would do the
+// same).
 func (c *Client) resumeAgain(ctx context.Context, d time.Duration) error {
 	c.mu.Lock()
 	resume := c.resume

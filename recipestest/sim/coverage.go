@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// A coverage says what the faults of some schedules have met.
+// A coverage says what the faults of some schedules have hit.
 type coverage struct {
 	kinds   map[Kind]*tally
 	holders bool // some client held something, or there was a history of that
 	runs    int
-	vacuous int // how many runs met no holder
+	vacuous int // how many runs hit no holder
 }
 
 // A tally counts the faults of one kind.
 type tally struct{ drawn, struck, met, cost int }
 
-// A strike is a fault that has happened, with what its victim held.
+// A strike is a fault that has happened, and what its victim held.
 type strike struct {
 	kind  Kind
 	turns []*Turn
@@ -32,7 +32,7 @@ func (s strike) cost() bool {
 		slices.ContainsFunc(s.holds, func(h *hold) bool { return h.lost })
 }
 
-// add adds the faults of a world that is over.
+// add adds the faults of a world that has ended.
 func (c *coverage) add(w *World) {
 	if c.kinds == nil {
 		c.kinds = make(map[Kind]*tally)
@@ -64,8 +64,8 @@ func (c *coverage) add(w *World) {
 	}
 }
 
-// isVacuous reports whether no run met a holder, although the simulation is about what clients hold
-// and faults were drawn. A few runs may be so by chance.
+// isVacuous reports whether no run hit a holder, although the simulation is about locks and faults
+// were drawn. (A few runs can be vacuous by chance.)
 func (c *coverage) isVacuous() bool {
 	return c.holders && len(c.kinds) > 0 && c.runs >= shortSeeds && c.vacuous == c.runs
 }

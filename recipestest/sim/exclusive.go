@@ -7,8 +7,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Exclusive is the history of something that has one holder at a time and increasing tokens: a
-// lock, or leadership.
+// Exclusive is the history of something (a lock, or leadership) that has one holder at a time and
+// increasing tokens.
 type Exclusive struct {
 	turns
 	repeats  bool // see Repeats
@@ -16,7 +16,7 @@ type Exclusive struct {
 	listings []listing
 }
 
-// A forcedEnd is a time during which what was held may have been ended by force.
+// A forcedEnd is a time in which a hold may have been ended by force.
 type forcedEnd struct{ from, to time.Time }
 
 // Exclusive begins a history, which is checked in the end.
@@ -27,21 +27,21 @@ func (w *World) Exclusive(what string) *Exclusive {
 	return e
 }
 
-// Repeats says that a session may be granted the same token again, right after it has given it back.
-// It returns e.
+// Repeats says that a session can be granted the same token again, right after it has given it
+// back. It returns e.
 func (e *Exclusive) Repeats() *Exclusive {
 	e.repeats = true
 	return e
 }
 
-// Begin notes that c was granted g by a call made at called. It blocks while the process of c
+// Begin notes that a call of c, made at called, was granted g. It blocks while the process of c
 // stands still.
 func (e *Exclusive) Begin(c *Client, called time.Time, g Grant) *Turn {
 	return e.begin(c, called, g, true)
 }
 
-// Ended notes that what was held may have been ended by force, at some time of a call from then to
-// then. A turn that was not over before counts until the call at most.
+// Ended notes that a call, between from and to, may have ended a hold by force. If a turn hadn't
+// ended before, it counts only until that call.
 func (e *Exclusive) Ended(from, to time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,8 +61,8 @@ func (e *Exclusive) shorten(t *Turn) {
 	}
 }
 
-// check looks for an order of all grants and their ends, each within its time, in which there is
-// one holder at a time and tokens increase.
+// check looks for an order of all grants and their ends, each within its time, with one holder at a
+// time and increasing tokens.
 func (e *Exclusive) check() error {
 	all, err := e.final()
 	if err != nil {
@@ -106,7 +106,7 @@ func (e *Exclusive) check() error {
 	return fmt.Errorf("%s has no order with one holder at a time: %v", e.what, all)
 }
 
-// A move is a grant, or the end of one.
+// A move is a grant, or the end of a grant.
 type move struct {
 	granted bool
 	token   int64
@@ -114,7 +114,7 @@ type move struct {
 
 type holding struct{ token, last int64 }
 
-// oneAtATime is the model. If tokens repeat, one may follow itself.
+// oneAtATime is the model. If tokens can repeat, a token may follow itself.
 func oneAtATime(repeats bool) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return holding{} },

@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// A Failure is a schedule under which something went wrong.
+// A Failure is a schedule that broke something.
 type Failure struct {
 	Seed     uint64
-	Err      error   // what went wrong
+	Err      error   // the error
 	Faults   []Fault // all faults that had happened
-	Enough   []Fault // the faults that suffice, as short as possible, as far as some replays show
-	Only     string  // the part of the seed that suffices, for -sim.only; empty if all of it is needed
-	Plays    int     // how many schedules were played, this one included
-	Timeline string  // the name of a file to look at, or the reason why there is none
+	Enough   []Fault // the faults that are enough, as short as possible (as far as some replays show)
+	Only     string  // the part of the seed that is enough, for -sim.only; empty if all of it is needed
+	Plays    int     // how many schedules were played, including this one
+	Timeline string  // the name of a file to look at, or why there is none
 
 	test string
 	history
 }
 
-// A history is what a failure knows of the schedule that has failed. That of a failure that was
-// shrunk is of the part that suffices, as is Err.
+// A history is what a failure knows about its schedule. If the failure was shrunk, the history (and
+// Err) is about the part that is enough.
 type history struct {
 	record  *record
 	lanes   []string
 	log     []string
-	packets map[string]string // the latest ones of each client, by its name
+	packets map[string]string // the latest packets of each client, by its name
 }
 
 func newFailure(test string, seed uint64, w *World, err error) *Failure {
@@ -46,7 +46,7 @@ func newFailure(test string, seed uint64, w *World, err error) *Failure {
 	defer w.bench.mu.Unlock()
 
 	until := w.bench.failed.Sub(w.began)
-	if len(f.Faults) > 0 || len(w.record.turns) > 0 { // what the checks find happened before
+	if len(f.Faults) > 0 || len(w.record.turns) > 0 { // the checks find things that happened before
 		until = min(until, f.end())
 	}
 	for _, c := range w.clients {
@@ -56,7 +56,7 @@ func newFailure(test string, seed uint64, w *World, err error) *Failure {
 	}
 
 	f.log = slices.DeleteFunc(slices.Clone(w.bench.log), func(line string) bool {
-		return strings.HasPrefix(line, "recipestest: packets of a link") // these are in packets
+		return strings.HasPrefix(line, "recipestest: packets of a link") // they are in packets
 	})
 	return f
 }
@@ -99,7 +99,7 @@ func (f *Failure) String() string {
 	return b.String()
 }
 
-// suffices says what is left of a schedule that was shrunk.
+// suffices describes the rest of a schedule that was shrunk.
 func (f *Failure) suffices() string {
 	var b strings.Builder
 	if len(f.Faults) > 0 && len(f.Enough) == 0 {
@@ -117,7 +117,7 @@ func (f *Failure) suffices() string {
 	return b.String()
 }
 
-// replay returns the command that plays a seed of a test again, or only part of it.
+// replay returns the command that plays a seed of a test (or a part of it) again.
 func replay(test string, seed uint64, only string) string {
 	pkg := "."
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -20,12 +20,12 @@ import (
 // A Kind is a kind of fault.
 type Kind string
 
-// The faults of one client.
+// These faults hit one client.
 const (
-	Cut          Kind = "cut"               // its connections are reset, and new ones refused
-	Stall        Kind = "stall"             // nothing passes, and neither side notices
-	LostRequests Kind = "lost requests"     // nothing passes towards the server
-	LostReplies  Kind = "lost replies"      // nothing passes towards the client
+	Cut          Kind = "cut"               // its connections are reset, and new connections are refused
+	Stall        Kind = "stall"             // no packets pass, and neither side notices
+	LostRequests Kind = "lost requests"     // no packets pass towards the server
+	LostReplies  Kind = "lost replies"      // no packets pass towards the client
 	LoseReply    Kind = "lose a reply"      // the answers to one or two executed requests are lost with the connection
 	Slow         Kind = "slow network"      // latency of up to a quarter of a session timeout
 	Resume       Kind = "second resume"     // another connection takes the session over for some time
@@ -33,15 +33,15 @@ const (
 	Pause        Kind = "pause"             // the process stands still
 	Isolation    Kind = "no leader"         // its server has lost its leader: it answers pings and nothing else
 	Lag          Kind = "lag"               // its follower lags behind the leader, by up to a session timeout
-	Stale        Kind = "isolated follower" // its follower has lost the leader, and answers reads and pings
-	Deposed      Kind = "deposed leader"    // its follower takes itself for the leader, and answers syncs, too
+	Stale        Kind = "isolated follower" // its follower has lost the leader, and still answers reads and pings
+	Deposed      Kind = "deposed leader"    // its follower believes it is the leader, and also answers syncs
 	LateReports  Kind = "late reports"      // its follower reports its session late, by up to a third of a timeout
 	Refusal      Kind = "refusal"           // up to four requests are answered with an error that asks to try again
 
 	TornRequest Kind = "torn request" // the connection ends in the middle of a request
 	TornReply   Kind = "torn reply"   // the connection ends in the middle of a reply or an event
 
-	// Death ends a process of [World.Processes] for good. A successor comes after Fault.Lasts.
+	// Death ends a process of [World.Processes] for ever. A successor starts after Fault.Lasts.
 	Death Kind = "death"
 
 	// CutTwice cuts its connection at one of its packets, and again soon after it has connected
@@ -50,19 +50,19 @@ const (
 	CutTwice Kind = "cut twice"
 )
 
-// The faults of the server.
+// These faults hit the server.
 const (
 	Drop      Kind = "drop all connections"
 	Restart   Kind = "restart"              // of the whole ensemble: connections are refused, sessions are kept
 	Reap      Kind = "reap"                 // containers that have become empty are deleted
 	Deletion  Kind = "operator"             // an ephemeral node below World.Path, of any client, is deleted
-	Uproot    Kind = "operator deletes all" // all ephemeral nodes below World.Path, and the directories that are empty and have no data then
+	Uproot    Kind = "operator deletes all" // all ephemeral nodes below World.Path, and then all directories that are empty and have no data
 	FastClock Kind = "fast clock"           // sessions end early, by up to a twelfth of their timeout
 )
 
 var clientKinds = []Kind{Cut, Stall, LostRequests, LostReplies, LoseReply, Slow, Resume, Expiry, Pause, Isolation, Lag, CutTwice, Stale, Deposed, LateReports, Refusal, TornRequest, TornReply, Death}
 
-// allKinds are the kinds to draw from. A kind that is listed more than once is drawn more often.
+// allKinds are the kinds to draw from. A kind that is listed several times is drawn more often.
 var allKinds = append(slices.Clone(clientKinds), Deletion, Uproot, Drop, Restart, Reap, FastClock, CutTwice, CutTwice)
 
 // lasting are the kinds for which Fault.Lasts matters.
@@ -72,7 +72,7 @@ var lasting = []Kind{Cut, Stall, LostRequests, LostReplies, Slow, Resume, Pause,
 type Fault struct {
 	At     time.Duration // since the world began
 	Kind   Kind
-	Client int // the first is 1; 0 for the server
+	Client int // the first client is 1; 0 is the server
 	Lasts  time.Duration
 	pick   int    // a random number for choices within the fault
 	index  int    // in the schedule
@@ -101,7 +101,8 @@ func (f Fault) victim() string {
 	return fmt.Sprintf("client %d", f.Client)
 }
 
-// draw draws the schedule of faults. It does not depend on what the simulation has drawn.
+// draw draws the schedule of faults. It doesn't depend on the numbers that the simulation has
+// drawn.
 func (w *World) draw(o options) []Fault {
 	possible, clients := o.kinds, w.Alive()
 	if !w.mortal() {
@@ -114,7 +115,7 @@ func (w *World) draw(o options) []Fault {
 	r := w.random(1)
 	kinds, slice := w.kinds(r, possible)
 	n := r.IntN(9)
-	if slice { // with many of a kind, those that wait for a holder that is struck are struck, too
+	if slice { // with many faults of a kind, a fault that waits for a holder can itself be hit
 		n = 1 + r.IntN(4)
 	}
 	var all []Fault
@@ -154,9 +155,9 @@ func (w *World) draw(o options) []Fault {
 	return all
 }
 
-// kinds returns the kinds to draw from. Every other seed is a slice: its faults are of one kind,
-// and each kind has its turn. Of the others, half have only a few kinds, which get further than all
-// of them together.
+// kinds returns the kinds to draw from. Every other seed is a slice: all its faults have one kind,
+// and each kind has its turn. Of the other seeds, half have only a few kinds, because a few kinds
+// get further than all of them together.
 func (w *World) kinds(r *rand.Rand, all []Kind) (kinds []Kind, slice bool) {
 	if w.seed%2 == 0 {
 		var distinct []Kind
@@ -182,7 +183,7 @@ func (w *World) spell(r *rand.Rand) time.Duration {
 	return upto(r, most[r.IntN(len(most))])
 }
 
-// strikeAll makes each fault begin at its time. It returns when all are over, or ctx ends.
+// strikeAll makes each fault begin at its time. It returns when all have ended, or ctx ends.
 func (w *World) strikeAll(ctx context.Context, all []Fault) {
 	var aimed sync.WaitGroup
 	defer aimed.Wait()
@@ -219,7 +220,7 @@ func (w *World) begin(ctx context.Context, f Fault) {
 	w.strikes = append(w.strikes, s)
 }
 
-// strike makes one fault begin. It returns what the fault did, if that is not clear from its kind.
+// strike makes one fault begin. It returns what the fault did, unless its kind already says so.
 func (w *World) strike(ctx context.Context, f Fault) (done string) {
 	if f.Client == 0 {
 		return w.strikeServer(ctx, f)
@@ -242,7 +243,7 @@ func (w *World) strike(ctx context.Context, f Fault) (done string) {
 		time.AfterFunc(f.Lasts, func() { c.Link.Delay(c.latency) })
 		return ""
 	case Lag:
-		// The lag is mostly so small that calls are answered before they end.
+		// The lag is mostly small, so that calls are answered before they end.
 		part := float64(f.pick) / (1 << 20)
 		behind := time.Duration(part * part * float64(w.Timeout))
 		c.follower.Lag(behind)
@@ -320,23 +321,23 @@ func (w *World) strikeServer(ctx context.Context, f Fault) (done string) {
 	return ""
 }
 
-// refusals are the errors after which a request may be sent again.
+// refusals are the errors after which a request can be sent again.
 var refusals = []zkwire.Code{
 	zkwire.CodeConnectionLoss, zkwire.CodeOperationTimeout, zkwire.CodeSessionMoved, zkwire.CodeThrottled,
 }
 
-// refused are the requests that a fault refuses. Servers never refuse to set watches again.
+// refused are the requests that a fault can refuse. (Servers never refuse to set watches again.)
 var refused = []recipestest.Op{
 	recipestest.OpCreate, recipestest.OpMulti, recipestest.OpDelete, recipestest.OpSetData, recipestest.OpSync,
 	recipestest.OpExists, recipestest.OpGetData, recipestest.OpGetChildren,
 }
 
-// torn are the packets that a fault tears. Only replies have the last.
+// torn are the packets that a fault can tear. The last is only for replies.
 var torn = []recipestest.Op{
 	recipestest.OpAny, recipestest.OpAny, recipestest.OpMulti, recipestest.OpConnect, recipestest.OpEvent,
 }
 
-// tear makes a connection end in the middle of a packet of some kind.
+// tear ends a connection in the middle of a packet of some kind.
 func (c *Client) tear(f Fault) (done string) {
 	ops, bytes, do := torn, 1+f.pick/16%64, c.Link.TearReply
 	if f.Kind == TornRequest {
@@ -347,7 +348,7 @@ func (c *Client) tear(f Fault) (done string) {
 	return fmt.Sprintf("%v after %d bytes", op, bytes)
 }
 
-// uproot deletes all ephemeral nodes, and the directories that are empty then.
+// uproot deletes all ephemeral nodes, and then the directories that are empty.
 func (w *World) uproot(ctx context.Context) (done string) {
 	ctx, cancel := context.WithTimeout(ctx, w.Timeout/4)
 	defer cancel()
@@ -369,8 +370,8 @@ func (w *World) uproot(ctx context.Context) (done string) {
 	return fmt.Sprintf("deletes %d nodes", len(nodes))
 }
 
-// deleteDirectories deletes the node that another one was below, and so on up to World.Path, as far
-// as they have neither data nor children.
+// deleteDirectories deletes the parent of a deleted node, and so on up to World.Path, as long as
+// they have neither data nor children.
 func (w *World) deleteDirectories(c *zk.Conn, deleted string) {
 	for dir := path.Dir(deleted); strings.HasPrefix(dir, w.Path); dir = path.Dir(dir) {
 		_, stat, err := c.Get(dir)
@@ -380,8 +381,8 @@ func (w *World) deleteDirectories(c *zk.Conn, deleted string) {
 	}
 }
 
-// deleteOne deletes an ephemeral node. In half of the draws it is a node that a client holds
-// something with, if there is one.
+// deleteOne deletes an ephemeral node. In half of the draws it is a node of a client that holds
+// something (if there is one).
 func (w *World) deleteOne(ctx context.Context, pick int) (done string) {
 	ctx, cancel := context.WithTimeout(ctx, w.Timeout/4)
 	defer cancel()
@@ -408,7 +409,7 @@ func (w *World) deleteOne(ctx context.Context, pick int) (done string) {
 	return "deletes " + nodes[i]
 }
 
-// delete deletes a node, and notes that its holder is ended by force.
+// delete deletes a node, and notes that its holder was ended by force.
 func (w *World) delete(c *zk.Conn, node string, stat *zk.Stat) error {
 	keys := nodeKeys(node, stat.Czxid)
 	w.forced.begun.note(keys...)
@@ -420,8 +421,8 @@ func (w *World) delete(c *zk.Conn, node string, stat *zk.Stat) error {
 	return err
 }
 
-// heldThrough returns the keys of what other consumers of a queue may take over once the node of a
-// consumer is gone. Its holder notices that later.
+// heldThrough returns the keys of the items that other consumers of a queue can take over once a
+// consumer's node is deleted. Their holder notices that later.
 func heldThrough(c *zk.Conn, node string) (keys []any) {
 	records, owner, ok := strings.Cut(node, "/zkrecipes/consumers/")
 	if !ok {
@@ -437,8 +438,8 @@ func heldThrough(c *zk.Conn, node string) (keys []any) {
 	return keys
 }
 
-// sleep blocks for d, and returns false if ctx ends before. It sets no timer that is due at once,
-// for the reason that package recipestest has in Virtual time.
+// sleep blocks for d. If ctx ends first, it returns false. It never sets a timer that is due at
+// once (see "Virtual time" in package recipestest).
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// forced records which sessions and nodes were ended by force, and when. Their holders notice that
-// only afterwards. Its zero value is ready for use.
+// forced records which sessions and nodes were ended by force, and when. Their holders notice only
+// later. Its zero value is ready to use.
 type forced struct {
 	begun moments // when they may have ended
-	done  moments // when they have ended for certain
+	done  moments // when they have certainly ended
 }
 
 // moments are the first moments of sessions and nodes.
@@ -21,7 +21,7 @@ type moments struct {
 	first map[any]time.Time
 }
 
-// The keys of moments. A node has two.
+// The keys of moments. A node has two keys.
 type (
 	bySession int64
 	byToken   int64
@@ -55,19 +55,19 @@ func (m *moments) since(keys []any) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// A disturbance is a time at which a fault kept a client, or all of them, from noticing things.
+// A disturbance is a time in which a fault kept a client (or all clients) from noticing things.
 type disturbance struct {
 	place    int // 0: all clients
 	from, to time.Time
 }
 
-// disturb notes what a fault that begins now may keep from its victim.
+// disturb notes what a fault that begins now can keep from its victim.
 func (w *World) disturb(f Fault) {
 	d := disturbance{place: f.Client, from: time.Now(), to: time.Now()}
 	switch f.Kind {
 	case Deletion, Uproot, Reap, Expiry:
 		return
-	case LoseReply, TornRequest, TornReply, CutTwice: // these wait for a packet
+	case LoseReply, TornRequest, TornReply, CutTwice: // they wait for a packet
 		d.to = d.to.Add(time.Hour)
 	default:
 		if slices.Contains(lasting, f.Kind) {
@@ -79,7 +79,7 @@ func (w *World) disturb(f Fault) {
 	w.disturbed = append(w.disturbed, d)
 }
 
-// sound reports whether no fault has disturbed a client from then to then, nor for two session
+// sound reports whether no fault has disturbed a client between from and to, or in the two session
 // timeouts before.
 func (w *World) sound(c *Client, from, to time.Time) bool {
 	w.mu.Lock()
@@ -89,10 +89,10 @@ func (w *World) sound(c *Client, from, to time.Time) bool {
 	})
 }
 
-// late returns an error if a client has noticed at held or later that it had lost something by
-// force, and that is too late. ended are the keys of what may have ended it. If events tell of it,
-// the client has to notice it as soon as packets allow. Otherwise, and if there are faults in the
-// way, it has two session timeouts.
+// late returns an error if a client, at held or later, was too late to notice that it had lost
+// something by force. ended are the keys of possible reasons. If events report the loss, the client
+// must notice it as soon as packets allow. If they don't, or if there are other faults in the way,
+// it has two session timeouts.
 func (w *World) late(c *Client, ended []any, held time.Time, events bool) error {
 	at, ok := w.forced.done.since(ended)
 	most := 2 * w.Timeout

@@ -9,7 +9,7 @@ import (
 )
 
 // Gate is the history of something that is set and removed, and at which clients wait while it is
-// set: a barrier.
+// set (a barrier).
 type Gate struct {
 	world *World
 	what  string
@@ -24,16 +24,16 @@ func (w *World) Gate(what string) *Gate {
 	return g
 }
 
-// Set calls set, which sets the gate, and returns its error. After an error the gate may be set at
+// Set calls set, which sets the gate, and returns its error. After an error the gate can be set at
 // any later time.
 func (g *Gate) Set(c *Client, set func() error) error { return g.do(c, "set", set) }
 
-// Remove calls remove, which removes the gate, and returns its error. After an error the gate may
+// Remove calls remove, which removes the gate, and returns its error. After an error the gate can
 // be removed at any later time.
 func (g *Gate) Remove(c *Client, remove func() error) error { return g.do(c, "remove", remove) }
 
 // Wait calls wait and returns its error. wait may succeed only if the gate is not set at some
-// moment meanwhile.
+// moment during the call.
 func (g *Gate) Wait(c *Client, wait func() error) error { return g.do(c, "wait", wait) }
 
 func (g *Gate) do(c *Client, what string, do func() error) error {
@@ -46,7 +46,7 @@ func (g *Gate) do(c *Client, what string, do func() error) error {
 		if what == "wait" {
 			return err
 		}
-		returned = 1 << 62 // it may still happen
+		returned = 1 << 62 // it can still happen
 	}
 
 	g.world.record.span(c.Name, what, called, g.world.Now(), err != nil)

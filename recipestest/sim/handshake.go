@@ -8,8 +8,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 )
 
-// connected takes the session out of a server's answer to the handshake. It returns false if the
-// answer is not complete yet.
+// connected finds the session in a server's answer to the handshake. It returns false if the answer
+// isn't complete yet.
 func (c *Client) connected(heard []byte) bool {
 	answer, _, err := zkwire.CutFrame(heard, maxHandshake)
 	if answer == nil && err == nil {
@@ -17,13 +17,13 @@ func (c *Client) connected(heard []byte) bool {
 	}
 	granted, err := zkwire.ParseConnectResponse(answer[min(4, len(answer)):])
 	if err != nil {
-		return true // the client under test finds out
+		return true // the client under test will find out
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	// The embedded server counts sessions up, and a client may look after an earlier one of its
-	// own.
+	// The embedded server counts sessions up. (A client can also resume an earlier session of its
+	// own.)
 	if id := granted.SessionID; id != 0 && id >= c.session {
 		c.session = id
 		c.resume = zkwire.AppendConnectRequest(nil, zkwire.ConnectRequest{

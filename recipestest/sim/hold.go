@@ -9,27 +9,28 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A hold is what a client holds according to its own events, whatever the simulation says of it.
+// A hold is something that a client holds by its own events, even if the simulation has no history
+// of it.
 type hold struct {
 	client   *Client
 	path     string
 	token    int64
-	own      int64 // the token, if it is that of the client's own node, or else 0
+	own      int64 // the token, if it belongs to the client's own node, otherwise 0
 	session  int64
-	from, to time.Time // to is zero while it is held
+	from, to time.Time // to is zero while the hold lasts
 	lost     bool
 }
 
-// A holdKey tells the holds of a client apart, as far as events do. A write lock that was downgraded
+// A holdKey tells a client's holds apart, as far as events allow. (A write lock that was downgraded
 // keeps its token. Items that were reserved together have one token, and so have readers that share
-// a node.
+// a node.)
 type holdKey struct {
 	client             *Client
 	recipe, path, mode string
 	token              int64
 }
 
-// exclusive reports whether nobody else can have the hold at the same time.
+// exclusive reports whether no other client can have such a hold at the same time.
 func (k holdKey) exclusive() bool {
 	return k.recipe == "lock" || k.recipe == "election" || k.recipe == "rwlock" && k.mode == "write"
 }
@@ -50,7 +51,7 @@ func (c *Client) observe(e protocol.Event) {
 			return
 		}
 		held := &hold{client: c, path: e.Path, token: e.Token, session: e.Session, from: e.Time}
-		if e.Recipe != "queue" && e.Recipe != "doublebarrier" { // other nodes have that token, too
+		if e.Recipe != "queue" && e.Recipe != "doublebarrier" { // other nodes have that token too
 			held.own = e.Token
 		}
 		h.open[key] = append(h.open[key], held)
@@ -70,13 +71,13 @@ func (c *Client) observe(e protocol.Event) {
 	}
 }
 
-// An observer passes the events of a client on.
+// An observer passes on the events of a client.
 type observer struct{ client *Client }
 
 func (o observer) Observe(e protocol.Event) { o.client.observe(e) }
 
-// checkHolds returns an error if two clients hold the same exclusive path at once, as their events
-// say, or if a client was late to notice an end that was forced.
+// checkHolds returns an error if two clients held the same exclusive path at once by their events,
+// or if a client was late to notice a forced end.
 func (w *World) checkHolds() error {
 	w.held.mu.Lock()
 	defer w.held.mu.Unlock()

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	packetsFor  = 5 * time.Second // for how long before a failure its timeline lists packets
-	packetLines = 20              // how many of them, of each client, its text lists
+	packetsFor  = 5 * time.Second // how long before a failure its timeline lists packets
+	packetLines = 20              // how many of each client's packets its text lists
 )
 
-// latestPackets returns the lines of a link's trace from the last seconds until then. Times count
-// from when the world began. Those of the trace count from when the link was made.
+// latestPackets returns the lines of a link's trace from the last seconds before until. Its times
+// count from the beginning of the world (the trace's count from when the link was made).
 func latestPackets(trace string, linked, until time.Duration) string {
 	var b strings.Builder
 	for line := range strings.Lines(trace) {

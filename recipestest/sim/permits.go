@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Permits is the history of something that several have at a time, up to a number.
+// Permits is the history of something that several clients can have at a time, up to a number.
 type Permits struct{ turns }
 
-// Permits begins a history, which is checked in the end. No more than permits turns may be held at
-// any moment.
+// Permits begins a history, which is checked in the end. At most permits turns may be held at any
+// moment.
 func (w *World) Permits(what string, permits int) *Permits {
 	w.held.expect()
 	w.numbers++
@@ -24,8 +24,8 @@ func (p *Permits) Begin(c *Client, called time.Time, g Grant) *Turn {
 	return p.begin(c, called, g, false)
 }
 
-// check looks for a moment at which too many hold for certain. If there is one, so is one at which
-// a turn begins.
+// check looks for a moment at which certainly too many hold. If there is such a moment, there is
+// one at which a turn begins.
 func (p *Permits) check(permits int) error {
 	all, err := p.final()
 	if err != nil {

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// A plan says which part of a seed's schedule is played. The zero value plays all of it. Its text,
-// for -sim.only, is like
+// A plan says which part of a seed's schedule is played. The zero value plays all of it. Its text
+// (for -sim.only) looks like this:
 //
 //	clients=1:2,3 faults=0,4@1.5s+200ms
 //
-// Client 1 takes part until its second turn is over, client 3 until its work is done, and other
-// clients do nothing. Of the faults only the first and the fifth happen. The fifth begins after
-// 1.5s, and lasts for 200ms.
+// Client 1 takes part until its second turn has ended, client 3 until its work is done, and other
+// clients do nothing. Only the first and the fifth fault happen. The fifth begins after 1.5s and
+// lasts for 200ms.
 type plan struct {
 	clients []part  // nil: all
 	faults  []spell // nil: all; empty: none
 }
 
-// A part is what a client does: so many turns, or everything if that is 0.
+// A part says what a client does: so many turns, or everything if that is 0.
 type part struct{ client, turns int }
 
-// A spell is a fault that happens, by its index. Times that are negative are as they were drawn.
+// A spell is a fault that happens, by its index. Negative times mean the drawn times.
 type spell struct {
 	index     int
 	at, lasts time.Duration
@@ -145,7 +145,7 @@ func (p plan) turns(name string) int {
 	return 0
 }
 
-// choose returns those of the faults that happen, with their times.
+// choose returns the faults that happen, with their times.
 func (p plan) choose(all []Fault) []Fault {
 	if p.faults == nil {
 		return all

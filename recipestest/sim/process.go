@@ -8,42 +8,42 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A place is where one process runs after another. They share their name and their follower.
+// At a place, one process runs after another. They share their name and their follower.
 type place struct {
 	index   int // the first is 0
-	began   int // processes
+	began   int // how many processes have begun
 	program func(*Client)
 	opts    []protocol.ConnectOption
 }
 
-// Processes is [World.Clients] for clients that may die, by [Death]. It calls program with each
-// client, and also with each successor. A program makes its recipes, calls [Client.Go], and
-// returns. It is called for one client at a time. [World.Alive] returns the clients that are left
-// in the end.
+// Processes is [World.Clients] for clients that can die (see [Death]). It calls program with each
+// client, and also with each successor. program makes its recipes, calls [Client.Go], and returns.
+// It is called for one client at a time. [World.Alive] returns the clients that are left in the
+// end.
 //
-// Nothing that a process does after its death counts. No packet of it passes any more. Its
-// contexts are cancelled, its calls fail, its errors are none, and what it held is not held from
-// that moment on. Its session lasts until the server ends it. After a pause a successor comes, with
-// a network, a session and random numbers of its own.
+// After its death, nothing that a process does counts. Its packets don't pass any more, its
+// contexts are cancelled, its calls fail, its errors are ignored, and it holds nothing. Its session
+// lasts until the server ends it. After a pause, a successor starts with its own network, session
+// and random numbers.
 //
-// A loop must end when its context does, or it goes on for ever.
+// A loop must end when its context ends, or it goes on for ever.
 //
-// A call that was under way may have been executed. So a history that is kept by the simulation
-// itself must look at [Client.Dead] when a call has failed.
+// A call that was under way may have been executed. So if the simulation keeps a history itself, it
+// must look at [Client.Dead] after a failed call.
 func (w *World) Processes(n int, program func(c *Client), opts ...protocol.ConnectOption) {
 	for _, c := range w.connectAll(n, program, opts) {
 		program(c)
 	}
 }
 
-// Alive returns the clients, without those whose successors have come.
+// Alive returns the clients without those that have been replaced by successors.
 func (w *World) Alive() []*Client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.clients)
 }
 
-// mortal reports whether clients may die.
+// mortal reports whether clients can die.
 func (w *World) mortal() bool {
 	return slices.ContainsFunc(w.Alive(), func(c *Client) bool { return c.place.program != nil })
 }
@@ -55,8 +55,8 @@ func (c *Client) Dead() bool {
 	return c.dead
 }
 
-// die makes a process die that has work to do, and a successor come after a pause. If the host dies
-// with it, the server is not told.
+// die kills a process that has work to do, and starts a successor after a pause. If the host dies
+// with it, the server isn't notified.
 func (w *World) die(c *Client, host bool, pause time.Duration) (done string) {
 	if c.place.program == nil || c.Dead() || c.working.Load() == 0 || !w.work.begin() {
 		return "there is none"
@@ -73,7 +73,7 @@ func (w *World) die(c *Client, host bool, pause time.Duration) (done string) {
 		c.Link.Cut()
 	}
 
-	// From here on nothing passes, so the process may learn of its death.
+	// From here on no packets pass, so the process may find out that it's dead.
 	for _, p := range ports {
 		p.Conn.Close()
 	}

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// A record collects what a timeline shows. Its zero value is ready for use.
+// A record collects the content of a timeline. Its zero value is ready to use.
 type record struct {
-	mu     sync.Mutex // protects what follows
+	mu     sync.Mutex // protects the fields below
 	faults []Fault
 	spans  []span
 	notes  []note
-	turns  map[string]int // how many have ended, by the name of the client
+	turns  map[string]int // how many have ended, by the client's name
 }
 
 type span struct {

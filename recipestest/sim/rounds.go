@@ -8,7 +8,7 @@ import (
 )
 
 // Rounds is the history of something that n members enter together and leave together, round after
-// round: a double barrier.
+// round (a double barrier).
 type Rounds struct {
 	turns
 	n      int
@@ -19,7 +19,7 @@ type Rounds struct {
 type Visit struct {
 	*Turn
 	members []string
-	left    time.Time // when the member learned that all have left
+	left    time.Time // when the member found out that all had left
 }
 
 // Rounds begins a history, which is checked in the end.
@@ -30,8 +30,8 @@ func (w *World) Rounds(what string, n int) *Rounds {
 	return r
 }
 
-// Enter notes that c has entered together with members, by a call made at called. If g has a Node
-// method, that is the member which c is.
+// Enter notes that a call of c, made at called, has entered together with members. If g has a Node
+// method, it returns the node of c among the members.
 func (r *Rounds) Enter(c *Client, called time.Time, g Grant, members []string) *Visit {
 	v := &Visit{Turn: r.begin(c, called, g, false), members: members}
 	v.shared = true
@@ -41,7 +41,7 @@ func (r *Rounds) Enter(c *Client, called time.Time, g Grant, members []string) *
 	return v
 }
 
-// Leave is [Turn.End]. If err is nil, the member has learned that all members have left.
+// Leave is [Turn.End]. If err is nil, all members have left.
 func (v *Visit) Leave(err error) error {
 	learned := err == nil
 	err = v.End(err)
@@ -51,8 +51,8 @@ func (v *Visit) Leave(err error) error {
 	return err
 }
 
-// check returns an error unless all members of a round name the same members, rounds do not
-// overlap, and no member learned that all had left while one of them was inside.
+// check returns an error unless all members of a round name the same members, rounds don't overlap,
+// and no Leave returned while a member was inside.
 func (r *Rounds) check() error {
 	for _, v := range r.visits {
 		if err := r.excuse(v.Turn); err != nil {
@@ -97,5 +97,5 @@ func (r *Rounds) compare(a, b *Visit) error {
 	return nil
 }
 
-// early reports whether a learned that all have left while b was inside.
+// early reports whether a's Leave returned while b was inside.
 func early(a, b *Visit) bool { return !a.left.IsZero() && b.certain() && a.left.Before(b.held) }

@@ -25,11 +25,11 @@ var (
 	flagOut  = flag.String("sim.out", "", "`directory` for the timelines of simulations that fail")
 )
 
-// badEnvironment is why a variable of the environment cannot stand for its flag.
+// badEnvironment is why an environment variable can't be used for its flag.
 var badEnvironment error
 
-// Variables of the environment set the flags before the command line does. Packages without
-// simulations do not know the flags.
+// Environment variables set the flags before the command line does, because packages without
+// simulations don't know the flags.
 func init() {
 	for name, variable := range map[string]string{
 		"sim.for":   "ZKRECIPES_SIM_FOR",
@@ -49,8 +49,8 @@ func init() {
 	}
 }
 
-// How many seeds a simulation plays by default. The bugs that are known to be found are found by
-// the first twenty.
+// How many seeds a simulation plays by default. (The first twenty find all bugs that the seeds are
+// known to find.)
 const (
 	defaultSeeds = 20
 	shortSeeds   = 5
@@ -94,8 +94,8 @@ func checkKinds(kinds []Kind) error {
 	return nil
 }
 
-// WithSeeds plays n schedules, at least one, instead of twenty. Of the flags only -sim.seed then has
-// an effect: it plays that seed n times.
+// WithSeeds plays n schedules (at least one) instead of twenty. Then only the flag -sim.seed has an
+// effect: it plays that seed n times.
 func WithSeeds(n int) Option {
 	return func(o *options) error {
 		if n < 1 {
@@ -106,7 +106,7 @@ func WithSeeds(n int) Option {
 	}
 }
 
-// WithSeed plays this seed once, and no other: a seed that has failed before and must not fail
+// WithSeed plays only this seed, once. Use it for a seed that has failed before and must not fail
 // again.
 func WithSeed(seed uint64) Option {
 	return func(o *options) error {
@@ -137,9 +137,9 @@ func newOptions(t testing.TB, opts []Option) options {
 	return o
 }
 
-// Run plays seeds one after the other, each in a world of its own, and fails t with the first that
-// goes wrong. It calls t.Parallel. simulate sets a world up: see [World]. It is called in a bubble
-// of testing/synctest, so the goroutines that it starts belong to the bubble.
+// Run plays seeds one after the other, each in a world of its own. The first seed that goes wrong
+// fails t. Run calls t.Parallel. simulate sets up a world (see [World]). It is called in a
+// testing/synctest bubble, so its goroutines belong to the bubble.
 func Run(t *testing.T, simulate func(w *World), opts ...Option) {
 	t.Helper()
 	f, met := find(t, simulate, newOptions(t, opts))
@@ -151,9 +151,9 @@ func Run(t *testing.T, simulate func(w *World), opts ...Option) {
 	}
 }
 
-// Find is Run, but returns the first failure, or nil if there is none. It is for simulations of
-// code that is known to be wrong, which show that the checks find it. Goroutines that are stuck in
-// the world that failed stay so, and do not fail t.
+// Find is Run, but it returns the first failure, or nil. Use it for simulations of code that is
+// known to be wrong, to show that the checks find it. Goroutines that hang in the failed world
+// stay, and don't fail t.
 func Find(t *testing.T, simulate func(w *World), opts ...Option) *Failure {
 	t.Helper()
 	f, _ := find(t, simulate, newOptions(t, opts))
@@ -197,7 +197,7 @@ func find(t *testing.T, simulate func(w *World), o options) (*Failure, *coverage
 	return nil, met
 }
 
-// seeds returns how many seeds a simulation plays, or 0 if it has a time instead.
+// seeds returns how many seeds a simulation plays, or 0 if it has a time limit instead.
 func seeds() int {
 	switch {
 	case *flagN > 0:
@@ -210,8 +210,8 @@ func seeds() int {
 	return defaultSeeds
 }
 
-// firstSeed returns the first seed of a run. It is the same for each run, so a test that fails does
-// so because of a change. With -sim.for alone, which asks for a search, it is random.
+// firstSeed returns the first seed of a run. It is the same for each run, so that a new failure has
+// its reason in a change. With -sim.for alone (a search), it is random.
 func firstSeed() uint64 {
 	if *flagFor == 0 || *flagN > 0 {
 		return max(1, *flagFrom)
@@ -219,13 +219,13 @@ func firstSeed() uint64 {
 	return uint64(rand.Uint32()) + 1
 }
 
-// playSeed plays one schedule in a bubble of its own, and adds to met what its faults have met. It
+// playSeed plays one schedule in a bubble of its own, and adds to met what its faults have hit. It
 // returns the failure, or nil.
 func playSeed(t *testing.T, seed uint64, simulate func(*World), o options, met *coverage) (f *Failure) {
 	var w *World
 	defer watch(t.Name(), seed, o.plan.String())()
 	defer func() {
-		if r := recover(); r != nil { // the bubble cannot end
+		if r := recover(); r != nil { // the bubble can't end
 			w.bench.fail(fmt.Errorf("goroutines are left: %v", r))
 		}
 		if err := w.bench.err(); err != nil {
@@ -246,20 +246,20 @@ func playSeed(t *testing.T, seed uint64, simulate func(*World), o options, met *
 var running struct {
 	sync.Mutex
 	all       int
-	timed     int   // how many share the time, including those that are over
-	gcPercent int   // as it was before
-	memory    int64 // likewise
+	timed     int   // how many share the time, including those that have ended
+	gcPercent int   // its former value
+	memory    int64 // its former value
 }
 
 // gcPercent is used while simulations run. zk.Conn allocates megabytes for each connection, and
-// most of the cost of a schedule is to clear and to free them.
+// clearing and freeing them is most of the cost of a schedule.
 const gcPercent = 1000
 
-// memory bounds the heap that this leads to, if tests that run beside simulations hold a lot.
+// memory bounds the heap, in case tests that run beside simulations need a lot.
 const memory = 512 << 20
 
-// share returns how long a simulation may take, if it is timed. It calls t.Parallel, which blocks
-// until all simulations that run together are known.
+// share returns how long a simulation may take, if it has a time limit. It calls t.Parallel, so it
+// blocks until all simulations that run together are known.
 func share(t *testing.T, timed bool) (budget time.Duration, done func()) {
 	running.Lock()
 	if running.all++; running.all == 1 {
@@ -299,7 +299,7 @@ func budgetOf(t *testing.T, n int) time.Duration {
 		budget = part(*flagFor)
 	}
 
-	if end, ok := t.Deadline(); ok { // which -timeout sets
+	if end, ok := t.Deadline(); ok { // set by -timeout
 		budget = min(budget, part(time.Until(end)*9/10))
 	}
 

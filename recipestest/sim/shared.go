@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Shared is the history of something that has either one exclusive holder or several shared ones: a
-// lock for readers and writers.
+// Shared is the history of something with either one exclusive holder or several shared holders (a
+// lock for readers and writers).
 type Shared struct{ turns }
 
 // Shared begins a history, which is checked in the end.
@@ -23,8 +23,8 @@ func (s *Shared) Begin(c *Client, called time.Time, g Grant, exclusive bool) *Tu
 }
 
 // check returns an error unless exclusive holders were alone, and holders that exclude each other
-// came in the order of their tokens. A holder that was exclusive and goes on as a shared one keeps
-// its token.
+// came in the order of their tokens. If a holder is first exclusive and then shared, it keeps its
+// token.
 func (s *Shared) check() error {
 	all, err := s.final()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What shrinking may cost. Replays are not all alike, so a step that does not fail is tried again.
+// The cost limits of shrinking. Replays differ, so a step that doesn't fail is tried again.
 const (
 	maxReplays    = 300
 	maxShrinkTime = 20 * time.Second
@@ -14,7 +14,7 @@ const (
 )
 
 // A shrinker looks for a smaller plan that fails in the same way. It takes one step after the
-// other, and keeps each that still fails.
+// other, and keeps each step that still fails.
 type shrinker struct {
 	play    func(plan) *Failure
 	plan    plan
@@ -23,7 +23,7 @@ type shrinker struct {
 	began   time.Time
 }
 
-// shrink replays the seed of f, which was found with the plan p, and notes in f what suffices.
+// shrink replays the seed of f (found with the plan p), and notes in f which part is enough.
 func (f *Failure) shrink(p plan, play func(plan) *Failure) {
 	f.Enough, f.Only = f.Faults, p.String()
 	if p.faults == nil {
@@ -54,7 +54,7 @@ func (f *Failure) shrink(p plan, play func(plan) *Failure) {
 	}
 }
 
-// fails plays p once, and returns its failure if that is of the same kind.
+// fails plays p once. If it fails in the same way, fails returns the failure.
 func (s *shrinker) fails(p plan) *Failure {
 	if s.replays >= maxReplays || time.Since(s.began) > maxShrinkTime {
 		return nil
@@ -66,7 +66,7 @@ func (s *shrinker) fails(p plan) *Failure {
 	return nil
 }
 
-// try reports whether p fails in the same way, and goes on from there if so.
+// try reports whether p fails in the same way. If so, it goes on from there.
 func (s *shrinker) try(p plan, tries int) bool {
 	for range tries {
 		if f := s.fails(p); f != nil {
@@ -77,8 +77,8 @@ func (s *shrinker) try(p plan, tries int) bool {
 	return false
 }
 
-// tryClients is try for a plan in which clients do less. What they do not do must not be why it
-// fails: it must pass without faults, or without any client if it needs no faults.
+// tryClients is try for a plan in which clients do less. That must not be why it fails: without
+// faults it must pass (or, if it needs no faults, without clients).
 func (s *shrinker) tryClients(p plan) bool {
 	nothing := plan{clients: p.clients, faults: []spell{}}
 	if len(p.faults) == 0 {
@@ -156,7 +156,7 @@ func (s *shrinker) roundTimes() {
 	}
 }
 
-// rounder returns times that are rounder than d, the roundest first.
+// rounder returns times that are rounder than d, roundest first.
 func rounder(d time.Duration) (all []time.Duration) {
 	for unit := time.Second; unit >= 100*time.Microsecond; unit /= 10 {
 		if d%unit == 0 {
@@ -171,7 +171,7 @@ func rounder(d time.Duration) (all []time.Duration) {
 }
 
 // kindOf returns what failures of one kind have in common: the first ten words, without paths and
-// those that have digits in them.
+// words with digits.
 func kindOf(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	words := slices.DeleteFunc(strings.Fields(line), func(word string) bool { return strings.ContainsAny(word, "0123456789/") })

@@ -27,7 +27,7 @@ func (f *Failure) draw(t *testing.T) {
 	}
 }
 
-// directory returns where timelines are written.
+// directory returns the directory for timelines.
 func directory(t testing.TB) (string, error) {
 	if *flagOut != "" {
 		return *flagOut, os.MkdirAll(*flagOut, 0o755)
@@ -42,7 +42,7 @@ func directory(t testing.TB) (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// The measures of a timeline, in pixels.
+// Sizes of a timeline, in pixels.
 const (
 	margin = 90
 	width  = 1400
@@ -95,7 +95,7 @@ func (f *Failure) html() string {
 	return b.String()
 }
 
-// end returns the end of the last thing on the timeline.
+// end returns when the last thing on the timeline ends.
 func (f *Failure) end() time.Duration {
 	end := time.Millisecond
 	for _, s := range f.record.spans {

@@ -13,23 +13,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A Grant is what is held, like the lease of a lock or the term of an election. Its holder can ask
-// whether it is still held. A Node method, if there is one, should return the name of its node.
-// Without it, that is the node of a Check method like those of the recipes.
+// A Grant is something held: the lease of a lock, for example, or the term of an election. Its
+// holder can ask whether it still holds it. If there is a Node method, it should return the name of
+// the grant's node. Otherwise the node is taken from a Check method like the recipes'.
 type Grant interface {
 	Token() int64
 	Err() error
 	Done() <-chan struct{}
 }
 
-// A Turn is the time during which one client holds something, as far as it is known. It belongs to
-// one goroutine.
+// A Turn is the time in which a client holds something, as far as we know. It belongs to one
+// goroutine.
 //
-// A grant is held for certain at a moment when its holder asks and hears that it is. It is
-// certainly not held before the call that asked for it, nor after its holder has learned of its
-// end. A grant that was ended by force, by a deleted node or an expired session, need not be held
-// from then on. But its holder must notice that within four round trips and a tenth of a second if
-// the client's events say that it held something with that token and there is no other fault, and
+// A grant is certainly held at a moment when its holder asks and gets no error. It is certainly not
+// held before the call that asked for it, or after its holder has found out about its end. If a
+// grant was ended by force (by a deleted node or an expired session), it needn't be held from then
+// on. But its holder must notice that: within four round trips and a tenth of a second if the
+// client's events say that it held something with that token and there is no other fault, and
 // within two session timeouts otherwise.
 type Turn struct {
 	client    *Client
@@ -41,10 +41,10 @@ type Turn struct {
 	shared    bool      // other turns have the same token
 	called    time.Time // the grant came after this
 	begun     time.Time // and before this
-	held      time.Time // when it was last held for certain: not before begun, or the zero time
+	held      time.Time // when it was last certainly held: not before begun, or the zero time
 	over      time.Time // the grant had ended by then
 	lost      bool
-	until     time.Time // it is kept until then; of World.held
+	until     time.Time // it is kept until then; the mu of World.held protects it
 }
 
 // turns are the turns of a history.
@@ -85,7 +85,7 @@ func (ts *turns) begin(c *Client, called time.Time, g Grant, exclusive bool) *Tu
 }
 
 // Holds reports whether the grant is held, and notes that. It blocks while the process stands
-// still. A process that is dead holds nothing.
+// still. A dead process holds nothing.
 func (t *Turn) Holds() bool {
 	t.client.Awake()
 	if t.client.Dead() || t.grant.Err() != nil {
@@ -95,7 +95,7 @@ func (t *Turn) Holds() bool {
 	return true
 }
 
-// Keep blocks for d, or until the grant is lost. Meanwhile it calls Holds again and again.
+// Keep blocks for d, or until the grant is lost. Meanwhile it keeps calling Holds.
 func (t *Turn) Keep(d time.Duration) {
 	end := time.Now().Add(d)
 	t.client.world.held.keep(t, end)
@@ -116,8 +116,9 @@ func (t *Turn) Keep(d time.Duration) {
 	}
 }
 
-// End notes that the turn is over; err is what the release returned. It returns err, or nil if err
-// says that the grant was lost before, which is no failure. Nor is any error of a dead process.
+// End notes the end of the turn. err is the error of the release. End returns err, or nil if err
+// only says that the grant was lost before (which is no failure). Errors of a dead process don't
+// count either.
 func (t *Turn) End(err error) error {
 	t.client.Awake()
 	t.over = time.Now()
@@ -126,7 +127,7 @@ func (t *Turn) End(err error) error {
 	w.held.end(t)
 	w.record.span(t.client.Name, fmt.Sprintf("token %d", t.token), t.begun.Sub(w.began), t.over.Sub(w.began), t.lost)
 	if most := w.plan.turns(t.client.Name); w.record.turn(t.client.Name) >= most && most > 0 {
-		runtime.Goexit() // a failure is shrunk: the client has as few turns as possible
+		runtime.Goexit() // a failure is being shrunk, so clients have as few turns as possible
 	}
 	if t.lost {
 		return nil
@@ -135,8 +136,8 @@ func (t *Turn) End(err error) error {
 	return err
 }
 
-// excuse shortens a turn that was ended by force to the time before that. It fails if the holder
-// learned of it too late.
+// excuse shortens a turn that was ended by force to the time before that. If the holder noticed too
+// late, it fails.
 func (ts *turns) excuse(t *Turn) error {
 	w := ts.world
 	at, ok := w.forced.begun.since(t.ended())
@@ -155,8 +156,8 @@ func (ts *turns) excuse(t *Turn) error {
 	return nil
 }
 
-// ended returns the keys of what may end the turn by force. The token may be that of other nodes,
-// too: several are created by one transaction.
+// ended returns the keys of everything that can end the turn by force. (The token can belong to
+// several nodes, because one transaction can create several.)
 func (t *Turn) ended() []any {
 	keys := []any{bySession(t.session)}
 	switch {
@@ -168,7 +169,7 @@ func (t *Turn) ended() []any {
 	return keys
 }
 
-// final returns the turns as they count, when all of them are over.
+// final returns the turns as they count once all of them have ended.
 func (ts *turns) final() ([]*Turn, error) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -185,7 +186,7 @@ func (ts *turns) final() ([]*Turn, error) {
 	return ts.all, nil
 }
 
-// certain reports whether the grant was held for certain at some time.
+// certain reports whether the grant was certainly held at some time.
 func (t *Turn) certain() bool { return !t.held.IsZero() }
 
 func (t *Turn) String() string {

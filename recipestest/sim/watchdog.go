@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// wallLimit is the time on the wall clock after which a schedule is taken to be stuck. One takes
+// wallLimit is the wall clock time after which we consider a schedule stuck. A schedule takes
 // milliseconds, or a second on a busy machine.
 const wallLimit = time.Minute
 
-// watch ends the process if a schedule has not ended in time, and prints all goroutines. A schedule
-// that is stuck may hold its bubble for good, and then nothing in the bubble could end it. stop
-// ends the watch. It must be called outside the bubble, and so watches by the wall clock.
+// watch ends the process and prints all goroutines if a schedule hasn't ended in time. A stuck
+// schedule can hold its bubble for ever, and then nothing inside the bubble could end it. So watch
+// must be called outside the bubble, and uses the wall clock. stop ends the watch.
 func watch(test string, seed uint64, only string) (stop func()) {
 	return afterWallLimit(func() {
 		fmt.Fprintf(os.Stderr, "sim: seed %d has not ended for %v. Replay it with\n\n%s\n\n", seed, wallLimit, replay(test, seed, only))

@@ -2,8 +2,8 @@ package sim
 
 import "sync"
 
-// work counts what is still to be done. It begins with the set-up of the world as its only part,
-// and is over for good when all parts have ended.
+// work counts the parts that still have to end. It begins with the set-up of the world as its only
+// part. Once all parts have ended, no part can begin.
 type work struct {
 	mu   sync.Mutex // protects left
 	left int

@@ -21,34 +21,34 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// endLimit is how many session timeouts all work may take to end once there are no more faults.
+// endLimit is how many session timeouts all work may take to end after the last fault.
 const endLimit = 100
 
-// maxPacket is how long requests and answers may be. A client's buffers are that long.
+// maxPacket limits requests and answers. A client's buffers have this size.
 const maxPacket = 128 << 10
 
 // A World is one server, its clients, and the faults of one seed. It is a [testing.TB]: failures
-// and logs belong to this seed, Cleanup functions run when it is over, and Fatal ends the goroutine
-// that calls it.
+// and logs belong to this seed, Cleanup functions run when the world ends, and Fatal ends the
+// goroutine that calls it.
 //
-// The simulation sets the world up and returns. Then clients work and faults happen, until all work
-// is done. All faults are ended, [World.Finally] runs, histories are checked, and so is what is
-// left behind.
+// The simulation sets the world up and returns. Then clients work and faults happen until all work
+// is done. After that all faults are ended, [World.Finally] runs, and histories and leftovers are
+// checked.
 type World struct {
 	*bench
 	Server  *recipestest.Server
 	Path    string        // for the simulation to use
-	Timeout time.Duration // of sessions; the scale of all times in this world
-	Rand    *rand.Rand    // for the function that sets the world up; goroutines use Client.Rand
-	Watches int           // how many may be left on the server in the end
+	Timeout time.Duration // of sessions; all times in this world are relative to it
+	Rand    *rand.Rand    // for the set-up function; goroutines use Client.Rand
+	Watches int           // how many watches may be left on the server in the end
 
 	seed      uint64
 	plan      plan
 	began     time.Time
-	mu        sync.Mutex // protects clients and checks
+	mu        sync.Mutex // protects the fields below
 	clients   []*Client  // one for each place
 	operator  *protocol.Client
-	starting  chan struct{} // has room for the program of one successor that starts
+	starting  chan struct{} // has room for the program of one starting successor
 	finally   []step
 	checks    []func() error
 	work      *work
@@ -58,9 +58,9 @@ type World struct {
 	forced    forced
 	disturbed []disturbance // mu protects it
 	held      held
-	numbers   int      // semaphores
+	numbers   int      // how many semaphores
 	drawn     []Kind   // the faults that were drawn
-	strikes   []strike // and those that have happened
+	strikes   []strike // the faults that have happened
 }
 
 var _ testing.TB = (*World)(nil)
@@ -79,7 +79,7 @@ func newWorld(t testing.TB, seed uint64) *World {
 	return w
 }
 
-// start starts the server. It may fail.
+// start starts the server. It can fail.
 func (w *World) start() {
 	tick := w.Timeout / time.Duration(2+w.Rand.IntN(20))
 	w.Server = recipestest.Start(w, recipestest.WithConfig(embedded.Config{
@@ -116,8 +116,8 @@ func upto(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(max(int64(most), 1)))
 }
 
-// Clients connects n clients. Each is a process with a network of its own, and has faults. It may
-// be called by the function that sets the world up, as may [World.Processes].
+// Clients connects n clients. Each is a process with its own network, and has faults. Call it (or
+// [World.Processes]) in the set-up function.
 func (w *World) Clients(n int, opts ...protocol.ConnectOption) []*Client {
 	return w.connectAll(n, nil, opts)
 }
@@ -153,8 +153,8 @@ func (w *World) connect(at *place, follower *embedded.Follower) *Client {
 	return c
 }
 
-// Operator returns a client whose process and network are always sound. Only faults of the server
-// reach it. The first call connects it. Make that in the function that sets the world up, or in
+// Operator returns a client whose process and network never have faults. Only faults of the server
+// reach it. The first call connects it, so make that call in the set-up function or in
 // [World.Finally].
 func (w *World) Operator() *protocol.Client {
 	if w.operator == nil {
@@ -164,7 +164,7 @@ func (w *World) Operator() *protocol.Client {
 	return w.operator
 }
 
-// paced is a back-off whose pauses the seed decides.
+// paced is a back-off with pauses that the seed decides.
 func (w *World) paced(seed uint64) protocol.Option {
 	var mu sync.Mutex
 	pace := rand.New(rand.NewPCG(seed, 0))
@@ -185,9 +185,9 @@ func (d *doubling) NextBackOff() time.Duration {
 	return now
 }
 
-// Finally calls f when all work is done, and there have been no faults for two session timeouts:
-// everything must be possible then. The world fails with f's error. ctx ends after a hundred
-// session timeouts. what completes the failure text "in the end, …".
+// Finally calls f when all work is done and there were no faults for two session timeouts, so
+// everything must succeed then. The world fails with f's error. ctx ends after a hundred session
+// timeouts. what completes the text of the failure: "in the end, …".
 func (w *World) Finally(what string, f func(ctx context.Context) error) {
 	w.finally = append(w.finally, step{what, f})
 }
@@ -207,7 +207,7 @@ func (w *World) play(simulate func(*World), o options) {
 	defer w.bench.cleanUp()
 	w.plan = o.plan
 	var main sync.WaitGroup
-	main.Go(func() { // a goroutine that Fatal may end
+	main.Go(func() { // Fatal may end this goroutine
 		defer w.recovered("the simulation")
 		w.start()
 		simulate(w)
@@ -245,7 +245,7 @@ func (w *World) play(simulate func(*World), o options) {
 	}
 }
 
-// await blocks until all work is done, or has taken too long.
+// await blocks until all work is done or has taken too long.
 func (w *World) await(faults *sync.WaitGroup) {
 	calm := make(chan struct{})
 	go func() {
@@ -292,7 +292,7 @@ func (w *World) conclude() {
 	defer cancel()
 
 	if len(w.finally) > 0 {
-		time.Sleep(2 * w.Timeout) // a session could still be lost to an earlier fault
+		time.Sleep(2 * w.Timeout) // an earlier fault could still end a session
 	}
 
 	for _, s := range w.finally {
@@ -327,8 +327,8 @@ func (w *World) checkWatches() {
 			w.bench.fail(fmt.Errorf("watches cannot be counted: %w: %q", err, answer))
 			return
 		}
-		// Those of watchRoot, and those of sessions that have waited for a permit: they go on watching
-		// the number of permits.
+		// The watches of watchRoot stay. So do those of sessions that have waited for a permit,
+		// because they go on watching the number of permits.
 		if left <= w.Watches+(1+w.numbers)*len(w.Alive()) {
 			return
 		}

@@ -13,4 +13,4 @@ var table = slices.Concat(lockRows, rwlockRows, semaphoreRows, onceRows, electio
 
 // racing matches verbs whose goroutines race: their packets come in another order each time. A run
 // must know their outcomes, but not at which packet each comes.
-var racing = regexp.MustCompile(`^(queue|doublebarrier)\.|^election\.Election\.Listen|^rwlock\.RWMutex\.RLock shared|^lock\.Mutex\.Lock in a local queue|^lock\..*(Revoked?$|linger)|^line\.Line\.UpdateData|^once\.Once\.Do run elsewhere`)
+var racing = regexp.MustCompile(`^(queue|doublebarrier)\.|^election\.Election\.Listen|^rwlock\.RWMutex\.RLock shared|^lock\.Mutex\.Lock in a local queue|^lock\..*(Revoked?(, again)?$|linger)|^line\.Line\.UpdateData|^once\.Once\.Do run elsewhere`)

@@ -1,5 +1,5 @@
 // Package checked gives package sim the dialer with which a link checks handshakes. Users get it
-// with every client that a link makes, and need no function for it.
+// with every client of a link, so they need no function for it.
 package checked
 
 import (
@@ -8,5 +8,5 @@ import (
 )
 
 // Dial connects through a *recipestest.Link. The link fails its test if a session goes back in time
-// over such connections, as described at its method Client. Package recipestest sets Dial.
+// over such connections (see Client of that type). Package recipestest sets Dial.
 var Dial func(link any, network, address string, timeout time.Duration) (net.Conn, error)

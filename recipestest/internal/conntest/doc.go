@@ -1,4 +1,3 @@
-// Package conntest holds the connections of the test kit against the tests of
-// golang.org/x/net/nettest. It is a module of its own, so that users of the test kit do not require
-// that one.
+// Package conntest runs the tests of golang.org/x/net/nettest on the test kit's connections. It is
+// a module of its own so that users of the test kit don't require that package.
 package conntest

@@ -15,9 +15,9 @@ const Address = "127.0.0.1:2181"
 // capacity is the number of bytes that a connection in memory buffers in each direction.
 const capacity = 64 << 10
 
-// New returns the two ends of a connection in memory. Unlike those of net.Pipe they buffer, so
-// a writer need not wait for the reader. All waiting is on condition variables and on timers that
-// the waiting goroutine creates. So it stays within a testing/synctest bubble.
+// New returns the two ends of a connection in memory. They have buffers (those of net.Pipe don't),
+// so a writer needn't wait for the reader. They wait only on condition variables and on timers of
+// the waiting goroutine, so they can be used in a testing/synctest bubble.
 func New() (client, server *Conn) {
 	up, down := newStream(), newStream()
 	return &Conn{in: down, out: up}, &Conn{in: up, out: down}
@@ -39,7 +39,7 @@ func (p *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends the stream in this end's direction, as net.TCPConn's CloseWrite does.
+// CloseWrite ends the stream in this end's direction, like CloseWrite of net.TCPConn.
 func (p *Conn) CloseWrite() error {
 	p.out.closeWriter()
 	return nil
@@ -76,7 +76,7 @@ func (address) String() string  { return Address }
 
 // A stream is one direction of a pipe.
 type stream struct {
-	mu            sync.Mutex // guards the fields below
+	mu            sync.Mutex // protects the fields below
 	changed       sync.Cond
 	buf           []byte
 	off           int // offset of the first unread byte in buf

@@ -227,27 +227,27 @@ var Bugs = []Bug{
 		Test: "TestContendersOfAllRecipesAtAPathRespectEachOther", Package: "internal/suite",
 	},
 	{
-		Name: "the next goroutine enters too early", File: "lock/local.go",
+		Name: "the next goroutine enters too early", File: "lock/linger.go",
 		Breaks: "Two goroutines of a process have a node each.",
-		Old:    "g.AfterFunc(func() { <-q })", New: "<-q",
+		Old:    "g.AfterFunc(func() { <-l.turn })", New: "<-l.turn",
 		Test: "TestGoroutinesThatTakeTurnsHaveOneNode/embedded",
 	},
 	{
 		Name: "a node in use is given back", File: "lock/linger.go",
 		Breaks: "A lock that lingers is given to a contender while a lease is held.",
-		Old:    "if k == nil || k.used || !l.due(k) {", New: "if k == nil || !l.due(k) {",
+		Old:    "k != nil && !k.used && l.due(k)", New: "k != nil && l.due(k)",
 		Test: "TestSimLingerBesideOthers", Package: "recipestest/sim",
 	},
 	{
 		Name: "an unused node stays though others wait", File: "lock/linger.go",
 		Breaks: "A contender waits for as long as the lock lingers.",
-		Old:    "return l.waiting == 0 || !time.Now().Before(k.until)", New: "return false",
+		Old:    "if l.over(k) {\n\t\treturn true\n\t} else if k.until.IsZero() {\n\t\treturn time.Since(k.idle) >= l.d\n\t}\n\treturn l.waiting.Load() == 0", New: "return false",
 		Test: "TestSimLinger$", Package: "recipestest/sim",
 	},
 	{
-		Name: "a node is lent without a connection", File: "lock/linger.go",
+		Name: "a node is lent without a connection", File: "lock/lingerkept.go",
 		Breaks: "A lease begins on a node that was broken meanwhile.",
-		Old:    "k.linger.mutex.client.State() == protocol.Connected && !isClosed(k.resumed)", New: "true",
+		Old:    "k.linger.client.State() == protocol.Connected && k.resumed == k.session.Resumption()", New: "true",
 		Test: "TestCallerInACutGetsNoBrokenNode|TestCallerInACutWaitsForTheConnection",
 	},
 	{
