@@ -21,8 +21,8 @@ const (
 	DoubleBarrier Recipe = "doublebarrier"
 	Group         Recipe = "group"
 
-	Value     Recipe = "value"     // a node that lasts, has data, and never had children: configuration, or a barrier with data
-	Leaf      Recipe = "leaf"      // a node likewise, without data: a barrier that is set, or nothing
+	Value     Recipe = "value"     // a node that lasts, has data and no children: configuration, or a barrier with data
+	Leaf      Recipe = "leaf"      // a node that lasts, without data, and never had children: a barrier that is set, or nothing
 	Empty     Recipe = "empty"     // a node that lasts and had children: of a recipe that is not in use
 	Directory Recipe = "directory" // what is below is not of one recipe
 	Missing   Recipe = "missing"   // there is no such node
