@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
@@ -26,7 +25,7 @@ type place struct {
 // identity returns the path of the node that says with which identity a session's member has joined.
 // It is created in the transaction that creates the member's node, so their czxids are equal.
 func (m *Member) identity(session int64) string {
-	return m.group.identities() + "/" + m.name + "-" + layout.SessionID(session).String()
+	return m.group.identities() + "/" + recipe.Owner{Session: session}.String() + "-" + m.name
 }
 
 func (g *Group) identities() string { return g.recipe.Path() + "-identities" }

@@ -145,7 +145,7 @@ func (k *kept) awaitContender(ctx context.Context, s *recipe.Session) {
 
 		strays := len(w.Children()) - len(inLine)
 		if strays == k.strays && !l.receipts.Load() {
-			l.visited(true) // or what has changed?
+			l.visited() // or what has changed?
 		}
 		k.strays = strays
 		w.AfterChange(k.life, func() { s.Go(k.awaitContender) })

@@ -27,7 +27,6 @@ type claim struct {
 	counts bool   // as an attempt, if its consumer dies
 	node   string // below the queue's path
 	token  int64  // the number of the transaction
-	gone   bool   // it was never there: the entry itself was removed
 }
 
 // before is the record as it was before the claim.
@@ -141,7 +140,7 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 		operations = len(ops)
 		return ops
 	}
-	undone := func(unanswered bool) { unsent(s.settlements, sent, unanswered) }
+	undone := func() { s.settlements.Return(sent) }
 	var done result
 	if err == nil {
 		done, err = s.receipt.transact(life, work, collect, undone)
@@ -164,8 +163,6 @@ func (s *settler) round(life context.Context, work *recipe.Session) {
 	case errors.Is(err, errNoReceipt):
 		s.presence.discard()
 	case errors.Is(err, errNothingToDo), s.session.Err() != nil:
-	case errors.Is(err, protocol.ErrTooLarge) && len(sent) > 1:
-		s.settlements.Shrink() // each of them may do alone
 	case failed < 0, failed >= operations:
 		s.settlements.Answer(err, sent...)
 	default:

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // isTerminal reports whether a stream is a terminal.
@@ -61,10 +62,5 @@ func contentOf(data []byte) content {
 	return content{Base64: data}
 }
 
-// sessionID is how session IDs are written, as the servers do. 0 is empty.
-func sessionID(id int64) string {
-	if id == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%#x", uint64(id))
-}
+// sessionID is how session IDs are written: see [plain.Session].
+func sessionID(id int64) string { return recipe.SessionOf(id, plain) }

@@ -41,6 +41,7 @@ func (c *Conn) connected(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, e
 		c.host.Err() // which ends a session that is over by the clocks
 		return nil, err
 	}
+
 	c.host.Changed(Connected)
 	return rewatch, nil
 }
@@ -70,6 +71,7 @@ func (c *Conn) takeInto(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, er
 	if err != nil {
 		return nil, err
 	}
+
 	if first {
 		c.id.Store(h.SessionID)
 		close(c.began)
@@ -80,6 +82,7 @@ func (c *Conn) takeInto(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, er
 	if !hold {
 		c.admit()
 	}
+
 	close(c.resumed)
 	c.resumed = make(chan struct{})
 	return c.rewatch(c.settled), nil
@@ -114,6 +117,7 @@ func (c *Conn) disconnected(w *Link, why error) {
 			c.ready, c.gate = false, make(chan struct{})
 		}
 	}
+
 	if c.handshaking == w {
 		c.handshaking = nil
 	}
@@ -123,6 +127,7 @@ func (c *Conn) disconnected(w *Link, why error) {
 		}
 		c.lastFail = why
 	}
+
 	c.mu.Unlock()
 
 	if current {
@@ -183,6 +188,7 @@ func (c *Conn) warn(code zkwire.Code) {
 	if due {
 		c.warned = time.Now()
 	}
+
 	c.mu.Unlock()
 	if due {
 		c.host.Log(slog.LevelWarn, "server refuses requests, which are tried again",
