@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// dialer returns a contestant's dialer. Servers seem as far away as was asked for.
+// dialer returns a contestant's dialer. Servers seem as far away as the options say.
 func (e *env) dialer(t *traffic) zk.Dialer {
 	if e.latency <= 0 {
 		return t.dial
@@ -28,7 +28,7 @@ type distantConn struct {
 	out, in chan packet
 	closing sync.Once
 	closed  chan struct{}
-	rest    []byte // of the packet that is being read
+	rest    []byte // of the packet being read
 }
 
 type packet struct {

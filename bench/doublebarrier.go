@@ -24,8 +24,8 @@ var doubleBarrierChapter = chapter{"doublebarrier", "A double barrier, each memb
 	return all
 }}
 
-// enterAndLeave leaves kazoo out. Its first leaver opens the gate to the next round, and a slow
-// member then waits for ever.
+// enterAndLeave leaves kazoo out: its first leaver opens the gate to the next round, and a slow
+// member can then wait for ever.
 func enterAndLeave(ctx context.Context, e *env, members int) ([]*contestant, error) {
 	path, err := e.newPath()
 	if err != nil {
@@ -63,7 +63,7 @@ func enterAndLeave(ctx context.Context, e *env, members int) ([]*contestant, err
 	})...), nil
 }
 
-// oneRound makes all members do something, and again once all have done it, until the time is over.
+// oneRound makes all members do something, and again once all have done it, until time is up.
 func oneRound(members int, do func(ctx context.Context, member int) error) func(context.Context, *meter) error {
 	return func(ctx context.Context, m *meter) error {
 		m.start()

@@ -17,33 +17,34 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-const sessionTimeout = 30 * time.Second // long, so that keeping sessions alive does not disturb
+const sessionTimeout = 30 * time.Second // long, so that keeping sessions alive doesn't disturb
 
-// payload is what nodes and queue entries carry.
+// payload is the data of nodes and queue entries.
 var payload = []byte(strings.Repeat("0123456789", 10))
 
 var acl = zk.WorldACL(zk.PermAll)
 
-// An env is what contestants find: a server, connections to it, paths of their own and the other
-// libraries.
+// An env is the environment of contestants: a server, connections to it, paths of their own and the
+// other libraries.
 type env struct {
 	*server
 	budget  time.Duration // for each contestant
 	latency time.Duration // added to each round trip
 	short   bool
-	admin   *zk.Conn // for what is not measured
+	admin   *zk.Conn // for work that isn't measured
 	root    string
 	paths   atomic.Int64
 	peers   []*peer
 	absent  []string // why there are no more peers
 
-	closers []func() // of the work that is being measured
+	closers []func() // of the current work
 }
 
-// shortBudget is the largest budget that makes the program do less as well as run for less time.
+// shortBudget is the largest budget with which the program not only runs for less time but also
+// does less.
 const shortBudget = 100 * time.Millisecond
 
-// newEnv prepares measurements on a server, which it stops if it fails.
+// newEnv prepares measurements on a server. If it fails, it stops the server.
 func newEnv(ctx context.Context, o options, s *server) (_ *env, err error) {
 	e := &env{server: s, budget: o.time, latency: o.latency, short: o.time <= shortBudget}
 
@@ -77,7 +78,7 @@ func newEnv(ctx context.Context, o options, s *server) (_ *env, err error) {
 	return e, nil
 }
 
-// warmUp gives a server that was just started the time to compile its most frequent operations.
+// warmUp gives a new server time to compile its most frequent operations.
 func (e *env) warmUp(ctx context.Context) error {
 	until := time.Now().Add(2 * e.budget)
 	_, err := inParallel(16, func(int) (n int, err error) {
@@ -131,7 +132,7 @@ func (e *env) close() {
 	e.server.stop()
 }
 
-// closeWork ends the connections of the work that was measured.
+// closeWork ends the connections of the current work.
 func (e *env) closeWork() {
 	for _, c := range slices.Backward(e.closers) {
 		c()
@@ -139,18 +140,18 @@ func (e *env) closeWork() {
 	e.closers = nil
 }
 
-// newPath creates a node of its own for some work, and returns its path.
+// newPath creates a node for some work, and returns its path.
 func (e *env) newPath() (string, error) {
 	return e.admin.Create(fmt.Sprintf("%s/%d", e.root, e.paths.Add(1)), nil, 0, acl)
 }
 
-// member returns the server for the next session of a contestant. The sessions of each contestant
-// are spread in the same way: the first one is at a follower.
+// member returns the server for a contestant's next session. The sessions of all contestants are
+// spread in the same way (the first is at a follower).
 func (e *env) member(t *traffic) string {
 	return e.members[int(t.sessions.Add(1)-1)%len(e.members)].address
 }
 
-// raw opens a connection that lasts as long as the present work.
+// raw opens a connection that lasts as long as the current work.
 func (e *env) raw(ctx context.Context, t *traffic) (*zk.Conn, error) {
 	c, err := connect(ctx, e.member(t), e.dialer(t))
 	if err == nil {
@@ -163,7 +164,7 @@ func (e *env) raws(ctx context.Context, t *traffic, n int) ([]*zk.Conn, error) {
 	return several(n, func() (*zk.Conn, error) { return e.raw(ctx, t) })
 }
 
-// client opens a client that lasts as long as the present work.
+// client opens a client that lasts as long as the current work.
 func (e *env) client(ctx context.Context, t *traffic, opts ...protocol.ConnectOption) (*protocol.Client, error) {
 	return e.clientAt(ctx, e.member(t), t, opts...)
 }
@@ -225,7 +226,7 @@ func connectFor(ctx context.Context, servers string, dial zk.Dialer, timeout tim
 	}
 }
 
-// removeAll deletes a node and all below it, many nodes to a transaction.
+// removeAll deletes a node and everything below it, many nodes per transaction.
 func (e *env) removeAll(dir string) error {
 	children, _, err := e.admin.Children(dir)
 	if errors.Is(err, zk.ErrNoNode) {

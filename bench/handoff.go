@@ -30,7 +30,7 @@ var handoffChapter = chapter{"handoff", "A lock that goes from session to sessio
 	return all
 }}
 
-// few returns n, or less in short mode.
+// few returns n (or less in short mode).
 func (e *env) few(n int) int {
 	if e.short {
 		return max(n/10, 4)
@@ -38,7 +38,7 @@ func (e *env) few(n int) int {
 	return n
 }
 
-// lockLines returns n contenders for a lock, in that many sessions, of each library.
+// lockLines returns n contenders for a lock, in that many sessions, for each library.
 func lockLines(ctx context.Context, e *env, n, sessions int) ([]*contestant, error) {
 	all, err := goLines(ctx, e, n, sessions, ourLockLine, zkLockLine)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A contender waits in line for something at path until it has it. It belongs to one session.
+// A contender waits in line at path until it is granted. It belongs to one session.
 type contender func(ctx context.Context, path string) (release func(context.Context) error, err error)
 
-// chain measures hand-offs alone. All contenders line up, then each releases the thing as soon as
-// it has it. No contender joins meanwhile.
+// chain measures only hand-offs. All contenders line up, and then each releases as soon as it is
+// granted. No contender joins meanwhile.
 func chain(e *env, contenders []contender, sessions int) func(context.Context, *meter) error {
 	return func(ctx context.Context, m *meter) error {
 		for m.more() {
@@ -78,8 +78,8 @@ func chainOnce(ctx context.Context, e *env, m *meter, contenders []contender, se
 	return e.removeAll(path)
 }
 
-// awaitLine waits until n nodes are below path, and their owners have fallen silent. At most
-// 3+sessions/8 requests in 10 ms count as silence: they keep the sessions alive.
+// awaitLine waits until n nodes are below path and their owners have become silent. Silence means
+// at most 3+sessions/8 requests in 10 ms, because sessions must be kept alive.
 func (e *env) awaitLine(ctx context.Context, path string, n, sessions int, t *traffic) error {
 	requests := func() int64 {
 		if t != nil {
@@ -114,10 +114,10 @@ func (e *env) awaitLine(ctx context.Context, path string, n, sessions int, t *tr
 	return nil
 }
 
-// floorLine makes the contenders of the least that hand-offs could cost. Each one watches its
-// predecessor, and deletes its own node as soon as the predecessor's is gone. With marker it also
-// watches for the predecessor's release marker. It then creates and deletes its own marker in the
-// transaction that deletes its node, as we do.
+// floorLine makes contenders that cost as little as a hand-off can. Each watches its predecessor,
+// and deletes its own node as soon as the predecessor's is gone. With marker it also watches for
+// the predecessor's release marker, and creates and deletes its own marker in the transaction that
+// deletes its node (as we do).
 func floorLine(conns []*zk.Conn, n int, marker bool) []contender {
 	all := make([]contender, n)
 	for i := range all {
@@ -157,7 +157,7 @@ func floorLine(conns []*zk.Conn, n int, marker bool) []contender {
 	return all
 }
 
-// awaitEnd waits until a node is there, and then until it is gone.
+// awaitEnd waits until a node exists, and then until it is deleted.
 func awaitEnd(ctx context.Context, c *zk.Conn, node string) error {
 	for {
 		_, _, event, err := c.GetW(node)

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/lock"
 )
 
@@ -32,36 +30,17 @@ var errOverlap = errors.New("two holders at once")
 
 const queued = ours + ", local queue"
 
-// cycle locks and unlocks.
-func cycle(ctx context.Context, m *lock.Mutex) error {
-	l, err := m.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	return l.Unlock(context.WithoutCancel(ctx))
-}
-
-func lingersAlone(ctx context.Context, e *env) (all []*contestant, err error) {
+func lingersAlone(ctx context.Context, e *env) ([]*contestant, error) {
 	path, err := e.newPath()
 	if err != nil {
 		return nil, err
 	}
-	t := new(traffic)
-	client, err := e.client(ctx, t)
+	us, err := ourLock(ctx, e, path+"/lingers", new(traffic), lock.WithLinger(time.Second))
 	if err != nil {
 		return nil, err
 	}
-	m := lock.New(client, path+"/lingers", lock.WithData(payload), lock.WithLinger(time.Second))
-	all = append(all, &contestant{name: ours, traffic: t, run: oneByOne(func(ctx context.Context) error { return cycle(ctx, m) })})
-	t = new(traffic)
-	conn, err := e.raw(ctx, t)
-	l := zk.NewLock(conn, path+"/zk", acl)
-	return append(all, &contestant{name: "zk.Lock", traffic: t, run: oneByOne(func(context.Context) error {
-		if err := l.LockWithData(payload); err != nil {
-			return err
-		}
-		return l.Unlock()
-	})}), err
+	them, err := zkLock(ctx, e, path+"/zk", new(traffic))
+	return []*contestant{us, them}, err
 }
 
 func lingersShared(ctx context.Context, e *env) (all []*contestant, err error) {
@@ -85,7 +64,7 @@ func lingersShared(ctx context.Context, e *env) (all []*contestant, err error) {
 		}
 		all = append(all, &contestant{name: c.name, traffic: t, shares: s, run: func(ctx context.Context, m *meter) error {
 			counts := make([]int, sessions*each)
-			inside := 0 // the lock protects it: the race detector finds overlaps
+			inside := 0 // the lock protects it (the race detector would find overlaps)
 			err := together(sessions*each, func(ctx context.Context, worker, n int) error {
 				l, err := mutexes[worker%sessions].Lock(ctx)
 				if err != nil {
@@ -107,6 +86,7 @@ func lingersShared(ctx context.Context, e *env) (all []*contestant, err error) {
 			return err
 		}})
 	}
+
 	return all, nil
 }
 
@@ -142,6 +122,7 @@ func handedBack(ctx context.Context, e *env) (all []*contestant, err error) {
 			return nil
 		}})
 	}
+
 	slices.SortFunc(all, func(a, b *contestant) int { return cmp.Compare(a.name, b.name) })
 	return all, nil
 }

@@ -43,11 +43,7 @@ func crowded(ctx context.Context, e *env) (all []*contestant, err error) {
 
 		m := lock.New(client, path, append(opts, lock.WithData(payload))...)
 		all = append(all, &contestant{name: name, traffic: t, run: together(goroutines, func(ctx context.Context, _, _ int) error {
-			l, err := m.Lock(ctx)
-			if err != nil {
-				return err
-			}
-			return l.Unlock(context.WithoutCancel(ctx))
+			return cycle(ctx, m)
 		})})
 	}
 
@@ -77,7 +73,7 @@ func crowded(ctx context.Context, e *env) (all []*contestant, err error) {
 }
 
 func uncontended(ctx context.Context, e *env) (all []*contestant, err error) {
-	for _, one := range []func(context.Context, *env, string, *traffic) (*contestant, error){createAndDelete, transactAndDelete, ourLock, zkLock} {
+	for _, one := range []func(context.Context, *env, string, *traffic) (*contestant, error){createAndDelete, transactAndDelete, plainLock, zkLock} {
 		path, err := e.newPath()
 		if err != nil {
 			return nil, err
@@ -108,8 +104,8 @@ func createAndDelete(ctx context.Context, e *env, path string, t *traffic) (*con
 	})}, err
 }
 
-// transactAndDelete shows which part of our time is the server's, for a transaction in place of a
-// create.
+// transactAndDelete measures a transaction in place of a create, to show the server's part of our
+// time.
 func transactAndDelete(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
 	conn, err := e.raw(ctx, t)
 	return &contestant{name: bare, traffic: t, run: oneByOne(func(context.Context) error {
@@ -123,16 +119,23 @@ func transactAndDelete(ctx context.Context, e *env, path string, t *traffic) (*c
 	})}, err
 }
 
-func ourLock(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
+func plainLock(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {
+	return ourLock(ctx, e, path, t)
+}
+
+func ourLock(ctx context.Context, e *env, path string, t *traffic, opts ...lock.Option) (*contestant, error) {
 	client, err := e.client(ctx, t)
-	mutex := lock.New(client, path, lock.WithData(payload))
-	return &contestant{name: ours, traffic: t, run: oneByOne(func(ctx context.Context) error {
-		l, err := mutex.Lock(ctx)
-		if err != nil {
-			return err
-		}
-		return l.Unlock(context.WithoutCancel(ctx)) // as callers should
-	})}, err
+	m := lock.New(client, path, append(opts, lock.WithData(payload))...)
+	return &contestant{name: ours, traffic: t, run: oneByOne(func(ctx context.Context) error { return cycle(ctx, m) })}, err
+}
+
+// cycle locks and unlocks.
+func cycle(ctx context.Context, m *lock.Mutex) error {
+	l, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return l.Unlock(context.WithoutCancel(ctx)) // as callers should
 }
 
 func zkLock(ctx context.Context, e *env, path string, t *traffic) (*contestant, error) {

@@ -1,10 +1,10 @@
-// Bench measures what the recipes cost. It compares them with the least that they could cost, and
-// with other libraries:
+// Bench measures the cost of the recipes. It compares it with the least possible cost, and with
+// other libraries:
 //
 //	go run -C bench .
 //
-// It prints one table per recipe. Without -servers it starts a ZooKeeper of its own: Debian's, in
-// Java, or else the embedded server. See README.md.
+// It prints one table per recipe. Without -servers it starts a ZooKeeper of its own: Debian's (in
+// Java), or else the embedded server. See README.md.
 package main
 
 import (
@@ -63,7 +63,7 @@ func main() {
 	}
 }
 
-// bench measures everything that o asks for, and prints each table as soon as it is complete.
+// bench measures everything that o selects, and prints each table as soon as it is complete.
 func bench(ctx context.Context, out io.Writer, o options) (err error) {
 	if o.time <= 0 {
 		return fmt.Errorf("time %v", o.time)
@@ -90,6 +90,7 @@ func bench(ctx context.Context, out io.Writer, o options) (err error) {
 		}
 		o.svg = ""
 	}
+
 	return nil
 }
 
@@ -127,5 +128,6 @@ func benchOn(ctx context.Context, out io.Writer, o options, s *server) error {
 			}
 		}
 	}
+
 	return nil
 }

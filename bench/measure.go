@@ -17,19 +17,19 @@ type chapter struct {
 	works       func(*env) []work
 }
 
-// A work is something that several contestants do. The first of them may be the floor, the least
-// that the work can cost.
+// A work is something that several contestants do. The first contestant can be the floor (the least
+// possible cost).
 type work struct {
 	name   string // chapter/what, for -run
 	title  string
 	unit   string // what an operation is
 	goals  []goal
-	rounds int           // at most; 0 for as many as there is time for
-	slice  time.Duration // how long a contestant has in a round; 0 for usualSlice
+	rounds int           // at most; 0 for as many as time allows
+	slice  time.Duration // a contestant's time in a round; 0 for usualSlice
 	enter  func(context.Context, *env) ([]*contestant, error)
 }
 
-// usualSlice is short, so that all contestants meet the same load of the machine.
+// usualSlice is short, so that other load affects all contestants alike.
 const usualSlice = 50 * time.Millisecond
 
 // The names of contestants that the tables treat specially.
@@ -43,17 +43,17 @@ const (
 type contestant struct {
 	name    string
 	run     func(context.Context, *meter) error
-	traffic *traffic // nil for peers: the server counts their packets
-	peer    *peer    // if it is one
-	shares  *shares  // of its sessions; nil if there is nothing to share
+	traffic *traffic // nil for peers, whose packets the server counts
+	peer    *peer    // nil if it isn't one
+	shares  *shares  // of its sessions; nil if there's nothing to share
 }
 
-// A meter measures a contestant between start and stop, which the contestant may call several times
+// A meter measures a contestant between start and stop. The contestant can call them several times
 // in a round.
 type meter struct {
 	env   *env
 	of    *contestant
-	slice time.Duration // how long the round is to take
+	slice time.Duration // how long the round should take
 	total figures
 
 	before  figures
@@ -62,7 +62,7 @@ type meter struct {
 	began   time.Time
 }
 
-// figures are the costs of something.
+// figures are costs.
 type figures struct {
 	ops                      int
 	elapsed                  time.Duration
@@ -93,16 +93,16 @@ func (m *meter) start() {
 	m.started = time.Now()
 }
 
-// within reports whether there is time left since start.
+// within reports whether there's time left since start.
 func (m *meter) within() bool { return time.Since(m.started) < m.slice }
 
-// more reports whether the round goes on. It ends once its measured parts together have taken a
-// slice, or the whole round three.
+// more reports whether the round goes on. It ends once its measured parts have taken a slice
+// together, or the whole round has taken three.
 func (m *meter) more() bool { return m.spent < m.slice && time.Since(m.began) < 3*m.slice }
 
 func (m *meter) stop(ops int) { m.stopAt(ops, time.Since(m.started)) }
 
-// stopAt is stop for a contestant that has measured the time itself.
+// stopAt is stop for a contestant that measures time itself.
 func (m *meter) stopAt(ops int, elapsed time.Duration) {
 	after := m.now()
 	m.spent += max(elapsed, time.Millisecond)
@@ -114,6 +114,7 @@ func (m *meter) stopAt(ops int, elapsed time.Duration) {
 	for i := range after.kinds {
 		m.total.kinds[i] += after.kinds[i] - m.before.kinds[i]
 	}
+
 	m.total.client += after.client - m.before.client
 	m.total.server += after.server - m.before.server
 	m.total.leader += after.leader - m.before.leader
@@ -124,11 +125,11 @@ type row struct {
 	*contestant
 	perOp  []float64 // seconds, by round
 	total  figures
-	failed error // after these rounds
+	failed error // if not nil, it failed after these rounds
 }
 
-// measure lets the contestants work in turn, round after round, so that other load meets all of
-// them. The first round only warms up, and is longer.
+// measure lets the contestants work in turn, round after round, so that other load affects all of
+// them. The first round is only a warm-up, and longer.
 func measure(ctx context.Context, e *env, w work) ([]*row, error) {
 	defer e.closeWork()
 	contestants, err := w.enter(ctx, e)
@@ -204,7 +205,7 @@ func (f *figures) add(g figures) {
 
 func (r *row) median() float64 { return quantile(r.perOp, 0.5) }
 
-// quiet returns the time of rounds with little other load: one round in ten was faster.
+// quiet returns the time of a round with little other load: one round in ten was faster.
 func (r *row) quiet() float64 { return quantile(r.perOp, 0.1) }
 
 // A ratio compares two contestants round by round.
@@ -212,7 +213,7 @@ type ratio struct{ median, spread float64 }
 
 // against returns r's time as a multiple of s's.
 func (r *row) against(s *row) ratio {
-	each := make([]float64, min(len(r.perOp), len(s.perOp))) // fewer if one of them has failed
+	each := make([]float64, min(len(r.perOp), len(s.perOp))) // fewer if one of the two has failed
 	for i := range each {
 		each[i] = r.perOp[i] / s.perOp[i]
 	}

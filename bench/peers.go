@@ -10,12 +10,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/real/interop"
 )
 
-// A peer is a process in which a library of another language does the same work as we do. It does
-// the work, and takes the time, by itself. Its commands are those of package interop that are for
-// the benchmark.
+// A peer is a process in which another language's library does the same work as we do. It measures
+// its own time. Its commands are package interop's commands for the benchmark.
 type peer struct{ *interop.Peer }
 
-// startPeers starts Curator and kazoo, and notes which of them is not installed.
+// startPeers starts Curator and kazoo, and notes which isn't installed.
 func (e *env) startPeers(ctx context.Context) error {
 	o := interop.Options{
 		Servers:        e.address,
@@ -41,12 +40,12 @@ func (e *env) startPeers(ctx context.Context) error {
 	return nil
 }
 
-// peerTimeout bounds what takes seconds.
+// peerTimeout bounds operations that take seconds.
 const peerTimeout = 45 * time.Second
 
-// do gives the peer a command. It returns the number of operations done, and the time they took.
+// do gives the peer a command. It returns how many operations were done, and how long they took.
 func (p *peer) do(ctx context.Context, command string, args ...any) (ops int, elapsed time.Duration, err error) {
-	words := []string{command, "bench"} // one handle: its thread holds the line that is drained
+	words := []string{command, "bench"} // one handle, because its thread owns the line that is drained
 	for _, a := range args {
 		words = append(words, fmt.Sprint(a))
 	}
@@ -66,7 +65,7 @@ func (p *peer) do(ctx context.Context, command string, args ...any) (ops int, el
 	return ops, time.Duration(nanos), nil
 }
 
-// dismiss ends a peer that has failed. The following work goes on without it.
+// dismiss ends a failed peer. The following work goes on without it.
 func (e *env) dismiss(p *peer) {
 	e.peers = slices.DeleteFunc(e.peers, func(q *peer) bool { return p == q })
 	p.Kill()
@@ -83,8 +82,8 @@ func (e *env) peersWith(command string, run func(*peer) func(context.Context, *m
 	return all
 }
 
-// peersFor returns a contestant for each peer that has a command, which it carries out for as long
-// as a round takes.
+// peersFor returns a contestant for each peer that has a command. The contestant executes the
+// command for a whole round.
 func (e *env) peersFor(command string, args func(name string) []any) []*contestant {
 	return e.peersWith(command, func(p *peer) func(context.Context, *meter) error {
 		return func(ctx context.Context, m *meter) error {

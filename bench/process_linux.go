@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// detach keeps Ctrl-C from a child: the parent tells the child to end.
+// detach keeps Ctrl-C from a child, because the parent ends the child itself.
 func detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }

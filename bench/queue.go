@@ -16,7 +16,7 @@ import (
 const (
 	pipelined = 64  // requests under way at once
 	batch     = 100 // of PollN
-	ahead     = 32  // entries that are read before they are removed
+	ahead     = 32  // how many entries are read before they are removed
 	single    = ours + ", one of them"
 	bareBlind = bare + " but for reads"
 )
@@ -53,7 +53,7 @@ var queueChapter = chapter{"queue", "A queue, entries of 100 bytes", func(*env) 
 		},
 	}, {
 		name: "queue/take-4", title: "Take, four sessions", unit: "entry",
-		slice: 200 * time.Millisecond, // the sessions have to find each other in it
+		slice: 200 * time.Millisecond, // the sessions must find each other in it
 		goals: []goal{timesThe(single, 1), timesBestPeer(3)},
 		enter: fourConsumers,
 	},
@@ -63,14 +63,14 @@ var queueChapter = chapter{"queue", "A queue, entries of 100 bytes", func(*env) 
 	}
 }}
 
-// pools is the work of several sessions with several goroutines each, beside as many sessions of
-// one goroutine.
+// pools is the work of several sessions with several goroutines each. Beside it as many sessions of
+// one goroutine do the same.
 func pools(name, title string, take consume, sessions, goroutines int) work {
 	alone := fmt.Sprintf("%s, %dx1", ours, sessions)
 	return work{
 		name:  fmt.Sprintf("queue/%s-%dx%d", name, sessions, goroutines),
 		title: fmt.Sprintf("%s, %d sessions of %d goroutines", title, sessions, goroutines), unit: "entry",
-		slice: 200 * time.Millisecond, // the sessions have to find each other in it
+		slice: 200 * time.Millisecond, // the sessions must find each other in it
 		goals: []goal{timesThe(alone, 1)},
 		enter: func(ctx context.Context, e *env) ([]*contestant, error) {
 			many, err := consumers(ctx, e, ours, sessions, goroutines, take)
@@ -83,7 +83,7 @@ func pools(name, title string, take consume, sessions, goroutines int) work {
 	}
 }
 
-// offers appends to a queue that is new in each round.
+// offers appends to a queue. Each round has a new queue.
 func offers(ctx context.Context, e *env, workers int) ([]*contestant, error) {
 	t := new(traffic)
 	conn, err := e.raw(ctx, t)
@@ -209,8 +209,8 @@ func newReceipt(conn *zk.Conn, dir string) (*zk.SetDataRequest, error) {
 	return &zk.SetDataRequest{Path: node, Data: []byte("1234"), Version: -1}, err
 }
 
-// rawTakes removes entries with the requests that we send, in sessions that never meet. Each
-// session writes to a node of its own in the same transaction. With one reader it reads its own
+// rawTakes removes entries with our own requests, in sessions that never meet. In the same
+// transaction, each session writes to a node of its own. With one reader it reads only its own
 // entries before it removes them. With as many readers as sessions it reads and watches all
 // entries.
 func rawTakes(ctx context.Context, e *env, name string, sessions, readers int) (*contestant, error) {
@@ -267,7 +267,7 @@ func rawTake(m *meter, c *zk.Conn, receipt *zk.SetDataRequest, nodes []string, f
 				if readers == 1 {
 					c.Get(node)
 				} else {
-					c.GetW(node) // it may be gone
+					c.GetW(node) // it may be deleted already
 				}
 			})
 		}
@@ -330,7 +330,7 @@ func pollMany(ctx context.Context, q *queue.Queue) (int, error) {
 	return len(entries), err
 }
 
-// consumers are sessions that empty a queue, each with so many goroutines.
+// consumers are sessions that empty a queue, with so many goroutines each.
 func consumers(ctx context.Context, e *env, name string, sessions, goroutines int, take consume) (*contestant, error) {
 	t := new(traffic)
 	clients, err := e.clients(ctx, t, sessions)
@@ -360,6 +360,7 @@ func consumers(ctx context.Context, e *env, name string, sessions, goroutines in
 			return err
 		})
 	}
+
 	return c, nil
 }
 
@@ -418,7 +419,7 @@ func (e *env) peerConsumers(sessions int) []*contestant {
 	})
 }
 
-// onNewPath calls do with a path of its own, and removes all that is left there.
+// onNewPath calls do with a new path, and removes everything that is left there.
 func (e *env) onNewPath(do func(dir string) error) error {
 	dir, err := e.newPath()
 	if err != nil {
@@ -430,7 +431,7 @@ func (e *env) onNewPath(do func(dir string) error) error {
 	return e.removeAll(dir)
 }
 
-// fill creates as many entries as can be expected to be taken in a round.
+// fill creates as many entries as a round can be expected to take.
 func (e *env) fill(m *meter, dir, prefix string) (nodes []string, err error) {
 	if _, err := e.admin.Create(dir, nil, 0, acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		return nil, err

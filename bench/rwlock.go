@@ -23,7 +23,8 @@ var rwlockChapter = chapter{"rwlock", "A shared lock", func(*env) []work {
 // unshared is ours without WithLocalSharing.
 const unshared = "unshared"
 
-// sharedLocally gives Curator a session for each goroutine, as it counts contenders by session.
+// sharedLocally gives Curator a session for each goroutine, because Curator counts contenders by
+// session.
 func sharedLocally(ctx context.Context, e *env) ([]*contestant, error) {
 	const sessions, goroutines = 2, 16
 	path, err := e.newPath()
@@ -46,6 +47,7 @@ func sharedLocally(ctx context.Context, e *env) ([]*contestant, error) {
 		all = append(all, &contestant{name: name, traffic: t, run: together(sessions*goroutines,
 			func(ctx context.Context, i, n int) error { return readOrWrite(ctx, locks[i%sessions], i, n) })})
 	}
+
 	slices.SortFunc(all, func(a, b *contestant) int { return cmp.Compare(a.name, b.name) })
 
 	return append(all, e.peersFor("rwloop", func(name string) []any {
@@ -65,7 +67,7 @@ func readOrWrite(ctx context.Context, m *rwlock.RWMutex, worker, n int) error {
 	return l.Unlock(context.WithoutCancel(ctx))
 }
 
-// shared leaves kazoo out: its readers may wait for ever when a writer comes behind them.
+// shared leaves kazoo out: its readers can wait for ever when a writer comes behind them.
 func shared(ctx context.Context, e *env, sessions int) ([]*contestant, error) {
 	path, err := e.newPath()
 	if err != nil {
@@ -90,6 +92,6 @@ func shared(ctx context.Context, e *env, sessions int) ([]*contestant, error) {
 	return append(all, e.peersFor("rwloop", func(name string) []any { return []any{path + "/" + name, sessions} })...), nil
 }
 
-// writes reports whether the n-th lease of a worker is one to write. One lease in ten is, at a
+// writes reports whether a worker's n-th lease is for writing. That's one lease in ten, at a
 // different time for each worker.
 func writes(worker, n int) bool { return (n+worker)%10 == 9 }

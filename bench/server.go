@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/embedded"
 )
 
-// A server is the ZooKeeper on which all contestants are measured: one server or an ensemble.
+// A server is the ZooKeeper on which all contestants are measured (one server, or an ensemble).
 type server struct {
 	address string    // of all members
 	members []*member // the leader is the last one
@@ -26,7 +26,7 @@ type server struct {
 // A member is one process of a server.
 type member struct {
 	address string
-	pid     int    // 0 if it is not a process of ours alone
+	pid     int    // 0 if it isn't a process of ours alone
 	id      int    // in the ensemble
 	dir     string // of its files
 }
@@ -34,8 +34,8 @@ type member struct {
 // debianJars is where Debian has zookeeper and its dependencies.
 const debianJars = "/usr/share/java"
 
-// places returns how to start the servers that o asks for, one after the other. By default these
-// are Debian's ZooKeeper, standalone and as an ensemble, or else the embedded server.
+// places returns functions that start the servers that o selects, one after the other. By default
+// that's Debian's ZooKeeper (standalone and as an ensemble), or else the embedded server.
 func places(o options) []func(context.Context) (*server, error) {
 	_, err := os.Stat(filepath.Join(debianJars, "zookeeper.jar"))
 	_, noJava := exec.LookPath("java")
@@ -75,7 +75,7 @@ func startEmbedded(context.Context) (*server, error) {
 	}, nil
 }
 
-// startStandalone starts a server with its data in memory, because recipes are measured and not
+// startStandalone starts a server with its data in memory, because we measure recipes and not
 // disks.
 func startStandalone(ctx context.Context) (*server, error) {
 	parent := "/dev/shm"
@@ -90,7 +90,7 @@ func startEnsemble(ctx context.Context, members int) (*server, error) {
 	return startJava(ctx, members, fmt.Sprintf("an ensemble of %d, with its data on disk", members), "", "initLimit=10", "syncLimit=5")
 }
 
-// startJava starts members of Debian's ZooKeeper, with directories below parent, and waits until
+// startJava starts members of Debian's ZooKeeper, with directories below parent. It waits until
 // they serve.
 func startJava(ctx context.Context, members int, how, parent string, config ...string) (_ *server, err error) {
 	var stops []func()
@@ -167,7 +167,7 @@ func (s *server) await(ctx context.Context, how string) error {
 	}
 }
 
-// start starts a process for m. It keeps what an earlier one has written.
+// start starts a process for m. It keeps the data of earlier processes.
 func (m *member) start(config []string) (stop func(), err error) {
 	_, port, _ := net.SplitHostPort(m.address)
 	file := filepath.Join(m.dir, "zoo.cfg")
@@ -188,7 +188,7 @@ func (m *member) start(config []string) (stop func(), err error) {
 	return stop, err
 }
 
-// supervise runs a command until stop is called or this process dies in any way. It then removes
+// supervise runs a command until stop is called or this process dies (in any way). Then it removes
 // the directory.
 func supervise(dir string, command ...string) (stop func(), pid int, err error) {
 	const script = `dir=$1; shift; "$@" </dev/null >"$dir/log" 2>&1 & echo $!; cat; kill -KILL $!; rm -rf "$dir"`
@@ -221,7 +221,7 @@ func supervise(dir string, command ...string) (stop func(), pid int, err error) 
 	return stop, pid, nil
 }
 
-// freeAddresses returns addresses of this machine on which nothing listens.
+// freeAddresses returns addresses of this machine on which no process listens.
 func freeAddresses(n int) ([]string, error) {
 	return several(n, func() (string, error) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -260,8 +260,8 @@ func version(answer string) string {
 	return line
 }
 
-// received returns how many packets the servers have received since they started, or 0 if they do
-// not say.
+// received returns how many packets the servers have received since they started, or 0 if they
+// don't say.
 func (s *server) received() (n int64) {
 	for _, m := range s.members {
 		n += report(m.address, "Received: %d")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A table is the outcome of a chapter.
+// A table is the result of a chapter.
 type table struct {
 	chapter
 	groups []group
@@ -50,7 +50,7 @@ type goal struct {
 	of     func(group) *row
 }
 
-// atMostFloor asks for a time of at most that many times the floor's.
+// atMostFloor asks for at most that many times the floor's time.
 func atMostFloor(times float64) goal {
 	return goal{fmt.Sprintf("at most %.3g of the floor's time", times), times, func(g group) *row { return g.row(floor) }}
 }
@@ -60,12 +60,12 @@ func ofFloorRate(share float64) goal {
 	return goal{fmt.Sprintf("at least %.3g of the floor's rate", share), 1 / share, func(g group) *row { return g.row(floor) }}
 }
 
-// timesBestPeer asks to be at least that many times as fast as the best of the other libraries.
+// timesBestPeer asks us to be at least that many times as fast as the best other library.
 func timesBestPeer(times float64) goal {
 	return goal{fmt.Sprintf("at least %.3g times the best peer's rate", times), 1 / times, group.bestPeer}
 }
 
-// timesThe asks to be at least that many times as fast as the contestant of that name.
+// timesThe asks us to be at least that many times as fast as the contestant with that name.
 func timesThe(name string, times float64) goal {
 	return goal{fmt.Sprintf("at least %.3g times the rate of %s", times, name), 1 / times, func(g group) *row { return g.row(name) }}
 }
@@ -112,7 +112,7 @@ func (t *table) print(out io.Writer) {
 	}
 }
 
-// remarks returns what remains to be said of a row.
+// remarks returns further remarks about a row.
 func (r *row) remarks() string {
 	if r.failed != nil {
 		return fmt.Sprintf("failed after %d rounds", len(r.perOp))

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A traffic counts what goes over the connections of a contestant. It counts requests, in all and
-// of each kind, without pings and handshakes, and the bytes of each direction.
+// A traffic counts the traffic of a contestant's connections: requests (in total and by kind,
+// without pings and handshakes), and the bytes of each direction.
 type traffic struct {
 	requests, pings, packets atomic.Int64 // packets are answers and events
 	sent, received           atomic.Int64 // bytes
@@ -56,7 +56,7 @@ const (
 	toHead   = 8  // the head of an answer: length, xid
 )
 
-// A countedConn follows the frames of both directions, however they are cut into reads and writes.
+// A countedConn follows the frames of both directions, however reads and writes cut them up.
 type countedConn struct {
 	net.Conn
 	traffic *traffic
@@ -80,14 +80,14 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// frames are those of one direction of a connection.
+// frames follows the frames of a connection in one direction.
 type frames struct {
-	shaken bool // the first frame, of the handshake, is over
+	shaken bool // the first frame (the handshake) has passed
 	head   []byte
-	rest   int // bytes of the current frame that are still to come after its head
+	rest   int // bytes of the current frame that still have to come after its head
 }
 
-// follow calls seen with the head, of so many bytes, of each frame but the first.
+// follow calls seen with the head (that many bytes) of each frame except the first.
 func (f *frames) follow(p []byte, headBytes int, seen func(head []byte)) {
 	for len(p) > 0 {
 		if f.rest > 0 {

@@ -106,37 +106,6 @@ func ExampleMutex_Lock() {
 	// lock: /locks/migration: released
 }
 
-// Do calls its function with a context that is cancelled if the lock is lost, here because an
-// operator breaks it.
-func ExampleMutex_Do() {
-	ctx := context.Background()
-	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	client, err := protocol.Connect(ctx, server.ConnectString()) // "zk1:2181,zk2:2181,zk3:2181"
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-
-	mutex := lock.New(client, "/locks/import")
-	err = mutex.Do(ctx, func(ctx context.Context, lease *lock.Lease) error {
-		if err := mutex.Break(context.WithoutCancel(ctx), lease.Node()); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		return errors.New("half-way through")
-	})
-
-	fmt.Println("lost:", errors.Is(err, protocol.ErrLost))
-	fmt.Println("fn's own error is there too:", err.Error()[:16])
-	// Output:
-	// lost: true
-	// fn's own error is there too: half-way through
-}
-
 func ExampleMutex_Contenders() {
 	ctx := context.Background()
 	server, err := embedded.Start(embedded.Config{}) // in production, an ensemble

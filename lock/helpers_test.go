@@ -11,3 +11,12 @@ import (
 func TestMain(m *testing.M) { suite.Main(m) }
 
 var tooMuch = lock.WithData(make([]byte, protocol.MaxData))
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

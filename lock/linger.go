@@ -203,30 +203,29 @@ func (l *linger) drop(k *kept) {
 	}
 }
 
-// remove deletes the node. If it goes for a contender of another library, remove notes whether that has
+// remove deletes the node. If it goes for a contender of another library, remove notes if that has
 // gone. By then our node has just gone: if the visitor has not, it waits, and holds the lock.
 func (l *linger) remove(ctx context.Context, k *kept, s *protocol.Session) error {
 	err := k.remove(ctx, s)
 	if visitor := k.visitor.Load(); visitor != nil && err == nil {
 		k.session.Go(func(ctx context.Context, s *protocol.Session) {
-			if names, err := l.line.Names(ctx, s); err == nil {
-				l.visited(!slices.ContainsFunc(names, func(n line.Name) bool { return n.Node == *visitor }))
+			names, err := l.line.Names(ctx, s)
+			if err == nil && !slices.ContainsFunc(names, func(n line.Name) bool { return n.Node == *visitor }) {
+				l.visited()
 			}
 		})
 	}
 	return err
 }
 
-// visited notes that a contender of another library has come, and whether it has gone without the lock:
-// then it was a try. Two tries in a row earn the third one a free lock.
-func (l *linger) visited(gone bool) {
+// visited notes that a contender of another library has come and gone without the lock: it has tried
+// to get it. Two such visits in a row earn the third one a free lock.
+func (l *linger) visited() {
 	l.mu.Lock()
-	if !gone || time.Since(l.visit) > visitsApart {
+	if time.Since(l.visit) > visitsApart {
 		l.visits = 0
 	}
-	if gone {
-		l.visits, l.visit = l.visits+1, time.Now()
-	}
+	l.visits, l.visit = l.visits+1, time.Now()
 	if l.visits == 2 {
 		l.visits, l.standby = 0, l.visit.Add(standsBack)
 	}

@@ -16,19 +16,16 @@ const lookAgain = time.Minute
 
 // lingerers are the nodes of a session, and a view, that linger. It is safe for concurrent use.
 type lingerers struct {
-	mu     sync.Mutex // protects what follows; nothing blocks while it is held
-	all    map[*kept]struct{}
-	unused list.List // of *kept: the one that was used first comes first
+	mu      sync.Mutex // protects what follows; nothing blocks while it is held
+	all     map[*kept]struct{}
+	unused  list.List // of *kept: the one that was used first comes first
+	looking bool      // a goroutine looks at them
 }
 
 type lingerersKey struct{}
 
 func lingerersOf(s *protocol.Session) *lingerers {
-	return protocol.Shared(s, lingerersKey{}, func() *lingerers {
-		ls := &lingerers{all: make(map[*kept]struct{})}
-		s.Go(ls.look)
-		return ls
-	})
+	return protocol.Shared(s, lingerersKey{}, func() *lingerers { return &lingerers{all: make(map[*kept]struct{})} })
 }
 
 // add has the node looked at after each reconnect, and once a minute.
@@ -36,6 +33,9 @@ func (ls *lingerers) add(k *kept) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.all[k] = struct{}{}
+	if !ls.looking {
+		ls.looking = k.session.Go(ls.look)
+	}
 }
 
 func (ls *lingerers) remove(k *kept) {
@@ -85,7 +85,11 @@ func (ls *lingerers) look(ctx context.Context, s *protocol.Session) {
 
 		ls.mu.Lock()
 		all := slices.Collect(maps.Keys(ls.all))
+		ls.looking = len(all) > 0
 		ls.mu.Unlock()
+		if len(all) == 0 {
+			return
+		}
 		for _, k := range all {
 			for _, w := range []*protocol.Watch{s.WatchChildren(k.linger.recipe.Path()), s.Watch(k.node)} {
 				if _, err := w.Ready(ctx); err == nil {

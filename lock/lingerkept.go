@@ -144,7 +144,7 @@ func (k *kept) awaitContender(ctx context.Context, s *protocol.Session) {
 
 		strays := len(w.Children()) - len(inLine)
 		if strays == k.strays && !l.receipts.Load() {
-			l.visited(true) // or what has changed?
+			l.visited() // or what has changed?
 		}
 		k.strays = strays
 		w.AfterChange(k.life, func() { s.Go(k.awaitContender) })

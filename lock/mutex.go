@@ -121,7 +121,7 @@ func (m *Mutex) do(ctx context.Context, acquire func(context.Context) (*Lease, e
 }
 
 // Contenders returns the contenders in line, the holder first, as of a moment after the call began.
-// It blocks until the server has answered (one request for each contender) or ctx ends.
+// A holder with Lingers that is alone in line may be unused: see [WithLinger]. Contenders blocks until the server has answered (one request for each contender) or ctx ends.
 func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) { return m.line.Contenders(ctx) }
 
 // Break deletes the node of a contender, given its name in [Mutex.Contenders]. A holder then loses

@@ -2,16 +2,13 @@ package lock_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
@@ -39,66 +36,6 @@ func TestLockIsGrantedInOrderOfArrival(t *testing.T) {
 		for i := range n {
 			require.Equal(t, i, <-granted)
 		}
-	})
-}
-
-// A quietContext ends without closing its Done channel, as a context may for a moment.
-type quietContext struct {
-	context.Context
-	ended atomic.Bool
-}
-
-func (c *quietContext) Err() error {
-	if c.ended.Load() {
-		return context.Canceled
-	}
-	return c.Context.Err()
-}
-
-// A call whose ctx is done has failed, whether the grant or the end of ctx came first.
-func TestContextThatEndsAtAnyStepFails(t *testing.T) {
-	suite.Sweep(t, func(step int) (met bool) {
-		recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-			link, ctx := srv.Link(t), &quietContext{Context: t.Context()}
-			m := lock.New(link.Client(t), srv.Root(t)+"/ends")
-			suite.Unlock(t, suite.Must(t, m.Lock))
-			stop := link.At(step, func() { ctx.ended.Store(true) })
-			l, err := m.Lock(ctx)
-			if met = !stop(); met {
-				require.ErrorIs(t, err, context.Canceled, "step %d", step)
-			} else {
-				suite.Unlock(t, l)
-			}
-			suite.Await(t, 0, m.Contenders)
-		})
-		return met
-	})
-}
-
-// A busy lock is left alone, and a free one is given back whatever becomes of fn.
-func TestTryDoHoldsTheLockOrDoesNotCall(t *testing.T) {
-	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
-		path, c := srv.Root(t)+"/try", srv.Client(t)
-		m, other := lock.New(c, path), lock.New(srv.Client(t), path)
-		held := suite.Must(t, other.Lock)
-		suite.CatchUp(t, c)
-		err := m.TryDo(suite.Lasting(t), func(context.Context, *lock.Lease) error { return nil })
-		require.ErrorIs(t, err, lock.ErrLocked)
-		require.EqualError(t, err, "lock: "+path+": locked")
-		suite.Unlock(t, held)
-
-		suite.CatchUp(t, c)
-		failed := errors.New("failed")
-		require.ErrorIs(t, m.TryDo(t.Context(), func(ctx context.Context, l *lock.Lease) error {
-			require.NoError(t, l.Err())
-			require.ErrorIs(t, m.TryDo(ctx, func(context.Context, *lock.Lease) error { return nil }), lock.ErrLocked)
-			return failed
-		}), failed)
-		suite.Await(t, 0, m.Contenders)
-		require.Panics(t, func() {
-			m.TryDo(t.Context(), func(context.Context, *lock.Lease) error { panic("fn") })
-		})
-		suite.Await(t, 0, m.Contenders)
 	})
 }
 
@@ -145,7 +82,7 @@ func TestNumbersNearTheCountersEndAreRefused(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c, path := srv.Client(t), srv.Root(t)+"/end"
 		m := lock.New(c, path)
-		suite.Unlock(t, suite.Must(t, m.Lock))
+		use(t, m)
 		const end = 1<<31 - 1<<20
 		require.NoError(t, srv.Embedded().SetSequence(path, end-1))
 		l := suite.Must(t, m.Lock)
@@ -157,7 +94,7 @@ func TestNumbersNearTheCountersEndAreRefused(t *testing.T) {
 			suite.Await(t, 0, m.Contenders)
 		}
 		require.NoError(t, suite.Session(t, c).Conn().Delete(path, -1))
-		suite.Unlock(t, suite.Must(t, m.Lock)) // deleting the path is the way out
+		use(t, m) // deleting the path is the way out
 	})
 }
 
@@ -166,86 +103,34 @@ func TestDataIsKeptInTheNode(t *testing.T) {
 		c, path := srv.Client(t), srv.Root(t)+"/data"
 		m := lock.New(c, path, lock.WithData([]byte("host 7")))
 		l := suite.Must(t, m.Lock)
-		shown := suite.Await(t, 1, m.Contenders)[0]
-		require.Equal(t, "host 7", string(shown.Data))
-		require.Equal(t, l.Node(), shown.Node)
-		require.Equal(t, l.Token(), shown.Token)
+		require.Equal(t, "host 7", string(suite.Await(t, 1, m.Contenders)[0].Data))
 		require.Equal(t, path+"/"+l.Node(), l.Check().Path)
 		suite.Unlock(t, l)
 		_, err := lock.NewSimple(c, path, tooMuch).Lock(t.Context())
 		require.ErrorIs(t, err, protocol.ErrTooLarge)
-		_, err = lock.New(c.With(protocol.WithACL(nil)), path).Lock(t.Context())
-		require.ErrorContains(t, err, "lock: ")
+		require.ErrorContains(t, err, "lock: "+path+": ")
 	})
 }
 
-func TestRevokeAsksTheHolder(t *testing.T) {
-	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
-		link, other, path, ctx := srv.Link(t), srv.Client(t), srv.Root(t)+"/revoked", suite.Lasting(t)
-		c, operator := link.Client(t), lock.New(other, path)
-		asked := func(revoked <-chan struct{}) bool {
-			synctest.Wait()
-			select {
-			case <-revoked:
-				return true
-			default:
-				return false
-			}
-		}
-		first := suite.Must(t, lock.New(c, path).Lock)
-		revoked := first.Revoked()
-		require.Equal(t, revoked, first.Revoked())
-		waiting := suite.Later(func() *lock.Lease { l, _ := lock.New(c, path).Lock(ctx); return l })
-		line := suite.Await(t, 2, operator.Contenders)
-		require.NoError(t, operator.Revoke(ctx, line[1].Node), "a waiter may be asked, too")
-		require.False(t, asked(revoked))
-		require.NoError(t, operator.Revoke(ctx, line[0].Node))
-		suite.Wait(t, revoked)
-		require.NoError(t, first.Err(), "it is held until it is given back")
-		suite.Unlock(t, first)
-		second := suite.Wait(t, waiting)
-		suite.Wait(t, second.Revoked())
-		suite.Unlock(t, second)
-		require.ErrorIs(t, operator.Revoke(ctx, line[0].Node), zk.ErrNoNode)
-		require.ErrorIs(t, operator.Revoke(ctx, "config"), zk.ErrInvalidPath)
-
-		// A lease may have ended while its node is still there, which can be revoked then.
-		const connectionLoss = -4
-		third := suite.Must(t, lock.NewSimple(c, path).Lock)
-		revoked = third.Revoked()
-		time.Sleep(time.Second)
-		link.Fail(recipestest.OpAny, path+"/"+third.Node(), connectionLoss, 1_000_000)
-		unlocked := suite.Later(func() error { return third.Unlock(ctx) })
-		synctest.Wait()
-		require.ErrorIs(t, third.Err(), protocol.ErrReleased)
-		link.Fail(recipestest.OpAny, path+"/"+third.Node(), connectionLoss, 0)
-		require.NoError(t, lock.NewSimple(other, path).Revoke(ctx, third.Node()))
-		require.NoError(t, <-unlocked)
-		require.False(t, asked(revoked), "revoked after its end")
-	})
-}
-
-// A Simple and a Mutex at one path are the same lock.
+// A Simple and a Mutex at one path are the same lock. Who waits in line goes first.
 func TestSimpleWaitsUntilTheLineIsEmpty(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path := srv.Root(t) + "/same"
 		simple, mutex := lock.NewSimple(srv.Client(t), path), lock.New(srv.Client(t), path)
-		held := []*lock.Lease{suite.Must(t, mutex.Lock)}
-		require.ErrorIs(t, simple.TryDo(t.Context(), func(context.Context, *lock.Lease) error { return nil }), lock.ErrLocked)
+		held := suite.Must(t, mutex.Lock)
+		_, err := simple.TryLock(t.Context())
+		require.ErrorIs(t, err, lock.ErrLocked)
 		waiting := suite.Later(func() *lock.Lease { l, _ := simple.Lock(suite.Lasting(t)); return l })
 		synctest.Wait()
 		next := suite.Later(func() *lock.Lease { l, _ := mutex.Lock(suite.Lasting(t)); return l })
-		for range 2 { // the second one came later, and is in line
-			synctest.Wait()
-			require.Empty(t, waiting)
-			suite.Unlock(t, held...)
-			if next != nil {
-				held, next = []*lock.Lease{suite.Wait(t, next)}, nil
-			}
-		}
+		suite.Await(t, 2, mutex.Contenders)
+		suite.Unlock(t, held)
+		held = suite.Wait(t, next)
+		synctest.Wait()
+		require.Empty(t, waiting)
+		suite.Unlock(t, held)
 		l := suite.Wait(t, waiting)
-		require.NotNil(t, l)
-		_, err := mutex.TryLock(t.Context())
+		_, err = mutex.TryLock(t.Context())
 		require.ErrorIs(t, err, lock.ErrLocked)
 		suite.Unlock(t, l)
 	})
@@ -257,7 +142,7 @@ func TestSimpleThatIsTooLateCreatesNoNode(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		path, link := srv.Root(t)+"/simple", srv.Link(t)
 		m := lock.NewSimple(link.Client(t), path)
-		suite.Unlock(t, suite.Must(t, m.Lock))
+		require.NoError(t, m.Do(t.Context(), func(context.Context, *lock.Lease) error { return nil }))
 		creates, multis := link.Count(recipestest.OpCreate), link.Count(recipestest.OpMulti)
 		_, err := suite.Session(t, srv.Client(t)).Set(t.Context(), path, nil, -1)
 		require.NoError(t, err)

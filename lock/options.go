@@ -43,8 +43,8 @@ func WithLocalQueue() Option {
 // The lock is given back
 //
 //   - at once if another contender comes while no lease is held,
-//   - if one is held, by its Unlock; while callers of this Mutex wait, by the first Unlock after min(d,
-//     100 ms) since the contender came,
+//   - if a lease is held, by its Unlock. While callers of this Mutex wait, it is the first Unlock later
+//     than min(d, 100 ms) after the contender came,
 //   - when it was not used for d,
 //   - after a [Mutex.Revoke], at once or by the Unlock,
 //   - when the client is closed.
@@ -54,19 +54,21 @@ func WithLocalQueue() Option {
 //
 // Leases under one node have the same [Lease.Token], [Lease.Check] and [Lease.Node]. They fence
 // processes from each other, but not the goroutines of one: what a holder has sent and not awaited
-// before its Unlock may arrive during the next lease. Unlock says that the lease has ended, and says
+// before its Unlock can arrive during the next lease. Unlock reports that the lease has ended, and
 // nothing about the node. [Mutex.Break] ends the present lease. A caller that comes before the event
-// of that arrives may get a lease that ends with it.
+// arrives can get a lease that ends with it.
 //
 // Nothing is lent while there is no connection. Then Lock waits for the next one, and reads the node.
 //
-// A process that dies or hangs within d of its last use keeps others waiting for its session timeout,
-// though it holds nothing. So d is a second rather than a minute, and a process that ends closes its
+// If a process dies or hangs within d of its last use, others wait for its session timeout though it
+// holds nothing. So d should be a second rather than a minute, and a process that ends must close its
 // client.
 //
 // A TryLock of this module that meets such a node enters the line, and waits for a quarter of a second.
-// A try of another library (create, list, delete) fails, but after two of them the lock is left
-// alone for a second, and the third succeeds unless a lease is held.
+// If servers lag by so much that the lock isn't given back in that time, TryLock returns [ErrLocked]
+// though nobody uses the lock. Its contender has the lock given back all the same, so that the next
+// TryLock finds it free. A try of another library (create, list, delete) fails, but after two of them
+// the lock is left alone for a second, and the third succeeds unless a lease is held.
 //
 // The node belongs to one Mutex: share the value, not only its path. A [Simple] cannot linger.
 func WithLinger(d time.Duration) Option {

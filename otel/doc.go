@@ -27,47 +27,46 @@
 // Metrics without a kind here are counters. A missing connection is reported after a second, and
 // then at intervals that double up to a minute.
 //
-// These are gauges that are measured on request, by [Observer.ObserveClient] and
-// [Observer.ObserveQueue]:
+// [Observer.ObserveClient] and [Observer.ObserveQueue] add gauges:
 //
 //	zkrecipes.session.trust       s            time until the session's locks are lost
 //	zkrecipes.session.timeout     s            session timeout that was granted
 //	zkrecipes.client.state        {client}     1 for the client's state, 0 for the other states
 //	zkrecipes.queue.depth         {entry}      entries in a queue
 //
-// Attributes are zookeeper.recipe and zookeeper.path, and zookeeper.mode where there is one. What
-// has failed, was lost, or is tried again has error.type, too. A loss has one of these:
-// session_lost, trust_over, node_deleted and closed. The state of a client is in
-// zookeeper.client.state.
+// Attributes are zookeeper.recipe and zookeeper.path, and zookeeper.mode for recipes that have
+// modes. If something has failed, was lost, or is tried again, there is also error.type. A loss has
+// one of these values: session_lost, trust_over, node_deleted and closed. The state of a client is
+// in zookeeper.client.state.
 //
 // # Cardinality
 //
-// Each path makes a series of each metric. The SDK collects what exceeds 2,000 series of a metric,
-// by default, under otel.metric.overflow. For paths with a customer's number in them, map the
-// path to a pattern, or drop it, with [WithPathAttribute].
+// Each path makes a series of each metric. By default, the SDK puts all series of a metric after
+// the first 2,000 together under otel.metric.overflow. If your paths have a customer's number in
+// them, use [WithPathAttribute] to map the path to a pattern, or to drop it.
 //
 // # Spans
 //
-// A wait has a span, such as "lock wait", and so has a hold, such as "lock hold". The parent of
-// both is the span of the context with which the caller began to wait. The hold is not a child of
-// the wait, because it begins when the wait ends. Its links lead
+// A wait has a span ("lock wait", for example), and so has a hold ("lock hold"). The parent of both
+// is the span of the context with which the caller began to wait. The hold is not a child of the
+// wait, because it begins when the wait ends. Its links lead
 //
 //   - to the span of its wait,
-//   - to the span of the hold before it at the same path, by fencing token, if this observer saw
-//     that hold. Holds of other processes have no link: the attribute zookeeper.fencing_token of
+//   - to the span of the previous hold at the same path (by fencing token), if this observer saw
+//     that hold. Holds of other processes have no link. The attribute zookeeper.fencing_token of
 //     their spans puts all holds of a path in order.
 //
-// A loss is recorded as an error of the hold's span. A wait that ends because its caller gives up,
-// or because a Try call finds the lock taken, is no error, but has an error.type.
+// A loss is recorded as an error of the hold's span. If a wait ends because its caller gives up, or
+// because a Try call finds the lock taken, that is no error, but it has an error.type.
 //
 // # Costs
 //
 // Observe runs in the goroutine in which the client calls its observer and its state listeners. It
-// does no I/O. A span processor that exports synchronously blocks that goroutine. The recipes go on
-// meanwhile, but listeners wait, and the client leaves out events when 1,000 are due. Then
-// zkrecipes.wait.active and zkrecipes.hold.active may stay too high or too low. So use the SDK's
-// batch processor, as its documentation advises.
+// does no I/O, but a span processor that exports synchronously blocks that goroutine. The recipes
+// go on meanwhile, listeners wait, and the client leaves out events when 1,000 are due. Then
+// zkrecipes.wait.active and zkrecipes.hold.active can stay too high or too low. So use the SDK's
+// batch processor (as its documentation advises).
 //
-// Memory is bounded. The observer follows 65,536 holds at a time. Those beyond are counted when
-// they end. All holds of a session end with the first event that says that the session has ended.
+// Memory is bounded. The observer follows 65,536 holds at a time. Further holds are counted when
+// they end. All holds of a session end with the first event which says that the session has ended.
 package zkotel

@@ -19,13 +19,13 @@ const (
 	closed      = "closed"
 )
 
-// Errors of a caller that gives up, or does not want to wait.
+// These are errors of a caller that gives up or doesn't want to wait.
 const (
 	busy     = "busy"
 	canceled = "canceled"
 )
 
-// errorTypes has the values of error.type. The first error that matches counts.
+// errorTypes has the values of error.type. The first matching error counts.
 var errorTypes = []struct {
 	err  error
 	name string
@@ -46,9 +46,9 @@ var errorTypes = []struct {
 	{io.ErrUnexpectedEOF, "connection"},
 }
 
-// errorType returns the value of error.type for err, one of few.
+// errorType returns the value of error.type for err. There are only a few values.
 func errorType(err error) string {
-	if b := (interface{ Busy() bool })(nil); errors.As(err, &b) && b.Busy() { // of all Try calls
+	if b := (interface{ Busy() bool })(nil); errors.As(err, &b) && b.Busy() { // the error of every Try call
 		return busy
 	}
 	for _, t := range errorTypes {
@@ -56,13 +56,15 @@ func errorType(err error) string {
 			return t.name
 		}
 	}
+
 	switch {
 	case errors.Is(err, protocol.ErrLost), errors.Is(err, protocol.ErrClosed):
 		return lossCause(err)
 	case errors.As(err, new(net.Error)):
 		return "connection"
 	}
-	return "_OTHER" // the semantic conventions' name for all others
+
+	return "_OTHER" // the name that the semantic conventions have for all others
 }
 
 // lossCause returns why a hold or its session was lost.

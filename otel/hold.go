@@ -15,14 +15,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// What an observer remembers at most.
+// Limits of an observer's memory.
 const (
 	maxHolds   = 1 << 16
 	maxCounted = 1 << 16
 	maxPaths   = 1 << 12
 )
 
-// A holdKey identifies a node that is held. Goroutines of one process may hold it together.
+// A holdKey identifies a held node. Several goroutines of a process can hold it together.
 type holdKey struct {
 	session, token int64
 	path           string
@@ -30,27 +30,27 @@ type holdKey struct {
 
 func keyOf(e protocol.Event) holdKey { return holdKey{e.Session, e.Token, e.Path} }
 
-// A hold is something that is held.
+// A hold is a lock, term, permit or item that a client holds.
 type hold struct {
 	began  protocol.Event // without its context
 	labels metric.MeasurementOption
 	span   trace.Span
 }
 
-// holds are what is held, and what has to be known of what was.
+// holds has the current holds, and as much about former holds as we need.
 //
 // A client reports its events one after the other, but not always in the order in which they
-// happened: a loss may come before the end of the wait. A client under load leaves out events.
+// happened: a loss can come before the end of the wait. A client under load leaves out events.
 type holds struct {
-	mu      sync.Mutex // protects what follows; nothing blocks while it is held
+	mu      sync.Mutex // protects the fields below; nothing blocks while it is held
 	count   int
 	held    map[int64]map[holdKey][]*hold // by session
-	early   map[holdKey]int               // ends that were counted before their beginnings came
-	counted map[holdKey]int               // ends that were counted with their session's, and are still to come
-	latest  map[string]holder             // by path: the hold with the largest token
+	early   map[holdKey]int               // ends that were counted before the beginnings came
+	counted map[holdKey]int               // ends that were counted with their session's end, before they came
+	latest  map[string]holder             // by path: the holder with the greatest token
 }
 
-// A holder is the one that a later holder's span links to.
+// A holder is what a later holder's span links to.
 type holder struct {
 	token int64
 	span  trace.SpanContext
@@ -65,7 +65,7 @@ func newHolds() *holds {
 	}
 }
 
-// begin follows a hold that begins with e, after the wait with that span.
+// begin follows a hold that begins with e, after the wait with the span waited.
 func (o *Observer) begin(ctx context.Context, e protocol.Event, labels metric.MeasurementOption, waited trace.SpanContext) {
 	if o.holds.forget(o.holds.early, keyOf(e)) || o.holds.full() {
 		return
@@ -76,7 +76,7 @@ func (o *Observer) begin(ctx context.Context, e protocol.Event, labels metric.Me
 	o.holding.Add(ctx, 1, h.labels)
 }
 
-// newHold makes a hold of an event about it, and begins its span.
+// newHold makes a hold from an event about it, and begins its span.
 func (o *Observer) newHold(ctx context.Context, e protocol.Event, since time.Time,
 	labels metric.MeasurementOption, waited trace.SpanContext) *hold {
 	var links []trace.Link
@@ -102,7 +102,7 @@ func (o *Observer) newHold(ctx context.Context, e protocol.Event, since time.Tim
 	return &hold{e, labels, span}
 }
 
-// release ends the hold that e says is over.
+// release ends the hold that e reports as released.
 func (o *Observer) release(ctx context.Context, e protocol.Event) {
 	if o.holds.forget(o.holds.counted, keyOf(e)) {
 		return
@@ -114,15 +114,16 @@ func (o *Observer) release(ctx context.Context, e protocol.Event) {
 		o.holding.Add(ctx, -1, h.labels)
 	} else {
 		h = o.newHold(ctx, e, since, o.labels(e), trace.SpanContext{})
-		if e.Err != nil { // the end of its wait may still be reported
+		if e.Err != nil { // the end of its wait may still come
 			o.holds.remember(o.holds.early, keyOf(e))
 		}
 	}
+
 	o.end(ctx, h, e)
 }
 
-// lose ends the hold that e says is lost. If its session is over, all holds of that session end, as
-// the events of some may have been left out.
+// lose ends the hold that e reports as lost. If its session has ended, all holds of the session end
+// (the events of some may have been left out).
 func (o *Observer) lose(ctx context.Context, e protocol.Event) {
 	o.release(ctx, e)
 	if errors.Is(e.Err, protocol.ErrNodeDeleted) {
@@ -137,7 +138,7 @@ func (o *Observer) lose(ctx context.Context, e protocol.Event) {
 	}
 }
 
-// end measures a hold that ends with e, which may be about another hold of the session.
+// end measures a hold that ends with e. e can be about another hold of the session.
 func (o *Observer) end(ctx context.Context, h *hold, e protocol.Event) {
 	labels := h.labels
 	if e.Err != nil {
@@ -168,7 +169,8 @@ func (s *holds) add(h *hold) {
 	s.count++
 }
 
-// remove removes a hold, that which began next to since if there are several, or returns nil.
+// remove removes and returns a hold, or returns nil. If there are several, it takes the hold that
+// began closest to since.
 func (s *holds) remove(key holdKey, since time.Time) *hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +210,7 @@ func (s *holds) removeSession(session int64) map[holdKey][]*hold {
 	return removed
 }
 
-// remember notes that the end of a hold was counted, in early or counted.
+// remember notes, in early or counted, that the end of a hold was counted.
 func (s *holds) remember(ends map[holdKey]int, key holdKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +218,7 @@ func (s *holds) remember(ends map[holdKey]int, key holdKey) {
 	ends[key]++
 }
 
-// forget reports whether the end of the hold was counted, once for each call of remember.
+// forget reports whether the end of the hold was already counted (once for each call of remember).
 func (s *holds) forget(ends map[holdKey]int, key holdKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,7 +233,7 @@ func (s *holds) forget(ends map[holdKey]int, key holdKey) bool {
 	return true
 }
 
-// before returns the holder before the one that e is about, if it is known.
+// before returns the holder before the holder in e, if it is known.
 func (s *holds) before(e protocol.Event) holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +243,7 @@ func (s *holds) before(e protocol.Event) holder {
 	return holder{}
 }
 
-// follow notes the span of the holder that e is about.
+// follow notes the span of the holder in e.
 func (s *holds) follow(e protocol.Event, span trace.SpanContext) {
 	if !span.IsValid() {
 		return

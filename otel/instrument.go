@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments are what an observer measures with.
+// instruments has all instruments of an observer.
 type instruments struct {
 	waiting      metric.Int64UpDownCounter
 	wait         metric.Float64Histogram
@@ -41,6 +41,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		failed = errors.Join(failed, err)
 		return c
 	}
+
 	upDown := func(name, unit, description string) metric.Int64UpDownCounter {
 		c, err := m.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
 		failed = errors.Join(failed, err)
@@ -52,6 +53,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		failed = errors.Join(failed, err)
 		return h
 	}
+
 	seconds := func(name, description string) metric.Float64ObservableGauge {
 		g, err := m.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(description))
 		failed = errors.Join(failed, err)
@@ -83,5 +85,6 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		state:        gauge("zkrecipes.client.state", "{client}", "1 for the state that the client is in, and 0 for the others."),
 		depth:        gauge("zkrecipes.queue.depth", "{entry}", "Entries in a queue, reserved and delayed ones included."),
 	}
+
 	return i, failed
 }

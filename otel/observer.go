@@ -30,8 +30,8 @@ const (
 // scope names this package in metrics and spans.
 const scope = "github.com/zkrecipes/zkrecipes/otel"
 
-// An Observer turns events into metrics and spans: see the package documentation. Give it to
-// [protocol.WithObserver]. Any number of clients may share it, as long as their paths are those of
+// An Observer turns events into metrics and spans (see the package documentation). Give it to
+// [protocol.WithObserver]. Any number of clients can share it, as long as all their paths belong to
 // one ensemble and one chroot. It is safe for concurrent use.
 type Observer struct {
 	meters        metric.MeterProvider
@@ -48,7 +48,7 @@ type Observer struct {
 var _ protocol.Observer = (*Observer)(nil)
 
 // New returns an observer. It does no I/O. It returns an error for a bad option, or if the meter
-// provider refuses a metric, as it may if another one has the same name.
+// provider refuses a metric (because another metric has the same name, for example).
 func New(opts ...Option) (*Observer, error) {
 	o := &Observer{
 		meters:        otel.GetMeterProvider(),
@@ -63,6 +63,7 @@ func New(opts ...Option) (*Observer, error) {
 			err = errors.Join(err, option(o))
 		}
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("zkotel: configure the observer: %w", err)
 	}
@@ -76,13 +77,15 @@ func New(opts ...Option) (*Observer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zkotel: register the gauges: %w", err)
 	}
+
 	return o, nil
 }
 
 // Observe implements [protocol.Observer]. It does no I/O, and blocks only if a span processor of
-// the tracer provider does.
+// the tracer provider blocks.
 func (o *Observer) Observe(e protocol.Event) {
-	// The SDK may ignore what is measured with a context that has ended. That of a wait may have.
+	// The SDK can ignore measurements with a context that has ended, and the context of a wait may
+	// have.
 	ctx := context.WithoutCancel(e.Context)
 	count := int64(max(e.Count, 1))
 
@@ -116,7 +119,7 @@ func (o *Observer) Observe(e protocol.Event) {
 	}
 }
 
-// acquire ends a wait, and begins a hold if the wait has led to one.
+// acquire ends a wait. If the wait was successful, it begins a hold.
 func (o *Observer) acquire(ctx context.Context, e protocol.Event) {
 	labels := o.labels(e)
 	o.waiting.Add(ctx, -1, labels)
@@ -133,12 +136,12 @@ func (o *Observer) acquire(ctx context.Context, e protocol.Event) {
 	}
 }
 
-// labels returns the attributes of a measurement that e leads to.
+// labels returns the attributes of a measurement from e.
 func (o *Observer) labels(e protocol.Event, more ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(o.describe(e.Recipe, o.pathAttribute(e.Path), e.Mode, more...)...))
 }
 
-// describe returns those attributes that are not empty, and the observer's own.
+// describe returns the attributes that aren't empty, and the observer's own.
 func (o *Observer) describe(recipe, path, mode string, more ...attribute.KeyValue) []attribute.KeyValue {
 	all := make([]attribute.KeyValue, 0, len(o.attributes)+len(more)+3)
 	all = append(all, o.attributes...)
@@ -157,7 +160,7 @@ func ofError(err error) []attribute.KeyValue {
 	return []attribute.KeyValue{errorKey.String(errorType(err))}
 }
 
-// traceWait makes the span of a wait that has ended with e.
+// traceWait makes the span of a wait that ended with e.
 func (o *Observer) traceWait(e protocol.Event) trace.SpanContext {
 	_, span := o.tracer.Start(e.Context, spanName(e, "wait"),
 		trace.WithTimestamp(e.Time.Add(-e.Duration)), trace.WithAttributes(o.spanAttributes(e)...))
@@ -166,7 +169,7 @@ func (o *Observer) traceWait(e protocol.Event) trace.SpanContext {
 	return span.SpanContext()
 }
 
-// spanName returns a name of low cardinality, such as "rwlock read wait".
+// spanName returns a name of low cardinality ("rwlock read wait", for example).
 func spanName(e protocol.Event, what string) string {
 	if e.Mode != "" {
 		return e.Recipe + " " + e.Mode + " " + what

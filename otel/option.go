@@ -23,8 +23,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	}
 }
 
-// WithTracerProvider sets where spans go. The default is OpenTelemetry's global provider. That of
-// go.opentelemetry.io/otel/trace/noop makes none.
+// WithTracerProvider sets where spans go. The default is OpenTelemetry's global provider. To make
+// none, use the provider of go.opentelemetry.io/otel/trace/noop.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(o *Observer) error {
 		if p == nil {
@@ -49,12 +49,12 @@ func WithAttributes(attributes ...attribute.KeyValue) Option {
 	}
 }
 
-// WithPathAttribute sets what the attribute zookeeper.path of metrics is, for a path as it was
-// given to a recipe. If f returns "", the metric has no such attribute. By default it is the path
-// as it is. Spans have that in any case.
+// WithPathAttribute sets the attribute zookeeper.path of metrics: f gets the path that was given to
+// a recipe, and returns the attribute. If f returns "", the metric has no such attribute. By
+// default it is the path itself. Spans always have the path itself.
 //
-// f is called for each event, by several goroutines at the same time if several clients have the
-// observer. It should return one of few values: see "Cardinality".
+// f is called for each event, and concurrently if several clients have the observer. It should
+// return one of a few values (see "Cardinality").
 func WithPathAttribute(f func(path string) string) Option {
 	return func(o *Observer) error {
 		if f == nil {

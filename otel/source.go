@@ -19,15 +19,15 @@ import (
 // collectTimeout bounds how long a collection of the metrics waits for sources.
 const collectTimeout = time.Second
 
-// sources are what is looked at when metrics are collected. The zero value has none. It is safe for
-// concurrent use.
+// sources are read when metrics are collected. The zero value has none. It is safe for concurrent
+// use.
 type sources struct {
 	mu  sync.Mutex // protects all
 	all map[*source]struct{}
 }
 
-// A source measures something, and returns what reports the outcome, or nil. It returns soon after
-// ctx has ended.
+// A source measures something, and returns a function that reports the result, or nil. It returns
+// soon after ctx has ended.
 type source func(ctx context.Context) (report func(metric.Observer))
 
 // add adds a source, until remove is called.
@@ -45,8 +45,8 @@ func (s *sources) add(measure source) (remove func()) {
 	}
 }
 
-// collect asks all sources at the same time. It returns no error: the SDK's periodic reader would
-// then export nothing, just when the ensemble is unreachable.
+// collect asks all sources at the same time. It returns no error, because the SDK's periodic reader
+// would then export nothing (just when the ensemble is unreachable).
 func (s *sources) collect(ctx context.Context, m metric.Observer) error {
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
@@ -70,12 +70,12 @@ func (s *sources) collect(ctx context.Context, m metric.Observer) error {
 	return nil
 }
 
-// ObserveClient measures the client's state, and how much trust its session has left, whenever
-// metrics are collected. A client without a session has none. The attributes are added to these
-// metrics: several clients of a process need some to be told apart.
+// ObserveClient measures the client's state, and the remaining trust of its session, whenever
+// metrics are collected. A client without a session has no trust. The attributes are added to these
+// metrics (if a process has several clients, use them to tell the clients apart).
 //
-// A collection computes these from clocks, and sends nothing. The measurements go on until stop is
-// called, also after the client was closed. The only error is that of a nil client.
+// A collection reads clocks and sends nothing. The measurements go on until stop is called, even
+// after the client was closed. The only possible error is a nil client.
 func (o *Observer) ObserveClient(c *protocol.Client, attributes ...attribute.KeyValue) (stop func(), err error) {
 	if c == nil {
 		return nil, errors.New("zkotel: observe a client: it is nil")
@@ -86,7 +86,7 @@ func (o *Observer) ObserveClient(c *protocol.Client, attributes ...attribute.Key
 		state := c.State()
 		var s *protocol.Session
 		if state == protocol.Connected || state == protocol.Suspended {
-			s, _ = c.Session(ctx) // which is there, or has ended a moment ago
+			s, _ = c.Session(ctx) // there is one, or it ended a moment ago
 		}
 
 		return func(m metric.Observer) {
@@ -107,15 +107,14 @@ func (o *Observer) ObserveClient(c *protocol.Client, attributes ...attribute.Key
 	}), nil
 }
 
-// ObserveQueue measures the depth of a queue, whose path is path, whenever metrics are collected.
+// ObserveQueue measures the depth of the queue at path whenever metrics are collected.
 //
-// A collection calls Len, which lists the queue. The listing of a hundred thousand entries has
-// megabytes, and each process that observes the queue pays for one: let one process observe it.
+// A collection calls Len, which lists the queue. A listing of a hundred thousand entries has
+// megabytes, and each process that observes the queue fetches one. So let one process observe it.
 //
-// All queues of an observer are asked at the same time, and a collection waits for them for a
-// second at most. A queue that has not answered by then is left out, and OpenTelemetry's error
-// handler gets the error. The measurements go on until stop is called. The only error is that of a
-// nil queue.
+// A collection asks all queues of an observer at the same time, and waits for at most a second. A
+// queue that hasn't answered by then is left out, and OpenTelemetry's error handler gets the error.
+// The measurements go on until stop is called. The only possible error is a nil queue.
 func (o *Observer) ObserveQueue(path string, q Queue) (stop func(), err error) {
 	if q == nil {
 		return nil, fmt.Errorf("zkotel: observe the queue at %s: it is nil", path)
@@ -132,7 +131,7 @@ func (o *Observer) ObserveQueue(path string, q Queue) (stop func(), err error) {
 	}), nil
 }
 
-// A Queue is what [Observer.ObserveQueue] measures: the Queue of package queue is one.
+// A Queue is a queue that [Observer.ObserveQueue] can measure. (The Queue of package queue can be.)
 type Queue interface {
 	// Len returns the number of entries. It returns an error soon after ctx has ended.
 	Len(ctx context.Context) (int, error)

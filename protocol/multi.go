@@ -89,13 +89,24 @@ func (f *fenced) prepare(ops []any) error {
 			return fmt.Errorf("%w: %s and %s are held in different sessions", zk.ErrBadArguments, f.grants[0].node, g.node)
 		}
 	}
-	for i, op := range ops {
-		if err := validateOp(op); err != nil {
-			return fmt.Errorf("operation %d of %d: %w", i+1, len(ops), err)
-		}
-		f.ops = append(f.ops, f.session.absolute(op))
+	var err error
+	if f.ops, err = f.session.Absolute(ops...); err != nil {
+		return err
 	}
 	return f.session.refuse(MultiSize(f.requests(f.grants[0].newReceipt())...))
+}
+
+// Absolute returns the operations of a transaction, as [Grant.Multi] takes them, with the chroot in
+// their paths, and an ACL in each create. A recipe calls it for operations of its caller's, and sends
+// them with its own. A bad operation is an error that says which it is.
+func (s *Session) Absolute(ops ...any) (absolute []any, err error) {
+	for i, op := range ops {
+		if err := validateOp(op); err != nil {
+			return nil, fmt.Errorf("operation %d of %d: %w", i+1, len(ops), err)
+		}
+		absolute = append(absolute, s.absolute(op))
+	}
+	return absolute, nil
 }
 
 // validateOp reports what is wrong with an operation of the caller's.

@@ -26,7 +26,6 @@ type claim struct {
 	counts bool   // as an attempt, if its consumer dies
 	node   string // below the queue's path
 	token  int64  // the number of the transaction
-	gone   bool   // it was never there: the entry itself was removed
 }
 
 // before is the record as it was before the claim.
@@ -140,7 +139,7 @@ func (s *settler) round(life context.Context, work *protocol.Session) {
 		operations = len(ops)
 		return ops
 	}
-	undone := func(unanswered bool) { unsent(s.settlements, sent, unanswered) }
+	undone := func() { s.settlements.Return(sent) }
 	var done result
 	if err == nil {
 		done, err = s.receipt.transact(life, work, collect, undone)
@@ -163,8 +162,6 @@ func (s *settler) round(life context.Context, work *protocol.Session) {
 	case errors.Is(err, errNoReceipt):
 		s.presence.discard()
 	case errors.Is(err, errNothingToDo), s.session.Err() != nil:
-	case errors.Is(err, protocol.ErrTooLarge) && len(sent) > 1:
-		s.settlements.Shrink() // each of them may do alone
 	case failed < 0, failed >= operations:
 		s.settlements.Answer(err, sent...)
 	default:

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/internal/batch"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
@@ -22,6 +20,7 @@ type removal struct {
 	reserve bool // for a caller that counts attempts
 
 	claims []*claim
+	plain  []*reading // instead, where none can be reserved
 }
 
 // A consumer reserves entries under one session, for all callers in this process. These never
@@ -38,15 +37,10 @@ type consumer struct {
 	some    int           // how many
 	elapsed time.Duration // for them
 	size    int           // how many to make at once for takers
-	bytes   int           // of a transaction, at most
-	shrunk  time.Time     // when one was too large
-	plainly time.Time     // until when entries are taken without a reservation
 
 	window window
 	begun  []*readAhead // a block that is being read already
 	empty  bool         // the latest listing was
-	slow   bool         // listings last longer than it takes an entry to come back
-	puts   *zk.Stat     // if slow: of the directory of what has come back, before the listing
 	spot   spot         // in the line of those that wait
 
 	mu     sync.Mutex           // protects what follows
@@ -58,21 +52,14 @@ type consumer struct {
 const (
 	mostAhead  = 32
 	aheadFor   = 50 * time.Millisecond // what is ahead stays so long without a caller
-	plainlyFor = time.Second
-	claimBytes = 512 << 10
-	smallFor   = time.Minute
+	claimBytes = 512 << 10             // of a transaction with several claims
 )
 
 func newConsumer(s *site) *consumer {
 	c := &consumer{settler: newSettler(s), size: 1, aside: make(map[string]time.Time)}
 	c.returner.site, c.returner.lock = s, newGate()
 	c.spot = spot{session: s.session, dir: s.path + waitingNode, kind: "wait-"}
-	c.requests = batch.New(s, s.limits(), c.serve, func(r *removal, cause error) error {
-		if len(r.claims) > 0 && r.claims[0].gone {
-			return unsure(r.claims, uncertain(cause))
-		}
-		return cause
-	})
+	c.requests = batch.New(s, s.limits(), c.serve, func(_ *removal, cause error) error { return cause })
 	return c
 }
 
@@ -149,26 +136,36 @@ func (c *consumer) round(life context.Context, pending []*removal) (found bool, 
 	began, before := time.Now(), len(c.ahead)
 	entries, err := c.find(life, min(need, maxOps)-before, atOnce && before == 0)
 	if err == nil && len(entries) > 0 {
-		err = protocol.ErrQuotaExceeded
-		if counts || began.After(c.plainly) {
-			err = c.reserve(life, entries, counts)
-			c.made, c.some, c.elapsed = time.Now(), len(c.ahead)-before, time.Since(began)
-		}
-		quota := errors.Is(err, protocol.ErrQuotaExceeded)
-		if len(takers) > 0 && (quota || errors.Is(err, protocol.ErrTooLarge)) {
-			if quota {
-				c.plainly = time.Now().Add(plainlyFor)
-			}
-			c.requests.Answer(err, slices.DeleteFunc(pending, func(r *removal) bool { return !r.reserve })...)
-			c.putBackAhead()
-			err = c.takePlainly(life, entries)
-		}
+		err = c.reserve(life, entries, counts)
+		c.made, c.some, c.elapsed = time.Now(), len(c.ahead)-before, time.Since(began)
 	}
-	if err != nil {
+	if len(takers) > 0 && (errors.Is(err, protocol.ErrQuotaExceeded) || errors.Is(err, protocol.ErrTooLarge)) {
+		c.requests.Answer(err, slices.DeleteFunc(pending, func(r *removal) bool { return !r.reserve })...)
+		c.putBackAhead()
+		c.handPlainly(takers, entries)
+		return true, nil
+	} else if err != nil {
 		return false, err
 	}
 	c.hand()
 	return before+len(entries) > 0, nil
+}
+
+// handPlainly lets takers remove entries themselves, as none can be reserved.
+func (c *consumer) handPlainly(takers []*removal, entries []*reading) {
+	for _, r := range takers {
+		if len(entries) == 0 {
+			return
+		}
+		n := 1
+		for size := 0; n < min(r.max, len(entries)); n++ {
+			if size += protocol.MultiSize(c.removal(c.session, entries[n])...); size > c.limits().Bytes {
+				break
+			}
+		}
+		r.plain, entries = entries[:n], entries[n:]
+		c.requests.Answer(nil, r)
+	}
 }
 
 // ration returns how many claims to make at once for a single taker. It is more if the last ones

@@ -52,10 +52,11 @@ func (q *Queue) buryLate(life context.Context, work *protocol.Session, u *under,
 // their failure, and their attempts begin again. Each moves in a transaction of its own, so none is
 // lost or doubled, even if others work on dead.
 //
-// Redrive returns how many it has moved. It blocks until that is done or ctx ends. If a session is
-// lost, it goes on in the next session. A max below 1, or a queue of another client, is an error
-// before any I/O. Other errors are ctx's, [protocol.ErrClosed], [protocol.ErrSequenceExhausted], or
-// the server's own. It is safe for concurrent use.
+// Redrive returns how many it has moved, also with an error. If that wraps [protocol.ErrUncertain],
+// one more may have moved. It blocks until it is done or ctx ends. If a session is lost, it goes on
+// in the next session. A max below 1, or a bad dead, is an error before any I/O. Other errors are
+// ctx's, [protocol.ErrClosed], [protocol.ErrSequenceExhausted], or the server's own. It is safe for
+// concurrent use.
 func (q *Queue) Redrive(ctx context.Context, dead *Queue, max int) (moved int, err error) {
 	if err := q.recipe.ValidateCall(ctx, nil); err != nil {
 		return 0, err

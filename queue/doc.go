@@ -21,7 +21,8 @@
 //   - An entry has at most a megabyte ([protocol.MaxData]) and should have a thousandth of that. A
 //     reservation and its return each write the data once more.
 //   - A queue should be short. It works with 100,000 entries, but tools that limit answers to 1 MB
-//     (Java's, by default) can list only some 50,000.
+//     (Java's, by default) can list only some 50,000. A busy consumer lists the queue four times a
+//     second (ten times where others compete), or less if that takes more than a tenth of its time.
 //   - A path takes 2,146,435,072 entries in its life (24 days at 1,000 a second). Then offers fail
 //     with [protocol.ErrSequenceExhausted]: use another path, or drain the queue and delete its
 //     node while it is not in use.
@@ -46,10 +47,12 @@
 //   - Fairness: consuming sessions with the same number of goroutines get between half and twice an
 //     equal share, wherever they are.
 //   - [ErrEmpty] is true: at some moment of the call all entries were reserved, delayed or gone.
-//     (Busy takers reserve some dozens of entries ahead for 50 milliseconds. A deposed leader that
-//     goes on answering is an exception: see [protocol.Session.Sync].)
-//   - Waiting sessions send pings and nothing else. The first in line acts at once, the second
-//     after a tenth of a second, the third after a second.
+//     (Busy takers reserve some dozens of entries ahead for 50 milliseconds, or for up to half a
+//     second if the network is slow. A deposed leader that goes on answering is an exception: see
+//     [protocol.Session.Sync].)
+//   - Waiting sessions send pings and nothing else. An offer wakes three of them at most: the first
+//     in line acts at once. The second takes over after a tenth of a second and the third after a
+//     second, because those before it may be dead.
 //   - No number of requests grows with the queue, and a session may reserve any number of items.
 //   - Close, the end of a ctx and the loss of a session leave no receipt or place in line.
 //

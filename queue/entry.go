@@ -126,7 +126,7 @@ func (p *place) removal(s *protocol.Session, r *reading) []any {
 func (p *place) end(ctx context.Context, s *protocol.Session, r *reading, more ...any) (failed int, err error) {
 	removal := p.removal(s, r)
 	ops := slices.Concat(removal, more)
-	done, err := transact(ctx, s, func() []any { return ops }, func(bool) {}, func(ctx context.Context) (bool, error) {
+	done, err := transact(ctx, s, func() []any { return ops }, func() {}, func(ctx context.Context) (bool, error) {
 		stat, err := s.Exists(ctx, p.path+r.node)
 		return err == nil && (stat == nil || stat.Czxid != r.stat.Czxid), ignore(err, zk.ErrNoAuth)
 	})

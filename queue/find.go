@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +14,10 @@ import (
 // find reads up to n entries that nobody has. It returns none only if there were none at some moment
 // since the call began, or if none is needed at once.
 func (c *consumer) find(life context.Context, n int, atOnce bool) ([]*reading, error) {
-	if err := cmp.Or(c.returner.glance(life), c.check(life)); err != nil {
+	if err := c.returner.glance(life); err != nil {
 		return nil, err
 	}
+	c.check()
 	looks := []func(context.Context) error{c.list, c.lookCloser}
 	if !atOnce {
 		looks = looks[:1]
@@ -102,39 +102,22 @@ func (c *consumer) await(block []*readAhead) (there []*reading, err error) {
 }
 
 // check drops the listing if it may not be in order any more.
-func (c *consumer) check(life context.Context) error {
-	w := &c.window
-	if c.returned.Swap(false) || (w.skipped || c.priorities) && w.older(freshFor) {
-		c.relist()
-	} else if len(w.entries) > 0 && w.older(staleAfter) {
-		puts, err := c.session.Exists(life, c.path+returnedNode)
-		if err != nil {
-			return err
-		}
-		if !c.slow || !sameChildren(puts, c.puts) {
-			c.relist()
-		}
-		w.checked, c.slow = time.Now(), true
+func (c *consumer) check() {
+	fresh := staleAfter
+	if c.window.skipped || c.priorities {
+		fresh = freshFor
 	}
-	return nil
+	if c.returned.Swap(false) || c.window.older(fresh) {
+		c.relist()
+	}
 }
 
 // relist makes the consumer list the queue before it goes on.
 func (c *consumer) relist() { c.window.entries, c.begun = nil, nil }
 
-// sameChildren reports whether a directory has not changed.
-func sameChildren(a, b *zk.Stat) bool {
-	return a == b || a != nil && b != nil && a.Czxid == b.Czxid && a.Cversion == b.Cversion
-}
-
 // list lists the queue.
-func (c *consumer) list(life context.Context) (err error) {
+func (c *consumer) list(life context.Context) error {
 	began := time.Now()
-	if c.slow { // so the listing may last
-		if c.puts, err = c.session.Exists(life, c.path+returnedNode); err != nil {
-			return err
-		}
-	}
 	children, _, err := c.children(life, c.session, "")
 	if err == nil {
 		c.takeOver(children, time.Since(began))

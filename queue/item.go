@@ -113,7 +113,7 @@ func (it *Item) Ack(ctx context.Context, ops ...any) error {
 	if err := it.queue.recipe.ValidateCall(ctx, nil); err != nil {
 		return err
 	}
-	absolute, err := it.absolute(ops)
+	absolute, err := it.under.of.Absolute(ops...)
 	if err != nil {
 		return it.queue.recipe.Wrap(err)
 	}
@@ -137,45 +137,6 @@ func (it *Item) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, erro
 
 func (it *Item) gone() error {
 	return fmt.Errorf("%w: %w: %s is not reserved by this item any more", protocol.ErrLost, protocol.ErrNodeDeleted, it.ID())
-}
-
-// absolute returns ops with the chroot in their paths, and with an ACL. It refuses what no server
-// should get.
-func (it *Item) absolute(ops []any) ([]any, error) {
-	s := it.under.of
-	all := make([]any, len(ops))
-	for i, op := range ops {
-		var path string
-		switch op := op.(type) {
-		case *zk.CreateRequest:
-			create := *op
-			path, create.Path = op.Path, s.Path(op.Path)
-			if create.Acl == nil {
-				create.Acl = s.ACL(op.Path)
-			}
-			all[i] = &create
-		case *zk.SetDataRequest:
-			path, all[i] = op.Path, &zk.SetDataRequest{Path: s.Path(op.Path), Data: op.Data, Version: op.Version}
-		case *zk.DeleteRequest:
-			path, all[i] = op.Path, &zk.DeleteRequest{Path: s.Path(op.Path), Version: op.Version}
-		case *zk.CheckVersionRequest:
-			path, all[i] = op.Path, &zk.CheckVersionRequest{Path: s.Path(op.Path), Version: op.Version}
-		default:
-			return nil, fmt.Errorf("operation %d is a %T, and not one of a transaction", i, op)
-		}
-		if create, ok := op.(*zk.CreateRequest); ok && create.Flags&zk.FlagSequence != 0 {
-			path += "0"
-		}
-		if err := protocol.ValidatePath(path); err != nil {
-			return nil, fmt.Errorf("operation %d: %w", i, err)
-		}
-	}
-	return all, nil
-}
-
-// refusedOp names the operation that a server has refused.
-func refusedOp(op any, i int, err error) error {
-	return fmt.Errorf("operation %d, %T: %w", i, op, err)
 }
 
 // Nack gives the item back. Without options it returns to its place in the queue. [After] delays
@@ -234,7 +195,7 @@ func (it *Item) carryOut(life context.Context, work *protocol.Session) error {
 	case d == acknowledged:
 		err = u.settle(life, work, []*claim{c}, ops...)
 		if i := refusedAt(err); i > 0 {
-			err = refusedOp(ops[i-1], i-1, err)
+			err = fmt.Errorf("operation %d of %d, %T: %w", i, len(ops), ops[i-1], err)
 		}
 	case d == unused:
 		err = u.putBack(life, work, c, &u.place, move{record: c.before(), data: c.data})
@@ -250,7 +211,7 @@ func (it *Item) carryOut(life context.Context, work *protocol.Session) error {
 		if err != nil {
 			return it.gone()
 		}
-		it.report(life, d, last, n.err())
+		it.report(life, d, last, n.cause)
 		return nil
 	case u.session.Err() != nil:
 		u.claims.Add(-1)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/queue"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -327,6 +328,27 @@ func TestLostAnswerOfRedrive(t *testing.T) {
 	})
 }
 
+// Redrive says how many letters it has moved, also where it could not go on.
+func TestRedriveThatFailsHalfway(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		dead := queue.New(b.client, b.path+"-dead")
+		link, q := b.linked(queue.WithDeadLetter(dead, 1))
+		offer(t, q, "a", "b", "c")
+		for range 3 {
+			require.NoError(t, b.reserve(q).Nack(t.Context()))
+		}
+		letters := entries(t, b.client, b.path+"-dead")
+		link.Fail(recipestest.OpMulti, b.path+"-dead/"+letters[1], int32(zkwire.CodeNoAuth), 1)
+		moved, err := q.Redrive(t.Context(), dead, 3)
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.Equal(t, 1, moved)
+		moved, err = q.Redrive(t.Context(), dead, 3)
+		require.NoError(t, err)
+		require.Equal(t, 2, moved)
+		require.Equal(t, []string{"a", "b", "c"}, drain(t, t.Context(), q))
+	})
+}
+
 // An orderly shutdown is no failed attempt: what is unfinished goes back to its place.
 func TestShutdownIsNoAttempt(t *testing.T) {
 	for name, grace := range map[string]time.Duration{"at once": 0, "with grace": time.Second} {
@@ -444,12 +466,13 @@ func TestRefusedWriteOfAnAck(t *testing.T) {
 		write := &zk.SetDataRequest{Path: b.path, Data: []byte("x"), Version: 77}
 		err := b.reserve(q).Ack(t.Context(), &zk.CheckVersionRequest{Path: b.path, Version: -1}, write)
 		require.ErrorIs(t, err, zk.ErrBadVersion)
-		require.ErrorContains(t, err, "operation 1")
+		require.ErrorContains(t, err, "operation 2 of 2")
 		it := b.reserve(q)
 		require.Equal(t, "a", string(it.Data()))
 		require.Equal(t, 2, it.Attempt())
-		require.ErrorContains(t, it.Ack(t.Context(), "no operation"), "operation 0 is a string")
+		require.ErrorContains(t, it.Ack(t.Context(), "no operation"), "operation 1 of 1")
 		require.ErrorIs(t, it.Ack(t.Context(), &zk.DeleteRequest{Path: "relative"}), zk.ErrInvalidPath)
+		require.ErrorIs(t, it.Ack(t.Context(), (*zk.DeleteRequest)(nil)), zk.ErrBadArguments)
 		require.NoError(t, it.Err())
 		require.NoError(t, it.Ack(t.Context()))
 		require.Equal(t, []string{"b"}, drain(t, t.Context(), q))
@@ -484,7 +507,7 @@ func TestTakenUnderAnExceededQuota(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		const quota = -125
 		link, q := b.linked()
-		offer(t, q, "a", "b", "c", "d")
+		offer(t, q, "a", "b", "c", "d", "e")
 		it := b.reserve(q)
 		exceeded := func() { link.FailPart(2, quota) } // the first write that is no deletion
 		exceeded()
@@ -494,12 +517,14 @@ func TestTakenUnderAnExceededQuota(t *testing.T) {
 		data, err := q.Poll(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "b", string(data))
-		all, err := q.PollN(t.Context(), 5)
+		exceeded()
+		all, err := q.PollN(t.Context(), 2)
 		require.NoError(t, err)
-		require.Equal(t, "c", string(all[0]))
+		require.Equal(t, []string{"c", "d"}, texts(all))
+		exceeded()
 		data, err = q.Take(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, "d", string(data))
+		require.Equal(t, "e", string(data))
 		require.ErrorIs(t, poll(t.Context(), q), queue.ErrEmpty)
 		exceeded()
 		require.NoError(t, it.Ack(t.Context()))

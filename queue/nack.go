@@ -18,9 +18,6 @@ type nack struct {
 	cause  error  // likewise, for observers
 }
 
-// err returns why an attempt has failed, or nil if that is not known.
-func (n *nack) err() error { return n.cause }
-
 // After delays the item: it is not delivered again before d has passed by this client's clock
 // (which consumers compare with theirs). Then it goes back to its place.
 func After(d time.Duration) NackOption {

@@ -38,9 +38,7 @@ func (q *Queue) Offer(ctx context.Context, data []byte) (id string, err error) {
 // Together the entries must fit into one request: their data, and for each the queue's path and
 // about a hundred bytes, may add up to [protocol.MaxData]. Otherwise (or if a chroot or a long ACL
 // makes the request too large) OfferAll returns [protocol.ErrTooLarge] before it sends anything.
-//
-// A server whose jute.maxbuffer is smaller refuses a request by ending the connection. Once it has
-// done so twice, OfferAll returns the same error with the limit that the server seems to have.
+// If the servers' jute.maxbuffer is smaller, tell the client with [protocol.WithRequestLimit].
 func (q *Queue) OfferAll(ctx context.Context, items [][]byte) (ids []string, err error) {
 	if len(items) == 0 {
 		return nil, q.recipe.Wrap(q.recipe.Validate(nil))

@@ -23,7 +23,8 @@ type Option func(*Queue) error
 // time, the queue gets longer by as much.
 //
 // A turn costs three requests, and a look at the length one. A producer that has its turn, or that
-// has looked, sends as many requests as without a bound.
+// has looked, sends as many requests as without a bound. So a producer that offers less often than
+// that pays for each offer: one more request far from the bound, and some six more near it.
 func WithMaxLength(n int) Option {
 	return func(q *Queue) error {
 		if n < 1 {

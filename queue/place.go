@@ -117,26 +117,15 @@ func (p *site) Start(work func(life context.Context)) error {
 func (p *site) Err() error { return p.session.Err() }
 
 const (
-	maxOps         = 1000 // of a transaction
-	besideRequests = 512  // bytes of a transaction besides its requests: the receipt's part, mostly
-	inParallel     = 64   // requests that are sent at the same time
+	maxOps     = 1000 // of a transaction
+	inParallel = 64   // requests that are sent at the same time
 )
 
-// limits are those of a transaction that serves several requests. One that serves a single request
-// may be as large as servers take, unless a server seems to take less.
+// limits are those of a transaction that serves several requests. Besides these it has a receipt and
+// two checks at most.
 func (p *site) limits() batch.Limits {
-	most := max(1, p.session.RequestLimit()-besideRequests)
-	return batch.Limits{Count: maxOps, Bytes: min(128<<10, most), Alone: most}
-}
-
-// unsent returns a batch that was not executed. One that was not answered may have been too large: a
-// server with a small jute.maxbuffer cuts the connection instead of answering. The next one is half as
-// large, for a while, as the connection may have died of something else.
-func unsent[R batch.Requester](b *batch.Batcher[R], requests []R, unanswered bool) {
-	if unanswered {
-		b.Shrink()
-	}
-	b.Return(requests)
+	beside := 3 * (len(p.session.Path(p.path)) + 200)
+	return batch.Limits{Count: maxOps, Bytes: min(128<<10, p.session.RequestLimit()-beside)}
 }
 
 // wait blocks until d has passed, and returns why ctx has ended before.

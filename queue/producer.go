@@ -207,7 +207,7 @@ func (p *producer) send(life context.Context) {
 	done, err := p.receipt.transact(life, p.session, func() (ops []any) {
 		sent, ops = p.load()
 		return ops
-	}, func(unanswered bool) { unsent(p.offers, sent, unanswered) })
+	}, func() { p.offers.Return(sent) })
 
 	failed := done.failed(err)
 	culprit := culprit(sent, failed)
@@ -222,8 +222,6 @@ func (p *producer) send(life context.Context) {
 		}
 	case errors.Is(err, errNoReceipt): // and nothing was executed
 		p.presence.discard()
-	case errors.Is(err, protocol.ErrTooLarge) && len(sent) > 1:
-		p.offers.Shrink() // each of them may do alone
 	case errors.Is(err, zk.ErrBadVersion) && failed == p.keys.checkedAt:
 		p.keys.known = false
 	case errors.Is(err, zk.ErrNoNode) && failed >= 0 && failed == p.bound.checkedAt:

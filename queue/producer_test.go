@@ -91,6 +91,19 @@ func TestOfferIsOneRequest(t *testing.T) {
 	}
 }
 
+// An entry is not delivered before its delay has passed, whatever the fractions of milliseconds.
+func TestOfferAfterIsNotEarly(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue()
+		got := suite.Later(func() time.Time { q.Take(t.Context()); return time.Now() })
+		time.Sleep(time.Second + 900*time.Microsecond)
+		began := time.Now()
+		_, err := q.OfferAfter(t.Context(), time.Second, []byte("x"))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, (<-got).Sub(began), time.Second)
+	})
+}
+
 func TestOfferPriority(t *testing.T) {
 	inMemory(t, func(t *testing.T, srv *recipestest.Server, path string) {
 		link := srv.Link(t)

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -84,21 +85,18 @@ func (q *Queue) under(s *protocol.Session) *under {
 	return q.current
 }
 
-// across calls ask under the current session. If the session is lost with nothing done, ask is
-// called again under the next one.
-func across[R any](ctx context.Context, q *Queue, ask func(*under) (R, error)) (R, error) {
+// across calls do under the current session. If the session is lost with nothing done, do is called
+// again under the next one.
+func across[R any](ctx context.Context, q *Queue, do func(*under) (R, error)) (R, error) {
 	var final error // which another session would not mend
-	r, err := protocol.AcrossSessions(ctx, q.recipe, func(s *protocol.Session) (R, error) {
-		r, err := ask(q.under(s))
+	r, err := ask(ctx, q, func(s *protocol.Session) (R, error) {
+		r, err := do(q.under(s))
 		if errors.Is(err, protocol.ErrUncertain) {
 			final, err = err, nil
 		}
 		return r, err
 	})
-	if err == nil {
-		err = final
-	}
-	return r, q.recipe.Wrap(err)
+	return r, cmp.Or(err, q.recipe.Wrap(final))
 }
 
 // ask calls do under the current session, and again under the next one if that is lost.

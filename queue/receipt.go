@@ -34,9 +34,9 @@ func (r result) failed(err error) int {
 // transact blocks until the operations that prepare returns were executed, all or none. It calls
 // prepare just before they are sent, which may be several times. If prepare returns none, transact
 // returns errNothingToDo. If an answer is lost, executed finds out whether they were. transact calls
-// unsent whenever it turns out that nothing was executed; unanswered reports whether the server did
-// not say so. If it cannot be found out, the error wraps [protocol.ErrUncertain].
-func transact(life context.Context, s *protocol.Session, prepare func() []any, unsent func(unanswered bool),
+// unsent whenever it turns out that nothing was executed. If it cannot be found out, the error wraps
+// [protocol.ErrUncertain].
+func transact(life context.Context, s *protocol.Session, prepare func() []any, unsent func(),
 	executed func(ctx context.Context) (bool, error)) (result, error) {
 	var open atomic.Bool // it was sent, and nothing more is known; an attempt may outlast life
 	done, err := protocol.DoOnce(life, s, func(c *zk.Conn) (result, error) {
@@ -48,14 +48,14 @@ func transact(life context.Context, s *protocol.Session, prepare func() []any, u
 		answers, err := protocol.Multi(c, ops...)
 		if err != nil && !protocol.OutcomeUnknown(err) {
 			open.Store(false)
-			unsent(false)
+			unsent()
 		}
 		return result{answers}, err
 	}, func(ctx context.Context) (result, bool, error) {
 		yes, err := executed(ctx)
 		if err == nil && !yes {
 			open.Store(false)
-			unsent(true)
+			unsent()
 		}
 		return result{}, yes, err
 	})
@@ -95,7 +95,7 @@ func (r *receipt) begin(ctx context.Context, s *protocol.Session, node string) e
 // transact is the function transact with the receipt, for a life that is the session's. If the
 // receipt is gone it returns errNoReceipt, and nothing was executed. After an error that wraps
 // [protocol.ErrUncertain], the receipt is of no use any more.
-func (r *receipt) transact(life context.Context, s *protocol.Session, prepare func() []any, unsent func(unanswered bool)) (result, error) {
+func (r *receipt) transact(life context.Context, s *protocol.Session, prepare func() []any, unsent func()) (result, error) {
 	operations := 0
 	done, err := transact(life, s, func() []any {
 		ops := prepare()

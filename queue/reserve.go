@@ -1,15 +1,13 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/batch"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
@@ -29,10 +27,7 @@ func (c *consumer) transaction(presence string, entries []*reading, counts bool)
 		&zk.CheckVersionRequest{Path: c.session.Path(presence), Version: -1},
 		c.setting(c.session, dir, nil, -1), // whose Stat has the token
 	}}
-	if time.Since(c.shrunk) > smallFor {
-		c.bytes = min(claimBytes, c.limits().Alone)
-	}
-	size := 0
+	size, most := protocol.MultiSize(t.ops...), min(claimBytes, c.session.RequestLimit())
 	for _, r := range entries {
 		c.number++
 		cl := &claim{record: r.record, data: r.data, counts: counts, node: dir + "/" + layout.HeldEntry(c.number, r.ID)}
@@ -40,7 +35,7 @@ func (c *consumer) transaction(presence string, entries []*reading, counts bool)
 			cl.record.Attempts++
 		}
 		more := append(c.removal(c.session, r), c.creation(c.session, cl.node, cl.record.Append(r.data), 0))
-		if size += protocol.MultiSize(more...); size > c.bytes && len(t.claims) > 0 {
+		if size += protocol.MultiSize(more...); size > most && len(t.claims) > 0 {
 			break
 		}
 		t.entries, t.claims, t.ops = append(t.entries, r), append(t.claims, cl), append(t.ops, more...)
@@ -48,9 +43,6 @@ func (c *consumer) transaction(presence string, entries []*reading, counts bool)
 	}
 	return t
 }
-
-// shrink makes transactions smaller for a while: a server may take less than it should.
-func (c *consumer) shrink() { c.bytes, c.shrunk = max(1, c.bytes/4), time.Now() }
 
 // reserve reserves entries, or as many of the first ones as fit into a transaction, all or none. A
 // claim says itself whether that was so. reserve returns nil also if others may be tried.
@@ -72,7 +64,7 @@ func (c *consumer) reserve(life context.Context, entries []*reading, counts bool
 	}, func(ctx context.Context) (result, bool, error) {
 		stat, err := c.session.Exists(ctx, c.path+t.claims[0].node)
 		if unknown = err != nil; unknown || stat == nil {
-			return result{}, false, cmp.Or(err, errNothingToDo)
+			return result{}, false, err
 		}
 		token = stat.Czxid
 		return result{}, true, nil
@@ -96,14 +88,8 @@ func (c *consumer) reserve(life context.Context, entries []*reading, counts bool
 	missing := errors.Is(err, zk.ErrNoNode)
 	about := slices.IndexFunc(t.ends, func(end int) bool { return failed < end })
 	switch {
-	case errors.Is(err, errNothingToDo): // it may have been too large
-		c.shrink()
-		return c.reserve(life, entries, counts)
 	case c.session.Err() != nil:
 		return err
-	case errors.Is(err, protocol.ErrTooLarge) && len(t.claims) > 1:
-		c.shrink()
-		c.relist()
 	case failed == 0 && missing: // what was reserved with it will be put back by others
 		c.presence.discard()
 		c.forget()
@@ -124,50 +110,31 @@ func (c *consumer) reserve(life context.Context, entries []*reading, counts bool
 	return nil
 }
 
-// takePlainly removes entries for requests that only take, where none can be reserved. If the answer
-// is lost, that an entry is gone does not say who has it.
-func (c *consumer) takePlainly(life context.Context, entries []*reading) error {
+// takePlainly removes entries of which none could be reserved. Where others may be, its error wraps
+// [zk.ErrNoNode]. If the answer is lost, that an entry is gone does not say who has it.
+func (c *consumer) takePlainly(life context.Context, work *protocol.Session, entries []*reading) error {
+	var ops []any
+	var about []*reading // of each operation
 	for _, r := range entries {
-		var taken []*removal
-		_, err := transact(life, c.session, func() []any {
-			taken = c.requests.Collect(func(q *removal, room *batch.Room) bool {
-				if q.reserve || !room.Take(maxOps, 0) { // one of them
-					return room.Skip()
-				}
-				q.claims = []*claim{{record: r.record, data: r.data, gone: true}}
-				return true
-			})
-			if len(taken) == 0 {
-				return nil
-			}
-			return c.removal(c.session, r)
-		}, func(bool) {
-			for _, q := range taken {
-				q.claims = nil
-			}
-			c.requests.Return(taken)
-		}, func(ctx context.Context) (bool, error) {
-			stat, err := c.session.Exists(ctx, c.path+r.node)
-			if err == nil && (stat == nil || stat.Czxid != r.stat.Czxid) {
-				err = uncertain(zk.ErrNoNode)
-			}
-			return false, err
-		})
-		switch {
-		case errors.Is(err, errNothingToDo):
-			return nil
-		case errors.Is(err, protocol.ErrUncertain):
-			err = unsure(taken[0].claims, err)
-			fallthrough
-		case err == nil:
-			c.requests.Answer(err, taken...)
-		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
-			c.window.lost(1, 1)
-		case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNoAuth):
-			c.setAside(r.Node, err)
-		default:
-			return err
-		}
+		removal := c.removal(work, r)
+		ops, about = append(ops, removal...), append(about, slices.Repeat([]*reading{r}, len(removal))...)
 	}
-	return nil
+	first := entries[0]
+	done, err := transact(life, work, func() []any { return ops }, func() {}, func(ctx context.Context) (bool, error) {
+		stat, err := work.Exists(ctx, c.path+first.node)
+		if err == nil && (stat == nil || stat.Czxid != first.stat.Czxid) {
+			err = uncertain(zk.ErrNoNode)
+		}
+		return false, err
+	})
+	failed := done.failed(err)
+	switch {
+	case failed < 0:
+		return err
+	case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNoAuth):
+		c.setAside(about[failed].Node, err)
+	case !errors.Is(err, zk.ErrBadVersion):
+		return err
+	}
+	return fmt.Errorf("%w: %w", zk.ErrNoNode, err)
 }

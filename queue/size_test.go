@@ -1,9 +1,7 @@
 package queue_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -104,78 +102,35 @@ func together(n int, do func() error) error {
 	return wait.Wait()
 }
 
-// A batch does not get too large for a server that takes each of its offers alone.
+// What goes together does not get too large for a small server whose limit the client was given.
 func TestBatchesFitASmallServer(t *testing.T) {
-	for _, most := range []int{64 << 10, 36 << 10} { // a batch is halved once, or twice
-		t.Run(fmt.Sprint(most), func(t *testing.T) { batchesFit(t, most) })
-	}
-}
-
-func batchesFit(t *testing.T, most int) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const goroutines = 200
+		const goroutines, most = 200, 36 << 10
 		srv := recipestest.Start(t, recipestest.WithConfig(embedded.Config{InMemory: true, MaxPacket: most}))
 		link := srv.Link(t)
 		path := lasting(t, srv.Client(t), srv.Root(t)+"/"+strings.Repeat("p", 400))
-		q := queue.New(link.Client(t), path)
+		q := queue.New(link.Client(t, protocol.WithRequestLimit(most)), path)
 		link.Delay(time.Millisecond)
-		for name, step := range map[string]func(ctx context.Context) error{
-			"reserve": func(ctx context.Context) error {
-				it, err := q.Reserve(ctx)
-				if err != nil {
-					return err
-				}
-				return it.Ack(ctx)
-			},
-			"poll": func(ctx context.Context) error {
-				_, err := q.PollN(ctx, goroutines)
-				if errors.Is(err, queue.ErrEmpty) {
-					err = nil
-				}
+		reserve := func(settle func(*queue.Item) error) error {
+			it, err := q.Reserve(patient(t))
+			if err != nil {
 				return err
-			},
-		} {
-			before := link.Count(recipestest.OpConnect)
-			require.NoError(t, together(goroutines, func() error {
-				_, err := q.Offer(patient(t), make([]byte, 1000))
-				return err
-			}))
-			require.NoError(t, together(goroutines, func() error { return step(patient(t)) }))
-			require.LessOrEqual(t, link.Count(recipestest.OpConnect)-before, 6, name)
-			require.Empty(t, drain(t, patient(t), q))
+			}
+			return settle(it)
 		}
+		offers := func() error { _, err := q.Offer(patient(t), make([]byte, 1000)); return err }
+		require.NoError(t, together(goroutines, offers))
+		require.NoError(t, together(goroutines, func() error {
+			return reserve(func(it *queue.Item) error { return it.Nack(patient(t), queue.AtTail()) })
+		}))
+		require.NoError(t, together(goroutines, func() error {
+			return reserve(func(it *queue.Item) error { return it.Ack(patient(t)) })
+		}))
+		require.NoError(t, together(goroutines, offers))
+		require.Len(t, drain(t, patient(t), q), goroutines)
+		require.Equal(t, 1, link.Count(recipestest.OpConnect))
 	})
-}
-
-// Items that are moved at the same time do not get too large together for a server that takes each
-// of them alone.
-func TestMovesFitASmallServer(t *testing.T) {
-	for _, most := range []int{64 << 10, 36 << 10} { // a batch is halved once, or twice
-		t.Run(fmt.Sprint(most), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				const n = 150
-				srv := recipestest.Start(t, recipestest.WithConfig(embedded.Config{InMemory: true, MaxPacket: most}))
-				link := srv.Link(t)
-				path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
-				q := queue.New(link.Client(t), path)
-				items := make(chan *queue.Item, n)
-				for range n {
-					offer(t, q, strings.Repeat("x", 1000))
-				}
-				for range n {
-					items <- reserve(t, q)
-				}
-
-				link.Delay(time.Millisecond)
-				before := link.Count(recipestest.OpConnect)
-				require.NoError(t, together(n, func() error { return (<-items).Nack(patient(t), queue.AtTail()) }))
-				require.LessOrEqual(t, link.Count(recipestest.OpConnect)-before, 3)
-				require.Len(t, drain(t, patient(t), q), n)
-			})
-		})
-	}
 }
 
 // PollN of many takes what fits into a request, and goes on where it was.
@@ -213,35 +168,6 @@ func TestEntryTooLargeToBeReserved(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got, len(data))
 	require.Equal(t, 1, link.Count(recipestest.OpConnect))
-}
-
-// A connection that has died of something else makes batches small for a while only.
-func TestBatchesGrowAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		srv := recipestest.Start(t, recipestest.WithInMemory())
-		path := lasting(t, srv.Client(t), srv.Root(t)+"/q")
-		link := srv.Link(t)
-		q := queue.New(link.Client(t), path)
-		link.Delay(time.Millisecond)
-		all := func() int {
-			before := link.Count(recipestest.OpMulti)
-			require.NoError(t, together(200, func() error {
-				_, err := q.Offer(patient(t), make([]byte, 400))
-				return err
-			}))
-			return link.Count(recipestest.OpMulti) - before
-		}
-		offer(t, q, "first")
-		require.Less(t, all(), 4) // the first few may have a batch of their own
-		for range 4 {
-			link.At(1, func() { link.Cut(); link.Heal() })
-			offer(t, q, "cut")
-		}
-		require.Greater(t, all(), 6)
-		time.Sleep(2 * time.Minute)
-		require.Less(t, all(), 4)
-	})
 }
 
 // What is too large for the server by the limit that the client was given is refused, and others go

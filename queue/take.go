@@ -69,21 +69,18 @@ func (q *Queue) remove(ctx context.Context, max int, wait bool) (data [][]byte, 
 			u, in = current, current.of
 			return u.ask(ctx, &removal{max: max, wait: wait})
 		})
-		if unsure := (*UncertainError)(nil); errors.As(err, &unsure) {
-			return unsure.Data, in, err
-		} else if err != nil {
+		if err != nil {
 			return nil, in, err
 		}
 
-		data = nil
-		for _, c := range r.claims {
+		claims, data := r.claims, [][]byte(nil)
+		for _, p := range r.plain {
+			claims = append(claims, &claim{record: p.record, data: p.data})
+		}
+		for _, c := range claims {
 			data = append(data, c.data)
 		}
-		if r.claims[0].gone {
-			u.report(protocol.EventTaken, len(data), nil)
-			return data, in, nil
-		}
-		switch err = q.settleTaken(ctx, u, r.claims); {
+		switch err = q.settleTaken(ctx, u, claims, r.plain); {
 		case err == nil, errors.Is(err, protocol.ErrUncertain):
 			if err == nil {
 				u.report(protocol.EventTaken, len(data), nil)
@@ -97,23 +94,32 @@ func (q *Queue) remove(ctx context.Context, max int, wait bool) (data [][]byte, 
 	}
 }
 
-// settleTaken removes entries that were reserved to be taken. If its error does not wrap
-// [protocol.ErrUncertain], they were not removed, and will come back or are gone.
-func (q *Queue) settleTaken(ctx context.Context, u *under, claims []*claim) error {
+// settleTaken removes entries that were reserved to be taken, or plain ones. If its error does not
+// wrap [protocol.ErrUncertain], they were not removed, and will come back or are gone.
+func (q *Queue) settleTaken(ctx context.Context, u *under, claims []*claim, plain []*reading) error {
+	reserved := claims
+	if plain != nil {
+		reserved = nil
+	}
 	wait, stop := protocol.Linger(ctx, batch.Grace)
 	defer stop()
 	settled := make(chan error, 1)
 	_, err := protocol.Detach(wait, u.of, func(life context.Context, work *protocol.Session) (struct{}, error) {
 		if err := protocol.Ended(ctx); err != nil { // nothing was sent
-			u.letGo(claims...)
+			u.letGo(reserved...)
 			settled <- err
 			return struct{}{}, err
 		}
-		err := u.settle(life, work, claims)
+		var err error
+		if plain != nil {
+			err = u.takePlainly(life, work, plain)
+		} else {
+			err = u.settle(life, work, claims)
+		}
 		if err == nil || u.session.Err() != nil {
-			u.claims.Add(-int64(len(claims)))
+			u.claims.Add(-int64(len(reserved)))
 		} else { // those that are there
-			u.letGo(claims...)
+			u.letGo(reserved...)
 		}
 		settled <- err
 		return struct{}{}, err

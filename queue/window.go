@@ -12,7 +12,7 @@ import (
 // goes forward again when it wins.
 type window struct {
 	entries  []found
-	checked  time.Time     // when the listing was still good
+	listed   time.Time
 	took     time.Duration // for the listing
 	skipped  bool          // some entries were left to others
 	begins   bool          // nothing was taken yet
@@ -26,13 +26,13 @@ type window struct {
 const (
 	mostDistance = 16                     // times the entries of a block
 	freshFor     = 100 * time.Millisecond // of a listing in which others compete, or with priorities
-	staleAfter   = 250 * time.Millisecond // before it is checked for entries that have come back
+	staleAfter   = 250 * time.Millisecond // of any other listing, as entries may have come back
 )
 
 // fill takes over a listing, without the entries that are left aside.
 func (w *window) fill(entries []found, took time.Duration, aside func(found) bool) {
 	now := time.Now()
-	w.checked, w.took, w.begins, w.skipped, w.next = now, took, true, false, time.Time{}
+	w.listed, w.took, w.begins, w.skipped, w.next = now, took, true, false, time.Time{}
 	w.entries = slices.DeleteFunc(entries, aside)
 	if now.Sub(w.unlucky) > max(freshFor, 10*took) { // the others have become slow
 		w.distance /= 4
@@ -52,7 +52,7 @@ func (w *window) drop(n int) {
 
 // older reports whether the listing is old, compared with how long it takes.
 func (w *window) older(than time.Duration) bool {
-	return time.Since(w.checked) > max(than, 10*w.took) || !w.next.IsZero() && !time.Now().Before(w.next)
+	return time.Since(w.listed) > max(than, 10*w.took) || !w.next.IsZero() && !time.Now().Before(w.next)
 }
 
 // take takes the next n entries. What it skips is left to others.

@@ -56,5 +56,6 @@ func (s *Server) Dump(path string) string {
 	if err != nil {
 		fmt.Fprintf(&b, "%v\n", err)
 	}
+
 	return b.String()
 }

@@ -347,6 +347,7 @@ func (l *Link) fails(p *packet) (code zkwire.Code, part int) {
 			return f.code, f.part
 		}
 	}
+
 	return zkwire.CodeOK, 0
 }
 
@@ -603,6 +604,7 @@ func (l *Link) operations(c *conn, p *packet) []string {
 	case p.op == OpMulti:
 		return p.parts()
 	}
+
 	return []string{p.op.String() + " " + p.path()}
 }
 
@@ -630,6 +632,7 @@ func (r pendingRequest) refusal(frame []byte) []byte {
 	if r.part == 0 {
 		return refusal
 	}
+
 	result := func(op int32, done bool, code zkwire.Code) {
 		refusal = zkwire.AppendInt32(zkwire.AppendBool(zkwire.AppendInt32(refusal, op), done), int32(code))
 	}
@@ -643,6 +646,7 @@ func (r pendingRequest) refusal(frame []byte) []byte {
 		result(int32(zkwire.OpError), false, code)
 		refusal = zkwire.AppendInt32(refusal, int32(code))
 	}
+
 	result(-1, true, -1)
 	return zkwire.SetLength(refusal)
 }

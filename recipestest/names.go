@@ -87,6 +87,7 @@ func (n *Names) Dial(network, address string, timeout time.Duration) (net.Conn, 
 	if dial != nil {
 		return dial(network, address, timeout)
 	}
+
 	time.Sleep(timeout)
 	return nil, &net.OpError{Op: "dial", Net: network, Addr: linkAddr{network, address}, Err: os.ErrDeadlineExceeded}
 }

@@ -23,7 +23,7 @@ func TestClientsFindServersByTheirNames(t *testing.T) {
 		require.Positive(t, names.Dials()["10.0.0.2"])
 		require.Positive(t, names.Lookups())
 
-		// The server moves, and its name with it. Nobody has its old address.
+		// The server moves, and its name with it. Its old address belongs to no server.
 		names.Give("10.0.0.2", nil)
 		names.Give("10.0.0.4", srv.Dial)
 		names.Resolve("zk-1", "10.0.0.4")
@@ -47,7 +47,7 @@ func TestClientsFindServersByTheirNames(t *testing.T) {
 		require.Equal(t, []string{"10.0.0.4"}, addresses)
 		require.Equal(t, before+1, names.Lookups())
 
-		// An address that nobody has takes as long as it may.
+		// Dialing an address that belongs to no server takes the whole timeout.
 		began := time.Now()
 		_, err = names.Dial("tcp", "10.0.0.9:2181", 3*time.Second)
 		var timeout net.Error

@@ -84,6 +84,7 @@ func (p *packet) path() string {
 	case OpMulti, OpMultiRead:
 		skip += 9 // the header of the operation: its number, whether it is the last, an error code
 	}
+
 	if len(p.data) < skip {
 		return ""
 	}
@@ -91,6 +92,7 @@ func (p *packet) path() string {
 	if path := d.String(); !d.Bad {
 		return path
 	}
+
 	return ""
 }
 

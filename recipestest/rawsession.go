@@ -85,12 +85,14 @@ func (s *Server) handshake(host string, id int64, password []byte) (*rawSession,
 	if _, err = c.Write(frame); err == nil {
 		frame, err = zkwire.ReadFrame(c, maxPacket)
 	}
+
 	if err == nil {
 		granted, err = zkwire.ParseConnectResponse(frame[4:])
 	}
 	if err == nil && id != 0 && granted.SessionID != id {
 		err = errExpired
 	}
+
 	if err != nil {
 		c.Close()
 		return nil, fmt.Errorf("handshake with %s: %w", host, err)
@@ -171,6 +173,7 @@ func (w *rawSession) doBatch(calls []call, each func(i int, body []byte, err err
 		frame := zkwire.AppendRequest(nil, zkwire.RequestHeader{Xid: w.xid + int32(i) + 1, Op: c.op})
 		out = append(out, zkwire.SetLength(append(frame, c.body...))...)
 	}
+
 	written := make(chan error, 1)
 	go func() { // a server may answer the first call before it reads the last
 		_, err := w.conn.Write(out)
@@ -180,6 +183,7 @@ func (w *rawSession) doBatch(calls []call, each func(i int, body []byte, err err
 	if err != nil {
 		w.conn.Close()
 	}
+
 	return errors.Join(err, <-written)
 }
 
@@ -204,6 +208,7 @@ func (w *rawSession) answers(n int, each func(i int, body []byte, err error)) er
 		}
 		each(i, frame[zkwire.ReplyBody:], refused)
 	}
+
 	return nil
 }
 

@@ -130,6 +130,7 @@ func (s *Server) soundSessions(clients []io.Closer) map[int64]bool {
 			own[c.SessionID()] = true
 		}
 	}
+
 	return own
 }
 

@@ -1,6 +1,7 @@
 package recipestest
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"slices"
@@ -91,6 +92,27 @@ func WithFollowers(n int) Option {
 	}
 }
 
+// WithTLS makes the server speak only TLS. Its certificate is for "localhost" and 127.0.0.1, signed
+// by a CA that is made for this server alone. [Server.Client], [Server.Conn], [Server.Dial] and all
+// clients of a [Link] need no changes: their dialer speaks TLS, so that a link can still tell
+// packets apart. [Server.TLSConfig] and [Link.DialTLS] are for programs that speak TLS themselves.
+func WithTLS() Option {
+	return func(s *settings) error { return s.secure(tls.NoClientCert) }
+}
+
+// WithMutualTLS is [WithTLS], and the server demands a client certificate signed by the same CA.
+// [Server.TLSConfig] has such a certificate.
+func WithMutualTLS() Option {
+	return func(s *settings) error { return s.secure(tls.RequireAndVerifyClientCert) }
+}
+
+func (s *settings) secure(clients tls.ClientAuthType) (err error) {
+	if s.tls, err = newSecrecy(clients); err == nil {
+		s.TLS = s.tls.server
+	}
+	return err
+}
+
 // Start starts an embedded ZooKeeper for tb and its subtests, on a free port of its own. It is
 // stopped when tb ends. Sessions can have timeouts of 1 to 10 seconds (as with a real server whose
 // tickTime is 500 ms). Start fails tb at once if an option is invalid or the server can't start.
@@ -156,6 +178,7 @@ func follow(e *embedded.Server, n int) ([]*embedded.Follower, string, error) {
 		}
 		addresses[i] = address
 	}
+
 	return followers, strings.Join(addresses, ","), nil
 }
 

@@ -17,20 +17,6 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// WithTLS makes the server speak only TLS. Its certificate is for "localhost" and 127.0.0.1, signed
-// by a CA that is made for this server alone. [Server.Client], [Server.Conn], [Server.Dial] and all
-// clients of a [Link] need no changes: their dialer speaks TLS, so that a link can still tell
-// packets apart. [Server.TLSConfig] and [Link.DialTLS] are for programs that speak TLS themselves.
-func WithTLS() Option {
-	return func(s *settings) error { return s.secure(tls.NoClientCert) }
-}
-
-// WithMutualTLS is [WithTLS], and the server demands a client certificate signed by the same CA.
-// [Server.TLSConfig] has such a certificate.
-func WithMutualTLS() Option {
-	return func(s *settings) error { return s.secure(tls.RequireAndVerifyClientCert) }
-}
-
 // TLSConfig returns a client's configuration for TLS with the server: the CA to trust, the name to
 // expect, and a client certificate. It is a copy, so the caller may change it. It is nil if the
 // server doesn't speak TLS.
@@ -62,6 +48,7 @@ func (l *Link) DialTLS(network, address string, timeout time.Duration) (net.Conn
 		ours.Close()
 		plain.Close()
 	}
+
 	l.wg.Go(func() { carry(plain, secure) })
 	l.wg.Go(func() { carry(secure, plain) })
 
@@ -71,10 +58,10 @@ func (l *Link) DialTLS(network, address string, timeout time.Duration) (net.Conn
 // secrecy has the TLS configurations of both sides.
 type secrecy struct{ server, client *tls.Config }
 
-func (s *settings) secure(clients tls.ClientAuthType) error {
+func newSecrecy(clients tls.ClientAuthType) (*secrecy, error) {
 	authority, key, err := certify(nil, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(authority)
@@ -82,17 +69,15 @@ func (s *settings) secure(clients tls.ClientAuthType) error {
 	for i := range certificates {
 		leaf, own, err := certify(authority, key)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		certificates[i] = tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: own, Leaf: leaf}
 	}
 
-	s.tls = &secrecy{
+	return &secrecy{
 		server: &tls.Config{Certificates: certificates[:1], ClientAuth: clients, ClientCAs: roots},
 		client: &tls.Config{Certificates: certificates[1:], RootCAs: roots, ServerName: "localhost"},
-	}
-	s.TLS = s.tls.server
-	return nil
+	}, nil
 }
 
 // certify makes a key, and a certificate for it. The CA signs the certificate. If ca is nil, the

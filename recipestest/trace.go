@@ -59,6 +59,7 @@ func (t *trace) String() string {
 		}
 		b.WriteByte('\n')
 	}
+
 	return b.String()
 }
 
@@ -79,6 +80,7 @@ func (l *Link) record(c *conn, p *packet, fate string) {
 	t := tracedPacket{
 		at: time.Since(l.began), conn: c.number, direction: p.direction, op: p.op, xid: p.xid, size: len(p.data), fate: fate,
 	}
+
 	if p.direction == request || p.op == OpEvent {
 		t.path = p.path()
 	} else if head, ok := zkwire.ParseReplyHeader(p.data); ok && p.op != OpConnect {

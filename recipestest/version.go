@@ -35,6 +35,7 @@ func (s *Server) askVersion() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer conn.Close()
 
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
@@ -43,5 +44,6 @@ func (s *Server) askVersion() ([]byte, error) {
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
 		return nil, err
 	}
+
 	return io.ReadAll(conn)
 }

@@ -39,6 +39,7 @@ func (c *conn) arrive(data []byte) {
 		}
 		return
 	}
+
 	if head, ok := zkwire.ParseReplyHeader(data); ok && head.Xid != zkwire.XidPing { // a pong's zxid says nothing of the tree
 		c.unread = append(c.unread, arrival{c.arrived, head.Zxid})
 	}

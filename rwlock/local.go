@@ -28,6 +28,11 @@ const (
 // option. A node that another process deletes with [RWMutex.Break] can be joined until the server's
 // event arrives (and in its first 20 milliseconds until these have passed).
 //
+// The node goes with its last reader. A reader's node that stays, as lock.WithLinger keeps a
+// contender's, would have to go for writers and stay for readers, its joins would have to be bounded
+// anew for each contender, and a writer's TryLock would have to wait for it. That is a second lingering
+// lock in this package, so we left it out.
+//
 // Only callers of one RWMutex share nodes, so share the value and not only its path.
 func WithLocalSharing() Option {
 	return func(m *RWMutex) error {

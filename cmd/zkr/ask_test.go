@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
+	"github.com/zkrecipes/zkrecipes/doublebarrier"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/lock"
 	"github.com/zkrecipes/zkrecipes/protocol"
@@ -81,6 +83,32 @@ func TestWhyAndStuckSayWhoWaitsForWhom(t *testing.T) {
 	assert.NotContains(t, one, "a:1")
 	assert.Contains(t, succeed(t, s.ConnectString(), "ps", root, "--session", sessionID(session.ID())), "a:1")
 	assert.NotContains(t, succeed(t, s.ConnectString(), "ps", root, "--session", "0x1"), "a:1")
+}
+
+// Where there is no line, nobody waits for the one before.
+func TestWhyKnowsWhatHasNoLine(t *testing.T) {
+	s := recipestest.Start(t)
+	root, c := s.Root(t), client(t, s)
+	session := suite.Session(t, c)
+	call := func(key string, n int) string {
+		return fmt.Sprintf("/once/%s-%s-run-%010d", session.NewOwner(), key, n)
+	}
+	for i, node := range []string{"/group/me", call("k", 0), call("l", 1), call("k", 2)} {
+		_, err := session.EnsurePath(t.Context(), root+path.Dir(node))
+		require.NoError(t, err)
+		require.NoError(t, session.Create(t.Context(), root+node, fmt.Appendf(nil, `{"host":"host-%d"}`, i), zk.FlagEphemeral))
+	}
+	why := func(path string) string { return succeed(t, s.ConnectString(), "why", root+path) }
+	assert.Contains(t, why("/group"), "node me): member for ")
+	assert.Regexp(t, `host-3 .* waits for host-1\.`, why("/once"))
+
+	first := suite.Later(func() error { _, err := doublebarrier.New(c, root+"/batch", 2).Enter(suite.Lasting(t)); return err })
+	said := ""
+	suite.Soon(t, func() bool { said = why("/batch"); return strings.Contains(said, "1 wait") }, "a waiter")
+	assert.Contains(t, said, "waits for the others to come.")
+	_, err := doublebarrier.New(client(t, s), root+"/batch", 2).Enter(suite.Lasting(t))
+	require.NoError(t, err)
+	require.NoError(t, suite.Wait(t, first))
 }
 
 func TestACLNeverStandsForMoreIdentitiesThanWereGiven(t *testing.T) {

@@ -53,11 +53,3 @@ func TestWhatTheServerHidesOfAMemberIsLeftOut(t *testing.T) {
 		assert.Equal(t, format.want, out.String())
 	}
 }
-
-func TestCommandsWithoutAVerbAreRefused(t *testing.T) {
-	for _, args := range [][]string{{"group"}, {"queue", "tkae", "/q"}, {"barrier", "/b"}} {
-		r := inProcess(t, "127.0.0.1:1", "", args...)
-		assert.Equal(t, exitUsage, r.status, args)
-		assert.Contains(t, r.stderr, "one of")
-	}
-}

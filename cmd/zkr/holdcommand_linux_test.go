@@ -36,18 +36,6 @@ func TestHoldHoldsUntilASignalARevocationOrALoss(t *testing.T) {
 	}
 }
 
-func TestMemberWaitsForItsNameIfAskedTo(t *testing.T) {
-	s := recipestest.Start(t)
-	path := s.Root(t) + "/group"
-	first := start(t, zkr(t, s.ConnectString(), "group", "join", path, "me", "--", "sh", "-c", "echo $$; exec sleep 1000"))
-	first.pids()
-	second := start(t, zkr(t, s.ConnectString(), "group", "join", path, "me", "--wait", "1m", "--", "sh", "-c", "echo joined"))
-	first.signal(syscall.SIGTERM)
-	first.status()
-	assert.Equal(t, "joined", second.line())
-	assert.Zero(t, second.status())
-}
-
 func TestWaiterSaysThatItHasLostItsPlace(t *testing.T) {
 	s := recipestest.Start(t)
 	path := s.Root(t) + "/lock"

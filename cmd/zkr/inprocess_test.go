@@ -19,8 +19,11 @@ import (
 )
 
 // The goroutine of package os/signal stays once it has begun, so it begins before tests look for
-// goroutines of theirs that stay.
+// goroutines of theirs that stay. Where SIGINT is ignored from the start, that must stay visible.
 func init() {
+	if signal.Ignored(os.Interrupt) {
+		return
+	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)
 	signal.Stop(signals)

@@ -60,28 +60,30 @@ func each(t *testing.T, test func(t *testing.T, s *recipestest.Server)) {
 	t.Run("real", func(t *testing.T) { test(t, suite.Real(t)) })
 }
 
+// All of these are refused before any I/O.
 func TestBadCommandLineIsOneLineAndStatus64(t *testing.T) {
-	for name, args := range map[string][]string{
-		"command":     {"lokc"},
-		"flag":        {"lock", "--shard", "/a", "--", "true"},
-		"no path":     {"lock", "--", "true"},
-		"no command":  {"lock", "/a"},
-		"path":        {"lock", "a", "--", "true"},
-		"own dead":    {"queue", "work", "/q", "--dead", "/q", "--attempts", "1", "--", "true"},
-		"empty key":   {"once", "/a", "", "--", "true"},
-		"acl":         {"lock", "--acl", "world:anyone:x", "/a", "--", "true"},
-		"wait":        {"lock", "--wait", "-1s", "/a", "--", "true"},
-		"auth":        {"lock", "--auth", "secret", "/a", "--", "true"},
-		"tls":         {"lock", "--tls-cert", "/nowhere", "/a", "--", "true"},
-		"connect":     {"lock", "--servers", "a:b:c:d", "/a", "--", "true"},
-		"no duration": {"lock", "--timeout", "5", "/a", "--", "true"},
+	pair := func(words ...string) []string { return append(words, "--", "true") }
+	for _, args := range [][]string{
+		{"lokc"}, {"group"}, {"queue", "tkae", "/q"}, {"barrier", "/b"},
+		pair("lock", "--shard", "/a"), pair("lock"), {"lock", "/a"}, pair("lock", "a"),
+		pair("once", "/a", ""), pair("lock", "--acl", "world:anyone:x", "/a"), pair("lock", "--wait", "-1s", "/a"),
+		pair("lock", "--auth", "secret", "/a"), pair("lock", "--tls-cert", "/nowhere", "/a"),
+		pair("lock", "--servers", "a:b:c:d", "/a"), pair("lock", "--timeout", "5", "/a"),
+		pair("queue", "work", "/q", "--dead", "/q", "--attempts", "1"),
+		{"queue", "offer"}, {"queue", "offer", "q", "x"}, {"queue", "offer", "/q", "x", "--lines"},
+		{"queue", "offer", "/q", "x", "y", "--key", "k"}, {"queue", "offer", "/q", "x", "--key", ""},
+		{"queue", "offer", "/q", "x", "--key", "k", "--after", "1s"}, {"queue", "offer", "/q", "x", "--after", "-1s"},
+		{"ps"}, {"ps", "relative"}, {"ps", "/a", "/b/"}, {"ps", "/a", "--interval", "1ms"}, {"ps", "/a", "--limit", "0"},
+		{"ui", "relative"}, {"ui", "/a", "/b"}, {"ui", "--listen", "here"}, {"ui", "--listen", "0.0.0.0:0"}, {"ui", "--listen", ":0"},
+		{"ui", "--listen", "[::]:0"}, {"ui", "--token", "short"}, {"ui", "--interval", "1ms"}, {"ui", "--idle", "-1s"},
+		{"ui", "--idle", "100ms"}, {"ui", "--rate", "0"}, {"ui", "--limit", "0"},
+		{"server", "--listen", "localhost"}, {"server", "--listen", "127.0.0.1:zookeeper"}, {"server", "--listen", "127.0.0.1:70000"},
+		{"server", "--listen", ""}, {"server", "operand"}, {"server", "--listen", "127.0.0.1:0", "--data", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := runZkr(t, "127.0.0.1:1", args...)
-			assert.Equal(t, exitUsage, r.status)
-			assert.Empty(t, r.stdout)
-			assert.Regexp(t, `\Azkr: [^\n]+\n\z`, r.stderr)
-			assert.NotContains(t, r.stderr, "secret")
-		})
+		r := inProcess(t, "127.0.0.1:1", "", args...)
+		assert.Equal(t, exitUsage, r.status, args)
+		assert.Empty(t, r.stdout, args)
+		assert.Regexp(t, `\Azkr: [^\n]+\n\z`, r.stderr, args)
+		assert.NotContains(t, r.stderr, "secret")
 	}
 }

@@ -175,14 +175,6 @@ func TestPsWatchesWhatChanges(t *testing.T) {
 	})
 }
 
-func TestPsRefusesBadInput(t *testing.T) {
-	for _, args := range [][]string{{}, {"relative"}, {"/a", "/b/"}, {"/a", "--interval", "1ms"}, {"/a", "--limit", "0"}} {
-		r := inProcess(t, "127.0.0.1:1", "", append([]string{"ps"}, args...)...)
-		assert.Equal(t, exitUsage, r.status, args)
-		assert.Equal(t, 1, strings.Count(r.stderr, "\n"))
-	}
-}
-
 func TestDrawnScreenHasTheSizeOfTheTerminal(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, draw(&b, "title", []byte(strings.Repeat(strings.Repeat("ü", 100)+"\n", 50))))

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
 )
 
@@ -213,17 +214,14 @@ func state(c survey.Contender) string {
 
 // who says who a contender is: as its data say, or else its data, or else its library.
 func who(c survey.Contender) string {
-	const most = 40
 	text := c.Owner.String()
 	switch {
 	case text != "" && !c.Owner.AskedBack.IsZero():
 		return printable(text) + " (asked back)"
 	case text != "":
 		return printable(text)
-	case len(c.Data) > most:
-		return printable(string(c.Data[:most])) + "…"
 	case len(c.Data) > 0:
-		return printable(string(c.Data))
+		return printable(plain.Cut(string(c.Data), 40))
 	case c.Library != survey.Ours && c.Library != survey.Unknown:
 		return "(" + string(c.Library) + ")"
 	}

@@ -141,23 +141,7 @@ func TestKilledTakeLosesNothing(t *testing.T) {
 	require.Len(t, data, 200_000)
 }
 
-func TestBadOffersAreRefusedBeforeAnyIO(t *testing.T) {
-	for name, args := range map[string][]string{
-		"no path":        {"offer"},
-		"path":           {"offer", "q", "x"},
-		"lines and data": {"offer", "/q", "x", "--lines"},
-		"keys":           {"offer", "/q", "x", "y", "--key", "k"},
-		"empty key":      {"offer", "/q", "x", "--key", ""},
-		"key and after":  {"offer", "/q", "x", "--key", "k", "--after", "1s"},
-		"after":          {"offer", "/q", "x", "--after", "-1s"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := inProcess(t, "127.0.0.1:1", "", append([]string{"queue"}, args...)...)
-			assert.Equal(t, exitUsage, r.status)
-			assert.Equal(t, 1, strings.Count(r.stderr, "\n"))
-		})
-	}
-
+func TestElementsThatAreTooLargeAreRefused(t *testing.T) {
 	s := recipestest.Start(t)
 	for _, args := range [][]string{{}, {"--lines"}} {
 		r := inProcess(t, s.ConnectString(), strings.Repeat("x", protocol.MaxData+10), append([]string{"queue", "offer", s.Root(t)}, args...)...)

@@ -5,9 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"strconv"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +46,7 @@ func checkListen(address string) error {
 
 // serve runs a server until a signal ends it, or it cannot write its data.
 func (a *app) serve(ctx context.Context, cfg embedded.Config) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	outlivePipes()
 

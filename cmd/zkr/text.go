@@ -61,10 +61,5 @@ func contentOf(data []byte) content {
 	return content{Base64: data}
 }
 
-// sessionID is how session IDs are written, as the servers do. 0 is empty.
-func sessionID(id int64) string {
-	if id == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%#x", uint64(id))
-}
+// sessionID is how session IDs are written: see [plain.Session].
+func sessionID(id int64) string { return plain.Session(id) }

@@ -213,6 +213,37 @@ func TestPageLeavesASilentConnection(t *testing.T) {
 	p.await(`%s`, row(root+"/lock"))
 }
 
+// The ensemble is named, a link opens a row, lines with waiters come first if asked for, and a tab that
+// nobody sees has no connection.
+func TestPageOrdersLinksAndLetsGo(t *testing.T) {
+	s := recipestest.Start(t)
+	root := s.Root(t)
+	plant(t, s, root, 3)
+	busy := root + "/0002"
+	ctx, cancel := context.WithCancel(t.Context())
+	waiter := suite.Later(func() error { _, err := lock.New(client(t, s), busy).Lock(ctx); return err })
+	p := openTab(t, page(t, s.ConnectString(), root)+"#"+url.PathEscape(busy))
+	p.live()
+	p.await(`%[1]s.querySelector(".waiting") && !%[1]s.querySelector(".body").hidden`, row(busy))
+	assert.Contains(t, eval[string](p, `document.getElementById("ensemble").textContent`), s.ConnectString())
+	assert.Contains(t, eval[string](p, `document.title`), s.ConnectString())
+	for _, order := range []struct{ by, first string }{{"waiting", busy}, {"path", root + "/0000"}, {"stuck", busy}} {
+		eval[any](p, `(document.getElementById("order").value = %q, document.getElementById("order").dispatchEvent(new Event("change")))`, order.by)
+		p.await(`document.querySelector("article").dataset.path === %q`, order.first)
+	}
+
+	const seen = `(window.unseen = %v, Object.defineProperty(document, "hidden", {get: () => unseen, configurable: true}),
+		document.dispatchEvent(new Event("visibilitychange")))`
+	eval[any](p, `void (EventSource.prototype.end = EventSource.prototype.close)`)
+	eval[any](p, `void (EventSource.prototype.close = function() { window.ended = true; this.end() })`)
+	eval[any](p, seen, true)
+	p.await(`window.ended`)
+	cancel()
+	require.Error(t, suite.Wait(t, waiter))
+	eval[any](p, seen, false)
+	p.await(`!%s.querySelector(".waiting")`, row(busy))
+}
+
 func TestPageShowsNamesAsText(t *testing.T) {
 	s := recipestest.Start(t)
 	root, c := s.Root(t), client(t, s)
@@ -330,8 +361,11 @@ func TestPageBreaksOnlyIfAllowed(t *testing.T) {
 		require.NoError(t, lease.Err())
 
 		press("break…")
+		p.await(`document.getElementById("confirm").open`)
+		eval[any](p, `document.getElementById("confirm-reason").value = "host is dead"`)
 		press("break")
 		suite.Wait(t, lease.Done())
+		p.await(`document.getElementById("timeline").innerText.includes("host is dead")`)
 		p.await(`%s.dataset.recipe === "empty"`, row(path))
 	})
 }
@@ -444,15 +478,7 @@ func TestWhatActsOrHasCredentialsNeedsAToken(t *testing.T) {
 	require.Zero(t, out.stop())
 }
 
-func TestUIRefusesBadInput(t *testing.T) {
-	for _, args := range [][]string{
-		{"relative"}, {"/a", "/b"}, {"--listen", "here"}, {"--listen", "0.0.0.0:0"}, {"--listen", ":0"}, {"--listen", "[::]:0"},
-		{"--token", "short"}, {"--interval", "1ms"}, {"--idle", "-1s"}, {"--idle", "100ms"}, {"--rate", "0"}, {"--limit", "0"},
-	} {
-		r := inProcess(t, "127.0.0.1:1", "", append([]string{"ui"}, args...)...)
-		assert.Equal(t, exitUsage, r.status, args)
-		assert.Equal(t, 1, strings.Count(r.stderr, "\n"))
-	}
+func TestUIWaitsForAServer(t *testing.T) {
 	r := inProcess(t, "127.0.0.1:1", "", "ui", "--listen", "127.0.0.1:0", "--wait", "1ms")
 	assert.Equal(t, exitUnreachable, r.status)
 }

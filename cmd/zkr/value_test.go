@@ -22,6 +22,7 @@ func TestValue(t *testing.T) {
 		succeed(t, s.ConnectString(), "value", "set", path, "41")
 		assert.Equal(t, "41", strings.TrimSpace(succeed(t, s.ConnectString(), "value", "get", path)))
 		watch.output.await(t, `\A\n41\n\z`)
+		assert.Contains(t, succeed(t, s.ConnectString(), "ps", path), "data, such as a value")
 		succeed(t, s.ConnectString(), "value", "update", path, "--", "sh", "-c", "read -r n; echo $((n+1))")
 		assert.Equal(t, "42", strings.TrimSpace(succeed(t, s.ConnectString(), "value", "get", path)))
 		watch.output.await(t, `\A\n41\n.*42.*\n\z`)

@@ -75,10 +75,18 @@ func (a *app) explain(p *survey.Place) {
 		what = string(p.Recipe)
 	}
 	say("%s is %s: %s.", printable(p.Path), what, summary(p))
-	ahead := ""
+	all := map[survey.Recipe]string{survey.DoubleBarrier: "the others to come", survey.Queue: "an element, or for room"}[p.Recipe]
+	inLine := make(map[string]string) // the last one, by key of a once
 	for _, c := range p.Contenders {
+		key := ""
+		if p.Recipe == survey.Once {
+			key = c.Mode
+		}
+		ahead := cmp.Or(all, inLine[key])
 		name := fmt.Sprintf("%s (session %s, node %s)", cmp.Or(who(c), "somebody"), cmp.Or(sessionID(c.Session), "unknown"), printable(c.Node))
 		switch {
+		case c.State == survey.Member || c.State == survey.Inside:
+			say("  %s: %s for %s.", name, c.State, since(c.Since))
 		case c.State == survey.Waits && ahead == "":
 			say("  %s waits, and nobody is ahead: it is about to be let in. In line for %s.", name, since(c.Since))
 		case c.State == survey.Waits:
@@ -95,7 +103,7 @@ func (a *app) explain(p *survey.Place) {
 			say("    No live contender stands behind it (%s): zkr break %s %s", c.Orphan, p.Path, c.Node)
 		}
 		if c.State == survey.Waits || ahead == "" || p.Recipe != survey.Semaphore {
-			ahead = cmp.Or(who(c), c.Node)
+			inLine[key] = cmp.Or(who(c), c.Node)
 		}
 	}
 	for _, note := range notes(p) {

@@ -1,7 +1,7 @@
 // Batch is a job of three phases that four workers do together. They begin each phase at the same
-// time, drain a shared queue of tasks, and end the phase at the same time. In the second phase a
-// worker dies at a task, and another worker takes over. The task comes back, the others do not wait
-// for the dead worker, and the new worker finds out which phase it joins:
+// time, do the tasks of a shared queue, and end the phase at the same time. In the second phase a
+// worker dies while it does a task, and another worker takes over. The task comes back, the others
+// don't wait for the dead worker, and the new worker finds out which phase it joins:
 //
 //	go run ./examples/batch
 //	go run ./examples/batch -servers zk1:2181,zk2:2181,zk3:2181
@@ -33,7 +33,7 @@ const (
 	workers = 4
 	phases  = 3
 	tasks   = 24          // in each phase
-	fatal   = "task-2.13" // the worker that begins it first dies
+	fatal   = "task-2.13" // the first worker that begins it dies
 )
 
 func main() {
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-// run starts the workers, and gives them tasks. It leaves no nodes behind, also when ctx ends.
+// run starts the workers and gives them tasks. It leaves no nodes behind, even if ctx ends.
 func run(ctx context.Context, out io.Writer, servers string) (err error) {
 	box, err := sandbox.Open(servers, "batch")
 	if err != nil {
@@ -78,6 +78,7 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 			}
 		})
 	}
+
 	for n := range workers {
 		start(n + 1)
 	}
@@ -109,27 +110,30 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 		}
 		say(phase, fmt.Sprintf("ends with %d of %d tasks to do", left, tasks))
 	}
+
 	return nil
 }
 
-// connect gives up after a while, so that a wrong address shows. The logger gets what an operator
-// should know, such as an outage.
+// connect gives up after a while, so that a wrong address shows. The logger gets everything an
+// operator should know (an outage, for example).
 func connect(ctx context.Context, servers string) (*protocol.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	return protocol.Connect(ctx, servers, protocol.WithLogger(slog.Default()))
 }
 
-// meet returns the barrier and the queue at which the processes meet. The parent is a member of
-// each phase, too: no worker begins before the queue is full, and the parent knows when all have
-// ended.
-// Phase n is round n of the barrier. Its number is kept even if all processes are gone for a while.
+// meet returns the barrier and the queue at which the processes meet. The parent is also a member
+// of each phase, so that no worker begins before the queue is full and the parent knows when all
+// have ended.
+//
+// Phase n is round n of the barrier. The barrier keeps its number, even if all processes are gone
+// for a while.
 func meet(c *protocol.Client, name string) (*doublebarrier.Barrier, *queue.Queue) {
 	return doublebarrier.New(c, "/phase", workers+1, doublebarrier.WithWaiting(), doublebarrier.WithKeptRounds(),
 		doublebarrier.WithData([]byte(name))), queue.New(c, "/tasks")
 }
 
-// work takes part in one phase after the other, until the last has ended, or SIGTERM ends ctx.
+// work takes part in one phase after the other, until the last phase has ended or SIGTERM ends ctx.
 func work(ctx context.Context, servers, name string, say func(who, what string)) error {
 	client, err := connect(ctx, servers)
 	if err != nil {
@@ -144,7 +148,7 @@ func work(ctx context.Context, servers, name string, say func(who, what string))
 			say(name, fmt.Sprintf("joins phase %d", round))
 			return drain(ctx, todo, func(ctx context.Context, task *queue.Item) error {
 				if string(task.Data()) == fatal && task.Attempt() == 1 {
-					client.Close() // as the death of a process ends its session
+					client.Close() // the death of a process ends its session
 				} else if task.Attempt() > 1 {
 					say(name, fmt.Sprintf("does %s, attempt %d", task.Data(), task.Attempt()))
 				}
@@ -155,10 +159,12 @@ func work(ctx context.Context, servers, name string, say func(who, what string))
 			return err
 		}
 	}
+
 	return nil
 }
 
-// drain does tasks until none is left, neither in the queue nor reserved by workers, which may die.
+// drain does tasks until the queue is empty and no worker has a task reserved. (A worker can die,
+// and then its task comes back.)
 func drain(ctx context.Context, todo *queue.Queue, do func(context.Context, *queue.Item) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -168,15 +174,17 @@ func drain(ctx context.Context, todo *queue.Queue, do func(context.Context, *que
 		drained <- todo.Drained(ctx)
 		stop()
 	}()
-	err := todo.Consume(ctx, 1, do) // a task is acknowledged when do has returned nil
+	err := todo.Consume(ctx, 1, do) // if do returns nil, the task is acknowledged
 	stop()
 	if failed := <-drained; failed != nil {
 		return errors.Join(err, failed)
 	}
+
 	return nil
 }
 
-// do stands for the work. It ends early if ctx does: the worker has lost the task, or its place.
+// do stands for the work. It ends early if ctx does, because then the worker has lost the task or
+// its place.
 func do(ctx context.Context) error {
 	select {
 	case <-time.After(10 * time.Millisecond):

@@ -1,7 +1,7 @@
 // Cron shows a nightly job on three machines. Each night cron starts a process on each of them, and
 // one process writes the report. In the second night that process dies after it has written the
-// report, and before that is recorded. So another one gets its turn, and finds the report in the
-// store. Afterwards all machines fetch the report, one at a time:
+// report (and before that is recorded). So another process gets its turn, and finds the report in
+// the store. Afterwards all machines fetch the report, one at a time:
 //
 //	go run ./examples/cron
 //	go run ./examples/cron -servers zk1:2181,zk2:2181,zk3:2181
@@ -58,6 +58,7 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 	if err := start(ctx, lines, box.Servers, "2030-02-01", "machine 1"); err != nil {
 		return err
 	}
+
 	lines.Print("\nOne report was written for each night. Fin.")
 	return nil
 }
@@ -77,9 +78,10 @@ func start(ctx context.Context, lines *log.Logger, servers, night, dying string)
 			}
 		})
 		if m.dies {
-			machines.Wait() // the others come later, so that this one writes the report
+			machines.Wait() // the others come later, so that this process writes the report
 		}
 	}
+
 	machines.Wait()
 	close(failed)
 	return <-failed
@@ -93,16 +95,17 @@ type machine struct {
 }
 
 func (m machine) run(ctx context.Context) error {
-	// A job that hangs must not meet that of the next night.
+	// A job that hangs must not meet the next night's job.
 	ctx, cancel := context.WithTimeout(ctx, time.Hour)
 	defer cancel()
 	client, err := protocol.Connect(ctx, m.servers, protocol.WithLogger(slog.Default()))
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
 
-	// One process at a time gets into write, until one has returned nil.
+	// One process at a time gets into write, until write has returned nil once.
 	ran, err := once.New(client, "/reports/nightly").Do(ctx, m.night, m.write)
 	if err != nil {
 		return err
@@ -121,12 +124,13 @@ func (m machine) run(ctx context.Context) error {
 
 var errDied = errors.New("died")
 
-// write creates the report if there is none. A process may die before Do has recorded that write
-// has returned nil, and then write runs again, with a greater token. So no token keeps the second
-// report out. Its key does: a node's name here, and in a database a row that the transaction of the
-// report inserts, with ON CONFLICT DO NOTHING. See examples/fencing.
+// write creates the report if there is none. A process can die after write has returned nil, and
+// before Do has recorded that. Then write runs again, with a greater token. So no token keeps the
+// second report out, but the report's key does. Here the key is a node's name. In a database it is
+// a row that the transaction of the report inserts with ON CONFLICT DO NOTHING (see
+// examples/fencing).
 //
-// Multi keeps out a process that has lost its turn. In a database the token does.
+// Multi keeps out a process that has lost its turn. (In a database, the token does.)
 func (m machine) write(ctx context.Context, r *once.Run) error {
 	if err := pause(ctx); err != nil { // as long as the real work would take
 		return err
@@ -147,7 +151,7 @@ func (m machine) write(ctx context.Context, r *once.Run) error {
 	return nil
 }
 
-// pause ends early if ctx does: the right to work is lost.
+// pause ends early if ctx does, because then the right to work is lost.
 func pause(ctx context.Context) error {
 	select {
 	case <-time.After(100 * time.Millisecond):

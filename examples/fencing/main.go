@@ -1,6 +1,6 @@
-// Fencing shows what a store must do, because a lock can't: keep out a former holder that does not
-// know yet that it has lost the lock, and keep a job from being done twice. The store is SQLite.
-// The statements are the same in other databases:
+// Fencing shows what only a store can do, because a lock can't: keep out a former holder that
+// doesn't know yet that it has lost the lock, and keep a job from being done twice. The store is
+// SQLite. The statements are the same in other databases:
 //
 //	go run -C examples/fencing .
 //	go run -C examples/fencing . -servers zk1:2181,zk2:2181,zk3:2181
@@ -54,7 +54,7 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 		return err
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1) // each connection would have a database of its own
+	db.SetMaxOpenConns(1) // otherwise each connection would have its own database
 	_, err = db.ExecContext(ctx, `
 		CREATE TABLE price (amount INTEGER, token INTEGER); INSERT INTO price VALUES (100, 0);
 		CREATE TABLE invoices (day TEXT, token INTEGER);    CREATE TABLE done (job TEXT PRIMARY KEY)`)
@@ -84,10 +84,11 @@ func lateWrite(ctx context.Context, out io.Writer, box *sandbox.Sandbox, db *sql
 		return err
 	}
 	fmt.Fprintln(out, "The first process holds the lock, and is paused before it writes.")
-	ended, err := box.Expire(ctx, first) // as the servers do if the pause is long
+	ended, err := box.Expire(ctx, first) // the servers do that if the pause is long
 	if err == nil && !ended {
-		err = mutex.Break(ctx, former.Node()) // where sessions are not ours to end
+		err = mutex.Break(ctx, former.Node()) // an ensemble's sessions are not ours to end
 	}
+
 	if err != nil {
 		return err
 	}
@@ -100,13 +101,14 @@ func lateWrite(ctx context.Context, out io.Writer, box *sandbox.Sandbox, db *sql
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintln(out, "The first process goes on, and writes 90:", outcome(setPrice(ctx, db, 90, former.Token())))
 	_, err = former.Multi(ctx, &zk.SetDataRequest{Path: "/locks/changed", Data: []byte("90"), Version: -1})
 	fmt.Fprintln(out, "It writes to ZooKeeper, by Multi:", outcome(err))
 	return nil
 }
 
-// outcome says what has become of a write.
+// outcome describes the result of a write.
 func outcome(err error) string {
 	if err != nil {
 		return "refused, " + err.Error()
@@ -116,7 +118,7 @@ func outcome(err error) string {
 
 var errFormer = errors.New("a greater token was seen")
 
-// setPrice keeps out former holders: the row has the greatest token that has written it.
+// setPrice keeps out former holders: the row has the greatest token of any write.
 func setPrice(ctx context.Context, db *sql.DB, amount int, token int64) error {
 	result, err := db.ExecContext(ctx, `UPDATE price SET amount = ?, token = ? WHERE token <= ?`, amount, token, token)
 	if err != nil {
@@ -133,7 +135,7 @@ var (
 	errDone = errors.New("the job is done already")
 )
 
-// secondRun has a process die after it has done a job, and before that is recorded in ZooKeeper.
+// secondRun has a process die after it has done a job, and before ZooKeeper has recorded that.
 func secondRun(ctx context.Context, out io.Writer, db *sql.DB, first, second *protocol.Client) error {
 	const day = "2030-01-31"
 	_, err := once.New(first, "/once/invoices").Do(ctx, day, func(ctx context.Context, r *once.Run) error {
@@ -156,8 +158,8 @@ func secondRun(ctx context.Context, out io.Writer, db *sql.DB, first, second *pr
 	return err
 }
 
-// invoice writes an invoice in a transaction that records the job, too. A token does not help here:
-// that of the second run is greater. The primary key does.
+// invoice writes an invoice, and records the job in the same transaction. A token wouldn't help
+// here, because the second run has a greater token. The primary key does.
 func invoice(ctx context.Context, db *sql.DB, day string, token int64) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -1,9 +1,9 @@
 //go:build unix
 
-// Service is a small HTTP service in three replicas. One of them leads and writes, fenced by its
-// term, and the others redirect to it. The program starts the replicas, each a process of its own.
-// It ends the leader by SIGTERM, as a deployment does, and the next leader stops in the middle of a
-// write. It shows which replica takes over, after how long, and what becomes of that write:
+// Service is a small HTTP service with three replicas. One replica leads and writes (fenced by its
+// term), and the others redirect to it. The program starts the replicas as processes. It ends the
+// leader with SIGTERM, as a deployment does, and the next leader stops in the middle of a write.
+// The output shows which replica takes over, how soon, and what happens to that write:
 //
 //	go run ./examples/service
 //	go run ./examples/service -servers zk1:2181,zk2:2181,zk3:2181
@@ -60,6 +60,7 @@ func serve(ctx context.Context, out io.Writer, servers string, timeout time.Dura
 	if err != nil {
 		return err
 	}
+
 	defer client.Close()
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -73,7 +74,7 @@ func serve(ctx context.Context, out io.Writer, servers string, timeout time.Dura
 	go server.Serve(listener)
 	fmt.Fprintln(out, url)
 	return e.Run(ctx, []byte(url), func(ctx context.Context, _ *election.Term) error {
-		<-ctx.Done() // the handler does the work of a leader
+		<-ctx.Done() // handle does the leader's work
 		return nil
 	})
 }
@@ -103,11 +104,12 @@ func handle(e *election.Election, url string, w http.ResponseWriter, r *http.Req
 		http.Error(w, "does not write: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
+
 	fmt.Fprintf(w, "writes %q with token %d\n", entry.Data, term.Token())
 }
 
-// demo starts three replicas, and does to them what happens in production. It leaves neither
-// processes nor nodes behind.
+// demo starts three replicas, and lets happen to them what happens in production. It leaves no
+// processes or nodes behind.
 func demo(ctx context.Context, out io.Writer, servers string, timeout time.Duration) (err error) {
 	box, err := sandbox.Open(servers, "service")
 	if err != nil {
@@ -129,7 +131,7 @@ func demo(ctx context.Context, out io.Writer, servers string, timeout time.Durat
 		defer r.Wait()
 		defer cancel() // which kills it
 
-		var url string // which a replica prints once it serves
+		var url string // a replica prints it once it serves
 		if _, err := fmt.Fscanln(lines, &url); err != nil {
 			return err
 		}
@@ -165,7 +167,7 @@ func demo(ctx context.Context, out io.Writer, servers string, timeout time.Durat
 }
 
 // post sends an entry to replicas until the leader has answered, and returns the leader's URL. No
-// attempt takes longer than limit, unless limit is 0.
+// attempt takes longer than limit (0 means no limit).
 func post(ctx context.Context, out io.Writer, urls []string, path, entry string, limit time.Duration) (leader string, err error) {
 	client, began := &http.Client{Timeout: limit}, time.Now() // which follows redirects
 	for i := 0; ctx.Err() == nil; i++ {
@@ -183,5 +185,6 @@ func post(ctx context.Context, out io.Writer, urls []string, path, entry string,
 			return leader, nil
 		}
 	}
+
 	return "", ctx.Err()
 }

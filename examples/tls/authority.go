@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// An authority writes certificates and keys to a directory. In production the company's CA does.
+// An authority writes certificates and keys to a directory. (In production your company's CA does
+// that.)
 type authority struct {
 	dir string
-	err error // the first that was met
+	err error // the first error
 }
 
 // An identity is a certificate and its key, in files.

@@ -1,10 +1,11 @@
-// TLS shows a client and a server that authenticate each other by certificates. A client without a
-// certificate is refused, and so is a server whose certificate another CA has signed:
+// TLS shows a client and a server that authenticate each other by certificates. The server refuses
+// a client without a certificate, and the client refuses a server whose certificate comes from
+// another CA:
 //
 //	go run ./examples/tls
 //
 // The certificates are made in a temporary directory, and ZooKeeper runs inside the program. On
-// servers of yours it takes a lock with your certificate:
+// your own servers it takes a lock with your certificate:
 //
 //	go run ./examples/tls -servers zk1:2281 -ca ca.pem -cert billing.pem -key billing.key
 package main
@@ -48,9 +49,9 @@ func main() {
 	}
 }
 
-// takeLock is what a program does. The files are read again when they have changed, so a
-// certificate can be renewed while the program runs. Connect gives up after some time, so that a
-// wrong certificate shows.
+// takeLock is the code that your program needs. Files are read again when they have changed, so a
+// certificate can be renewed while the program runs. Connect has a deadline, so that a wrong
+// certificate shows.
 func takeLock(ctx context.Context, out io.Writer, servers string, files protocol.TLSFiles, limit time.Duration) error {
 	connecting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -93,6 +94,7 @@ func show(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	defer server.Close()
 
 	for _, client := range []struct {
@@ -108,10 +110,11 @@ func show(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(out, "A client %s comes.\n", client.what)
 		err := takeLock(ctx, out, server.ConnectString(), client.files, client.limit)
 		if ctx.Err() != nil {
-			return ctx.Err() // Ctrl-C, which says nothing about certificates
+			return ctx.Err() // Ctrl-C says nothing about certificates
 		} else if err != nil {
 			fmt.Fprintln(out, "It is refused:", err)
 		}
 	}
+
 	return nil
 }

@@ -1,8 +1,8 @@
-// Tour shows live what the recipes do, on a ZooKeeper that it runs inside itself:
+// Tour shows the recipes live, on a ZooKeeper inside the program:
 //
 //	go run ./examples/tour
 //
-// On an ensemble it works below a path of its own, which it removes in the end:
+// On an ensemble it works below its own path, which it removes in the end:
 //
 //	go run ./examples/tour -servers zk1:2181,zk2:2181,zk3:2181
 package main
@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// run shows all chapters. It leaves no nodes behind, also when ctx ends. A holder holds for pace.
+// run shows all chapters. It leaves no nodes behind, even if ctx ends. A holder holds for pace.
 func run(ctx context.Context, out io.Writer, servers string, pace time.Duration) (err error) {
 	box, err := sandbox.Open(servers, "tour")
 	if err != nil {
@@ -57,6 +57,7 @@ func run(ctx context.Context, out io.Writer, servers string, pace time.Duration)
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -76,10 +77,11 @@ func exclusiveLock(t *tour) {
 			w.does("gives it back", (*lock.Lease).Unlock)
 		}
 	}
+
 	t.say("\n  Every token is greater than those before. So a store can refuse a late write of worker 3.")
 }
 
-// sharedLock shows rwlock.RWMutex: readers share the lock, a writer is alone, and all keep their
+// sharedLock shows rwlock.RWMutex: readers share the lock, a writer is alone, and all wait in
 // order.
 func sharedLock(t *tour) {
 	t.say("\n2. The shared lock: readers read together, a writer writes alone, and none starves.\n\n")
@@ -103,12 +105,12 @@ func sharedLock(t *tour) {
 	writer2 := comes("writer 2", (*rwlock.RWMutex).Lock)
 	waits(writer2, mutex.Contenders, data)
 
-	// All are here. The line moves as its first contenders leave.
+	// All have arrived. The line moves as its first contenders leave.
 	reader1.does("gives it back", (*rwlock.Lease).Unlock)
 	reader2.does("gives it back", (*rwlock.Lease).Unlock)
 	writer1.holds("writes", ", alone")
 
-	// No other writer comes between what writer 1 has written and what it reads now.
+	// No other writer comes between the write of writer 1 and its next read.
 	writer1.does("downgrades", func(l *rwlock.Lease, ctx context.Context) (err error) {
 		writer1.hold, err = l.Downgrade(ctx)
 		return err
@@ -152,7 +154,7 @@ func leaderElection(t *tour) {
 	}
 }
 
-// distributedQueue shows queue.Queue: the job of a worker that crashes is done by another one.
+// distributedQueue shows queue.Queue: if a worker crashes, another worker does its job.
 func distributedQueue(t *tour) {
 	t.say("\n4. The queue: a worker crashes before it acknowledges its job. Another one does it.\n\n")
 	victim := t.connect()
@@ -175,6 +177,7 @@ func distributedQueue(t *tour) {
 			t.check(item.Ack(t.ctx))
 		}
 	}
+
 	t.say("\n  No job was lost, and none was acknowledged twice.")
 }
 
@@ -197,21 +200,22 @@ func doubleBarrier(t *tour) {
 		})
 		t.sleep(t.pace / 2)
 	}
+
 	members.Wait()
 }
 
 // A tour is the script of a chapter. Its steps do nothing once ctx has ended, and the first step
-// that fails ends ctx. So a chapter reads from top to bottom, and only run looks for the error.
+// that fails ends ctx. So a chapter reads from top to bottom, and only run checks for the error.
 type tour struct {
 	*sandbox.Sandbox
 	ctx  context.Context
 	fail context.CancelCauseFunc
 	pace time.Duration
 
-	guide *protocol.Client // to look around with
+	guide *protocol.Client // the client to look around with
 	busy  sync.WaitGroup
 	began time.Time
-	freed time.Time // when the last holder went
+	freed time.Time // when the last holder left
 	token int64     // of the last holder
 	out   *log.Logger
 }
@@ -242,7 +246,7 @@ func (t *tour) goesOn() bool { return t.ctx.Err() == nil }
 
 // connect returns a client that is closed at the end of the chapter.
 func (t *tour) connect() *protocol.Client {
-	// The tour itself says what is lost. A client lasts until the chapter ends.
+	// The tour itself reports losses. A client lasts until the chapter ends.
 	c, err := protocol.Connect(t.ctx, t.Servers, protocol.WithLogger(slog.New(slog.DiscardHandler)))
 	if t.check(err); err == nil {
 		t.busy.Go(func() { <-t.ctx.Done(); c.Close() })
@@ -250,7 +254,7 @@ func (t *tour) connect() *protocol.Client {
 	return c
 }
 
-// An actor has a session of its own, in which it contends for something.
+// An actor contends in a session of its own.
 type actor[H hold] struct {
 	*tour
 	name   string
@@ -281,7 +285,7 @@ func comes[H hold](t *tour, name string, take func(context.Context, *protocol.Cl
 	return a
 }
 
-// waits says behind which contender the actor is, as soon as it is at the end of the line.
+// waits waits until the actor is at the end of the line, and says which contender is before it.
 func waits[H hold, C any](a *actor[H], line func(context.Context) ([]C, error), name func(C) []byte) {
 	for a.goesOn() {
 		all, err := line(a.ctx)
@@ -295,7 +299,7 @@ func waits[H hold, C any](a *actor[H], line func(context.Context) ([]C, error), 
 	}
 }
 
-// lineUp has n actors come, of which the first one holds at once and the others wait.
+// lineUp has n actors come. The first one holds at once, and the others wait.
 func lineUp[H hold, C any](t *tour, n int, kind string, take func(context.Context, *protocol.Client, []byte) (H, error),
 	line func(context.Context) ([]C, error), name func(C) []byte) (all []*actor[H]) {
 	for i := range n {
@@ -323,7 +327,7 @@ func (a *actor[H]) holds(verb, more string) {
 	a.tell(a.name, verb, fmt.Sprintf("token %d%s", token, more))
 }
 
-// loses takes away what the actor holds: its session ends, or an operator deletes its node.
+// loses takes the actor's lock away: its session ends, or an operator deletes its node.
 func (a *actor[H]) loses(operator string, delete func(ctx context.Context, node string) error) {
 	if a.sleep(a.pace); !a.goesOn() {
 		return
@@ -335,12 +339,13 @@ func (a *actor[H]) loses(operator string, delete func(ctx context.Context, node 
 		a.tell("an operator", operator, "of "+a.name+", by deleting its node")
 		a.check(delete(a.ctx, a.hold.Node()))
 	}
+
 	if await(a.tour, a.hold.Done()) {
 		a.tell(a.name, "is told to stop", a.hold.Err().Error())
 	}
 }
 
-// does says what the actor does, and does it.
+// does prints an action of the actor, and does it.
 func (a *actor[H]) does(what string, do func(H, context.Context) error) {
 	if a.sleep(a.pace); a.goesOn() {
 		a.tell(a.name, what, "")
@@ -367,7 +372,7 @@ func (t *tour) say(text string) {
 	}
 }
 
-// tell prints what an actor does, when, and a remark.
+// tell prints an actor's action, the time, and a remark.
 func (t *tour) tell(who, what, more string) {
 	text := fmt.Sprintf("  %6.3f s  %-11s  %-15s  %s", time.Since(t.began).Seconds(), who, what, more)
 	t.say(strings.TrimRight(text, " "))

@@ -1,6 +1,6 @@
 // Workqueue shows three workers that share a queue of mail. One worker dies in the middle of a
-// delivery, and that mail goes to another worker. One mail cannot be delivered, and goes to the
-// dead letters after three attempts. The program ends once the queue is drained:
+// delivery, and another worker gets that mail. One mail can't be delivered, and goes to the dead
+// letters after three attempts. The program ends once the queue is empty:
 //
 //	go run ./examples/workqueue
 //	go run ./examples/workqueue -servers zk1:2181,zk2:2181,zk3:2181
@@ -66,6 +66,7 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 	if _, err := mail.OfferAll(ctx, letters); err != nil {
 		return err
 	}
+
 	lines.Printf("%d mails are in the queue, %v.", len(letters), box)
 
 	working, stop := context.WithCancel(ctx)
@@ -78,6 +79,7 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 			}
 		})
 	}
+
 	err = mail.Drained(ctx) // none is left, reserved or not
 	stop()
 	workers.Wait()
@@ -92,26 +94,27 @@ func run(ctx context.Context, out io.Writer, servers string) (err error) {
 		}
 		lines.Printf("  from %s", letter.Origin)
 	}
+
 	lines.Print("Fin.")
 	return nil
 }
 
-// connect gives up after a while, so that a wrong address shows. The logger gets what an operator
-// should know, such as an outage.
+// connect gives up after a while, so that a wrong address shows. The logger gets everything an
+// operator should know (an outage, for example).
 func connect(ctx context.Context, servers string) (*protocol.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	return protocol.Connect(ctx, servers, protocol.WithLogger(slog.Default()))
 }
 
-// queues returns the queue, and where it puts what cannot be delivered.
+// queues returns the queue, and the queue for mail that can't be delivered.
 func queues(client *protocol.Client) (mail, failed *queue.Queue) {
 	failed = queue.New(client, "/mail/failed")
 	return queue.New(client, "/mail/out", queue.WithDeadLetter(failed, 3),
 		queue.WithRetryDelay(func(int) time.Duration { return 100 * time.Millisecond })), failed
 }
 
-// work is a worker: it delivers mail until ctx ends, which SIGTERM does.
+// work is a worker: it delivers mail until ctx ends (SIGTERM ends it).
 func work(ctx context.Context, servers string, say func(string)) error {
 	client, err := connect(ctx, servers)
 	if err != nil {
@@ -119,7 +122,7 @@ func work(ctx context.Context, servers string, say func(string)) error {
 	}
 	defer client.Close()
 
-	// Consume acknowledges a mail if the function returns nil. If not, the mail comes back.
+	// If the function returns nil, Consume acknowledges the mail. Otherwise the mail comes back.
 	mail, _ := queues(client)
 	return mail.Consume(ctx, 1, func(ctx context.Context, it *queue.Item) error {
 		say(fmt.Sprintf("delivers mail %s, attempt %d", it.Data(), it.Attempt()))
@@ -130,8 +133,8 @@ func work(ctx context.Context, servers string, say func(string)) error {
 	})
 }
 
-// deliver may be called more than once for a mail: a worker may die after it has delivered one, and
-// before that is acknowledged.
+// deliver can be called several times for a mail, because a worker can die after it has delivered
+// the mail and before it has acknowledged it.
 func deliver(ctx context.Context, to string) error {
 	if to == dead {
 		return errors.New("no such mailbox")
@@ -139,7 +142,7 @@ func deliver(ctx context.Context, to string) error {
 	select {
 	case <-time.After(50 * time.Millisecond):
 		return nil
-	case <-ctx.Done(): // the reservation is lost, or the worker is to end
+	case <-ctx.Done(): // the reservation is lost, or the worker should end
 		return context.Cause(ctx)
 	}
 }

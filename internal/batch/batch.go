@@ -59,9 +59,10 @@ type Host interface {
 }
 
 // A Batcher collects requests and has them served in batches. It is safe for concurrent use. Only
-// the serving function may call Rounds, Collect, Return and Shrink (one call of it runs at a time).
+// the serving function may call Rounds, Collect and Return (one call of it runs at a time).
 type Batcher[R Requester] struct {
 	host    Host
+	limits  Limits
 	serve   func(life context.Context)
 	abandon func(r R, cause error) error
 	woken   chan struct{}
@@ -71,7 +72,6 @@ type Batcher[R Requester] struct {
 	pending  []R        // in order of arrival
 	answered int        // how many of these have an answer, since the last compact
 	serving  bool
-	size     size
 }
 
 // New returns a batcher whose goroutine calls serve. serve must range over [Batcher.Rounds] until
@@ -83,9 +83,8 @@ func New[R Requester](
 	host Host, limits Limits, serve func(life context.Context), abandon func(r R, cause error) error,
 ) *Batcher[R] {
 	return &Batcher[R]{
-		host: host, serve: serve, abandon: abandon,
+		host: host, limits: limits, serve: serve, abandon: abandon,
 		woken: make(chan struct{}, 1), running: make(chan struct{}, 1),
-		size: size{limits: limits},
 	}
 }
 
@@ -118,6 +117,7 @@ func (b *Batcher[R]) Do(ctx context.Context, r R) error {
 	case <-timer.C:
 		b.leave(r)
 	}
+
 	return request.err
 }
 
@@ -154,6 +154,7 @@ func (b *Batcher[R]) withdraw(r R) bool {
 	case request.sent:
 		return false
 	}
+
 	b.end(Ended(request.ctx), r)
 	b.Wake()
 	return true
@@ -167,6 +168,7 @@ func (b *Batcher[R]) leave(r R) {
 	if request.answered {
 		return
 	}
+
 	err := Ended(request.ctx)
 	if request.sent {
 		err = b.abandon(r, err)
@@ -271,7 +273,7 @@ func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
 		b.Wake()
 	}
 
-	room := b.size.room()
+	room := &Room{limits: b.limits}
 	for _, r := range b.pending {
 		if room.skipped = false; !fits(r, room) {
 			if room.skipped {
@@ -281,8 +283,8 @@ func (b *Batcher[R]) Collect(fits func(r R, room *Room) bool) (batch []R) {
 		}
 		r.request().sent = true
 		batch = append(batch, r)
-		room.share()
 	}
+
 	return batch
 }
 
@@ -312,14 +314,6 @@ func (b *Batcher[R]) Answer(err error, requests ...R) (left []R) {
 	}
 	b.end(err, requests...)
 	return left
-}
-
-// Shrink halves the size of batches in bytes, because the last batch seems to have been too large.
-// That lasts until a minute after the last call.
-func (b *Batcher[R]) Shrink() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.size.shrink()
 }
 
 // Wake makes Woken ready.

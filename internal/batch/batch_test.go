@@ -149,7 +149,7 @@ func numbered(n, bytes int) (jobs []*job) {
 	return jobs
 }
 
-var wide = batch.Limits{Count: 1000, Bytes: 1000, Alone: 1000}
+var wide = batch.Limits{Count: 1000, Bytes: 1000}
 
 func TestRequestsAreCollectedWhileABatchIsUnderWay(t *testing.T) {
 	t.Parallel()
@@ -187,11 +187,11 @@ func TestBatchesAreBounded(t *testing.T) {
 		bytes  []int
 		want   []int
 	}{
-		"by count":                       {batch.Limits{Count: 3, Bytes: 100, Alone: 100}, []int{1, 1, 1, 1, 1, 1, 1, 1}, []int{1, 3, 3, 1}},
-		"by bytes":                       {batch.Limits{Count: 100, Bytes: 10, Alone: 10}, []int{1, 5, 5, 1, 9, 1, 10}, []int{1, 2, 2, 1, 1}},
-		"a large one is alone":           {batch.Limits{Count: 100, Bytes: 10, Alone: 100}, []int{1, 50, 1, 2, 50, 3}, []int{1, 1, 2, 1, 1}},
-		"a smaller one does not go past": {batch.Limits{Count: 100, Bytes: 10, Alone: 10}, []int{1, 6, 7, 1}, []int{1, 1, 2}},
-		"one is never too large":         {batch.Limits{Count: 100, Bytes: 10, Alone: 10}, []int{1000, 1000}, []int{1, 1}},
+		"by count":                       {batch.Limits{Count: 3, Bytes: 100}, []int{1, 1, 1, 1, 1, 1, 1, 1}, []int{1, 3, 3, 1}},
+		"by bytes":                       {batch.Limits{Count: 100, Bytes: 10}, []int{1, 5, 5, 1, 9, 1, 10}, []int{1, 2, 2, 1, 1}},
+		"a large one is alone":           {batch.Limits{Count: 100, Bytes: 10}, []int{1, 50, 1, 2, 50, 3}, []int{1, 1, 2, 1, 1}},
+		"a smaller one does not go past": {batch.Limits{Count: 100, Bytes: 10}, []int{1, 6, 7, 1}, []int{1, 1, 2}},
+		"one is never too large":         {batch.Limits{Count: 100, Bytes: 10}, []int{1000, 1000}, []int{1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -209,85 +209,6 @@ func TestBatchesAreBounded(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A request may take what it needs in several steps, and be content with less.
-func TestRoomIsTakenStepByStep(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var host host
-		var jobs *batch.Batcher[*job]
-		var got [][]int
-		serve := func(context.Context) {
-			for range jobs.Rounds() {
-				time.Sleep(time.Second)
-				var steps []int
-				all := jobs.Collect(func(j *job, room *batch.Room) bool {
-					if len(steps) == 0 {
-						room.Reserve(2)
-					}
-					n := 0
-					for n < j.bytes && room.Take(1, 1) {
-						n++
-					}
-					steps = append(steps, n)
-					return n > 0
-				})
-				got = append(got, steps)
-				jobs.Answer(nil, all...)
-			}
-		}
-		jobs = batch.New[*job](&host, batch.Limits{Count: 100, Bytes: 10, Alone: 20}, serve, nil)
-		p := &printer{jobs: jobs}
-		answers := p.start(t.Context(), &job{bytes: 5}, &job{bytes: 6}, &job{bytes: 30}, &job{bytes: 1})
-		for _, answer := range answers {
-			require.NoError(t, <-answer)
-		}
-		require.Equal(t, [][]int{{5, 3, 0}, {18, 0}, {1}}, got)
-	})
-}
-
-// What comes later is not served before what did not fit.
-func TestRoomThatIsFullStaysFull(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := &printer{}
-		var took []bool
-		p.jobs = batch.New[*job](&p.host, batch.Limits{Count: 10, Bytes: 10, Alone: 10}, func(context.Context) {
-			for range p.jobs.Rounds() {
-				p.jobs.Answer(nil, p.jobs.Collect(func(_ *job, room *batch.Room) bool {
-					took = append(took, room.Take(1, 6), room.Take(1, 5), room.Take(1, 1))
-					return true
-				})...)
-			}
-		}, nil)
-		require.NoError(t, <-p.start(t.Context(), &job{})[0])
-		require.Zero(t, p.host.goroutines())
-		require.Equal(t, []bool{true, false, false}, took)
-	})
-}
-
-func TestShrunkBatchesGrowAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPrinter(batch.Limits{Count: 100, Bytes: 8, Alone: 100})
-		sizes := func() []int {
-			p.batches = nil
-			for _, answer := range p.start(t.Context(), numbered(9, 1)...) {
-				require.NoError(t, <-answer)
-			}
-			return p.sizes()
-		}
-		require.Equal(t, []int{1, 8}, sizes())
-		p.jobs.Shrink()
-		require.Equal(t, []int{1, 4, 4}, sizes())
-		p.jobs.Shrink()
-		require.Equal(t, []int{1, 2, 2, 2, 2}, sizes())
-		time.Sleep(time.Minute)
-		require.Equal(t, []int{1, 8}, sizes())
-		p.jobs.Shrink()
-		require.Equal(t, []int{1, 4, 4}, sizes())
-	})
 }
 
 func TestRequestThatWasNotSentIsWithdrawn(t *testing.T) {
@@ -581,7 +502,6 @@ func TestEachRequestIsAnsweredOnce(t *testing.T) {
 			Count: rapid.IntRange(1, 5).Draw(rt, "count"),
 			Bytes: rapid.IntRange(1, 20).Draw(rt, "bytes"),
 		}
-		limits.Alone = limits.Bytes + rapid.IntRange(0, 20).Draw(rt, "more for one alone")
 		plans := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) plan {
 			return plan{
 				time.Duration(rapid.IntRange(0, 20).Draw(rt, "pause")) * 10 * time.Millisecond,
@@ -613,10 +533,7 @@ func play(t *testing.T, limits batch.Limits, plans []plan, outcomes []int, lasts
 		outcome := outcomes[len(p.batches)%len(outcomes)]
 		time.Sleep(time.Duration(outcome*20) * time.Millisecond)
 		switch outcome {
-		case 7:
-			p.jobs.Shrink()
-			return false, nil
-		case 8:
+		case 7, 8:
 			return false, nil
 		case 9:
 			return false, errBatch
@@ -686,7 +603,7 @@ func TestOneCallAtATime(t *testing.T) {
 	t.Parallel()
 	var b *batch.Batcher[*job]
 	var serving, most atomic.Int32
-	b = batch.New(&host{}, batch.Limits{Count: 1, Bytes: 1, Alone: 1}, func(context.Context) {
+	b = batch.New(&host{}, batch.Limits{Count: 1, Bytes: 1}, func(context.Context) {
 		most.Store(max(most.Load(), serving.Add(1)))
 		defer serving.Add(-1)
 		for pending := range b.Rounds() {

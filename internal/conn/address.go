@@ -63,6 +63,7 @@ func (e *Ensemble) lookUp(server string, age time.Duration) *lookup {
 	if l := a.current[server]; l != nil {
 		return l
 	}
+
 	if l := a.known[server]; l != nil && time.Since(l.began) < age {
 		return l
 	}
@@ -73,6 +74,7 @@ func (e *Ensemble) lookUp(server string, age time.Duration) *lookup {
 		l.ended, l.found = l.began, []string{server} // the user's dialer resolves names itself
 		return l
 	}
+
 	if a.settled == nil {
 		a.known, a.current, a.settled = make(map[string]*lookup), make(map[string]*lookup), make(chan struct{})
 	}
@@ -96,6 +98,7 @@ func (e *Ensemble) lookUp(server string, age time.Duration) *lookup {
 		hosts, err = e.Lookup(ctx, host)
 		returned = true
 	}
+
 	if !e.Spawn(func() { resolve(e.Closing) }) {
 		go resolve(e.Work) // for the last session of a client that is being closed
 	}
@@ -112,6 +115,7 @@ func (a *addresses) settle(l *lookup, hosts []string, port string, err error) {
 	for _, host := range hosts {
 		l.found = append(l.found, net.JoinHostPort(host, port))
 	}
+
 	if former := a.known[l.server]; err != nil && former != nil {
 		l.found = former.found
 	}
@@ -208,6 +212,7 @@ func (r *route) begin(f search) {
 		servers = servers[:1]
 		r.servers = slices.Concat(r.servers[1:], servers)
 	}
+
 	for _, server := range servers {
 		r.open = append(r.open, r.ensemble.lookUp(server, age))
 	}
@@ -241,6 +246,7 @@ func (r *route) collect(late, resumes bool) (settled <-chan struct{}) {
 		r.size += max(len(found), 1)
 		r.empty = r.empty && len(found) == 0
 	}
+
 	r.open = open
 	return a.settled
 }

@@ -139,9 +139,11 @@ func (c *Conn) End(why error, closes bool) {
 	}
 	cut := []*Link{c.handshaking, c.link}
 	c.mu.Unlock()
+	// A handshake under way is cut in any case: it could bring back a session that has ended.
 	if closes {
 		cut = cut[:1]
 	}
+
 	for _, w := range cut {
 		if w != nil {
 			w.Cut(why)
@@ -182,6 +184,7 @@ func Attempt[T any](ctx context.Context, c *Conn, op func(*zk.Conn) (T, error)) 
 		v   T
 		err error
 	}
+	// It has room, so that the goroutine ends even though the caller has left.
 	answer := make(chan result, 1)
 	started := c.ensemble.Spawn(func() {
 		r := result{err: pace.Foreign("operation", nil)}
@@ -198,6 +201,7 @@ func Attempt[T any](ctx context.Context, c *Conn, op func(*zk.Conn) (T, error)) 
 	case <-ctx.Done():
 	case <-c.life.Done():
 	}
+
 	return v, Unknown, c.Why(ctx)
 }
 

@@ -51,6 +51,7 @@ func ParseConnectString(s string) (servers []string, chroot string, err error) {
 		}
 		servers = append(servers, server)
 	}
+
 	return servers, chroot, nil
 }
 
@@ -82,6 +83,7 @@ func withPort(host string) (string, error) {
 	if _, err := netip.ParseAddr(name); err != nil && strings.ContainsFunc(name, notInHosts) {
 		return "", fmt.Errorf("server address %q: not a host and a port", host)
 	}
+
 	return net.JoinHostPort(name, port), nil
 }
 

@@ -48,5 +48,6 @@ func DeniedIn(err error, answers []zk.MultiResponse, ops []any) error {
 			return Denied(err, "read", op.Path)
 		}
 	}
+
 	return err
 }

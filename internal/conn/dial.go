@@ -92,11 +92,13 @@ func (d *dialler) dial(network, _ string, timeout time.Duration) (net.Conn, erro
 	}
 
 	wire, err := c.ensemble.connect(c.life, network, d.target, timeout)
+	// The probe uses the connection up, so the handshake needs another.
 	if err == nil && lapsed {
 		if err = c.probe(wire, limit); err == nil {
 			wire, err = c.ensemble.connect(c.life, network, d.target, timeout)
 		}
 	}
+
 	if err == nil {
 		var w *Link
 		if w, err = newLink(c, wire, limit); err == nil {
@@ -104,6 +106,7 @@ func (d *dialler) dial(network, _ string, timeout time.Duration) (net.Conn, erro
 			return w, nil
 		}
 	}
+
 	c.disconnected(nil, err)
 	return nil, err
 }

@@ -44,6 +44,9 @@ func DialWith(ctx context.Context, d zk.Dialer, network, address string, timeout
 		net.Conn
 		error
 	}
+
+	// It has no room, so that a connection goes either to the caller or to the goroutine that
+	// closes it.
 	dialled := make(chan result)
 	go func() {
 		var c net.Conn

@@ -18,6 +18,7 @@ func request(conn net.Conn, in *bufio.Reader, frame []byte) error {
 	if !ok {
 		return zkwire.ErrMalformed
 	}
+
 	if head.Code != zkwire.CodeOK {
 		return fmt.Errorf("error %d", head.Code)
 	}

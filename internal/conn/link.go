@@ -111,6 +111,7 @@ func newLink(owner *Conn, c net.Conn, timeout time.Duration) (_ *Link, err error
 	if w.unsent == 0 {
 		close(w.identified)
 	}
+
 	if w.lastZxid, err = owner.beginHandshake(w); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -256,6 +257,7 @@ func (w *Link) note(p []byte, done func(Reply)) (instead [][]byte, replaced, ope
 		zkwire.SetLastZxid(p, w.lastZxid)
 		return nil, false, true
 	}
+
 	head, ok := zkwire.ParseRequestHeader(p)
 	if !ok {
 		return nil, false, true
@@ -298,6 +300,7 @@ func (w *Link) note(p []byte, done func(Reply)) (instead [][]byte, replaced, ope
 		zkwire.SetXid(w.rewatch[len(w.rewatch)-1], r.xid) // zk.Conn waits for this answer
 		return w.takeRewatch(rewatchWindow), true, true
 	}
+
 	w.sent, w.lastSent = append(w.sent, r), r.at
 	return nil, false, true
 }
@@ -331,6 +334,7 @@ func (w *Link) read(p []byte) (int, error) {
 	if arriving && n > 0 {
 		w.noteProgress()
 	}
+
 	if w.unread == 0 && w.kind != 0 { // not before: if the rest never arrives, zk.Conn sets no watch
 		w.conn.watching(w.watched.watch, w.kind)
 	}
@@ -353,6 +357,7 @@ func (w *Link) nextFrame() error {
 		err = fmt.Errorf("the server hangs up during the handshake: it is out of its quorum, has too many connections "+
 			"from this host (maxClientCnxns) or altogether, is behind this client, or expects TLS at this port: %w", err)
 	}
+
 	if err != nil {
 		return err
 	}
@@ -360,6 +365,7 @@ func (w *Link) nextFrame() error {
 	if err != nil {
 		return fmt.Errorf("%w, of at most %d", err, MaxFrame)
 	}
+
 	if size < zkwire.ReplyBody-4 {
 		return fmt.Errorf("frame of %d bytes", size)
 	}
@@ -373,6 +379,7 @@ func (w *Link) nextFrame() error {
 			done()
 		}
 	}
+
 	w.unread = 4 + size
 	return err
 }
@@ -408,6 +415,7 @@ func (w *Link) handshake(size int) error {
 	if err != nil {
 		return err
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rewatch, w.rewatching = rewatch, len(rewatch)
@@ -430,6 +438,7 @@ func (w *Link) answer(frame []byte, size int) (done func(), err error) {
 		w.conn.seen(head.Zxid, false)
 		return nil, nil
 	}
+
 	w.progress = head.Xid >= 0
 
 	r, ok := w.take(head.Xid)
@@ -506,6 +515,7 @@ func (w *Link) Cut(why error) {
 	if w.authErr != nil {
 		why = w.authErr
 	}
+
 	if first {
 		// Answers may have arrived that Read hasn't looked at yet. They still count: zk.Conn gets
 		// them and sets watches, and the session must know those. Our own requests are answered
@@ -521,6 +531,7 @@ func (w *Link) Cut(why error) {
 			close(w.identified)
 		}
 	}
+
 	w.mu.Unlock()
 	if !first {
 		return

@@ -53,8 +53,8 @@ func TestRefusalIsLoggedWithoutTheLock(t *testing.T) {
 	<-answered
 }
 
-// TestRequestAtOnceAfterTheHandshakeIsNotTakenForTheConnectRequest has a host for which the handshake
-// waits at its end, while a call that has waited for the connection makes a request.
+// TestRequestAtOnceAfterTheHandshakeIsNotTakenForTheConnectRequest has a host for which the
+// handshake waits at its end, while a call that waited for the connection makes a request.
 func TestRequestAtOnceAfterTheHandshakeIsNotTakenForTheConnectRequest(t *testing.T) {
 	t.Parallel()
 	c, host := begun()

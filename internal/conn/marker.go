@@ -105,5 +105,6 @@ func (t *Watches) noteMarker(e zk.Event) (before string) {
 			t.released = node
 		}
 	}
+
 	return before
 }

@@ -65,5 +65,6 @@ func (c *Conn) Close(ctx context.Context, await func(context.Context)) error {
 	if gone || !opened {
 		return nil
 	}
+
 	return c.closeOrphan(ctx, password(), timeout, await)
 }

@@ -58,6 +58,7 @@ func OutcomeOf(err error) Outcome {
 	case zkwire.CodeConnectionLoss, zkwire.CodeOperationTimeout: // lost between the servers
 		return Unknown
 	}
+
 	return Definite
 }
 
@@ -82,6 +83,7 @@ func ServerCode(err error) zkwire.Code {
 	if r := (*refusal)(nil); errors.As(err, &r) {
 		return r.code
 	}
+
 	_, number, unknown := strings.Cut(err.Error(), "unknown error: ")
 	code, err := strconv.ParseInt(number, 10, 32)
 	if !unknown || err != nil {

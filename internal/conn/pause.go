@@ -35,6 +35,7 @@ func pauseAfter(failures, servers int, timeout time.Duration, f search) time.Dur
 	if rounds == 0 || failures%servers != 0 {
 		return 0
 	}
+
 	most := min(time.Second, timeout/20)
 	if f.at == StakePlace {
 		most = timeout / 6

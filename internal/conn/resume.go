@@ -40,6 +40,7 @@ func (c *Conn) connected(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, e
 	case err != nil:
 		return nil, err
 	}
+
 	c.host.Changed(Connected)
 	return rewatch, nil
 }
@@ -69,6 +70,7 @@ func (c *Conn) takeInto(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, er
 	if err != nil {
 		return nil, err
 	}
+
 	if first {
 		c.id.Store(h.SessionID)
 		close(c.began)
@@ -79,6 +81,7 @@ func (c *Conn) takeInto(w *Link, h zkwire.ConnectResponse) (rewatch [][]byte, er
 	if !hold {
 		c.admit()
 	}
+
 	close(c.resumed)
 	c.resumed = make(chan struct{})
 	return c.rewatch(c.settled), nil
@@ -113,6 +116,7 @@ func (c *Conn) disconnected(w *Link, why error) {
 			c.ready, c.gate = false, make(chan struct{})
 		}
 	}
+
 	if c.handshaking == w {
 		c.handshaking = nil
 	}
@@ -122,6 +126,7 @@ func (c *Conn) disconnected(w *Link, why error) {
 		}
 		c.lastFail = why
 	}
+
 	c.mu.Unlock()
 
 	if current {
@@ -182,6 +187,7 @@ func (c *Conn) warn(code zkwire.Code) {
 	if due {
 		c.warned = time.Now()
 	}
+
 	c.mu.Unlock()
 	if due {
 		c.host.Log(slog.LevelWarn, "server refuses requests, which are tried again",

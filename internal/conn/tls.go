@@ -76,6 +76,7 @@ func (l *TLSLoader) read() (cfg *tls.Config, news, err error) {
 		l.told = err.Error()
 		return l.loaded, err, nil
 	}
+
 	return l.loaded, nil, nil
 }
 
@@ -91,6 +92,7 @@ func (f TLSFiles) stamps() ([]fileStamp, error) {
 		}
 		stamps = append(stamps, fileStamp{info.Size(), info.ModTime()})
 	}
+
 	return stamps, nil
 }
 
@@ -109,6 +111,7 @@ func (f TLSFiles) load() (*tls.Config, error) {
 			return nil, fmt.Errorf("TLS: %s has no certificate in PEM", f.CA)
 		}
 	}
+
 	if f.Certificate != "" {
 		certificate, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
 		if err != nil {
@@ -116,6 +119,7 @@ func (f TLSFiles) load() (*tls.Config, error) {
 		}
 		cfg.Certificates = []tls.Certificate{certificate}
 	}
+
 	return cfg, nil
 }
 
@@ -128,6 +132,7 @@ func dialTLS(ctx context.Context, dial DialFunc, config func() (*tls.Config, err
 	if err != nil {
 		return nil, err
 	}
+
 	host, _, err := net.SplitHostPort(to.server)
 	if err != nil {
 		return nil, err
@@ -147,6 +152,7 @@ func dialTLS(ctx context.Context, dial DialFunc, config func() (*tls.Config, err
 		plain.Close()
 		return nil, fmt.Errorf("TLS handshake with %s: %w", to.server, err)
 	}
+
 	return aside{secure}, nil // its Close sends an alert
 }
 

@@ -203,9 +203,12 @@ func (t *Watches) Recheck(w *Watched, ask func()) {
 	case a != nil && a.over == over && now.Sub(a.at) < recheckAfter:
 		return
 	}
+
 	a := &asked{at: now, over: over}
 	w.asked = a
 	t.conn.ensemble.Spawn(func() {
+		// Ask once more if there was a reconnect meanwhile: the answer may be older than the new
+		// connection.
 		for !a.ended {
 			ask()
 			t.mu.Lock()
@@ -225,6 +228,8 @@ func (t *Watches) notify(e zk.Event) {
 	}
 
 	t.mu.Lock()
+	// The marker's event comes just before the deletion's, so this says which node the deletion
+	// released.
 	released := t.noteMarker(e)
 
 	fire := func(path string) {
@@ -336,12 +341,14 @@ func (t *Watches) Call(w *Watched, life context.Context, f func()) {
 		f()
 		return
 	}
+
 	if room := cap(w.calls); len(w.calls) == room {
 		w.calls = slices.DeleteFunc(w.calls, func(c changeCall) bool { return c.life.Err() != nil })
 		if len(w.calls) > room/2 {
 			w.calls = slices.Grow(w.calls, room)
 		}
 	}
+
 	w.calls = append(w.calls, changeCall{life, f})
 }
 
@@ -359,6 +366,7 @@ func (w *Watched) fire() {
 			c.f()
 		}
 	}
+
 	w.calls = nil
 	for _, waiter := range w.waiters {
 		waiter.wake()

@@ -9,6 +9,7 @@ import (
 // watching notes a watch that zk.Conn is about to note too. The connection calls it with the last
 // byte of the answer.
 func (c *Conn) watching(path string, kind watchKinds) {
+	// Both tables share one string, because a session can watch 100,000 paths.
 	path = c.Watches.sole(path)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,6 +64,7 @@ func (c *Conn) rewatch(since int64) [][]byte {
 			size += 4 + len(path)
 		}
 	}
+
 	if size > 0 {
 		flush()
 	}

@@ -40,6 +40,7 @@ func ParseContender(node string, kinds ...string) (Contender, bool) {
 			}
 		}
 	}
+
 	if n.Kind == "" {
 		return Contender{}, false
 	}
@@ -112,6 +113,7 @@ func parseWriteLock(node string) (Contender, bool) {
 	if java != nil && (c != nil || len(session) != 16) {
 		return Contender{}, false
 	}
+
 	n, ok := ParseContender(node, "-") // the rest is the number
 	n.Kind = WriteLock
 	return n, ok

@@ -92,6 +92,7 @@ func ParseDoubleRecord(data []byte) (r DoubleRecord) {
 			return r
 		}
 	}
+
 	r.Gate, r.Members = id, names
 	return r
 }

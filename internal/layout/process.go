@@ -71,12 +71,13 @@ func printable(s string) string {
 // revoked is the member that asks a holder to give back its lock, with a comma before it.
 const revoked = `,"revoked":true}`
 
-// curatorRevoked is the data that Apache Curator's Revoker writes, and its makeRevocable waits for.
+// curatorRevoked is the data that Apache Curator's Revoker writes and its makeRevocable waits for.
 const curatorRevoked = "__REVOKE__"
 
-// Revoke returns data that ask a contender for its lock, whose node has these data: those of a
-// [Process] with one member more, or nil if they ask already. Curator's contenders have an address, or
-// nothing, which Curator's request replaces. Revoke reports whether data are of such a form.
+// Revoke returns data that asks a contender to give back its lock. data is what the contender's
+// node has now: for a [Process], Revoke adds a member. A contender of Curator has an address or
+// nothing, and Curator's own request replaces it. If data asks already, Revoke returns nil. ok is
+// false if data has none of these forms.
 func Revoke(data []byte, ours bool) (request []byte, ok bool) {
 	_, err := netip.ParseAddr(string(data))
 	switch {
@@ -92,7 +93,7 @@ func Revoke(data []byte, ours bool) (request []byte, ok bool) {
 	return append(bytes.Clone(body), revoked...), true
 }
 
-// IsRevoked reports whether data ask for the lock.
+// IsRevoked reports whether data asks a contender to give back its lock.
 func IsRevoked(data []byte) bool {
 	var d struct {
 		Revoked bool `json:"revoked"`

@@ -80,6 +80,7 @@ func parseAt(node string, i int, priorities bool) (e Entry, ok bool) {
 		}
 		return e, true
 	}
+
 	return e, false
 }
 

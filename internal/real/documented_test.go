@@ -19,8 +19,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble"
 )
 
-// TestDocumentedSettingsOfAnEnsemble has members with settings that are documented and rare: they check
-// ACLs by themselves, and a leader answers a Sync before it has committed what it has proposed.
+// TestDocumentedSettingsOfAnEnsemble has members with settings that are documented and rare: they
+// check ACLs by themselves, and a leader answers a Sync before it has committed its proposals.
 func TestDocumentedSettingsOfAnEnsemble(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
@@ -38,8 +38,8 @@ func TestDocumentedSettingsOfAnEnsemble(t *testing.T) {
 	t.Run("ADeposedLeaderProvesNothing", func(t *testing.T) { deposeLeader(t, cluster) })
 }
 
-// offerAcrossTheLeader has an Offer sent through a follower, proposed, and not committed yet, when the
-// session goes on at the leader.
+// offerAcrossTheLeader has an Offer sent through a follower and proposed, but not committed yet,
+// when the session goes on at the leader.
 func offerAcrossTheLeader(t *testing.T, cluster *ensemble.Cluster, path string) {
 	cluster.WaitHealthy()
 	leader, follower := cluster.Leader(), cluster.Followers()[0]

@@ -12,11 +12,11 @@ import (
 )
 
 // A Gate holds back a client's requests of one kind while it is shut, and lets all others pass. It
-// is open at first, and safe for concurrent use.
+// begins open. It is safe for concurrent use.
 type Gate struct {
 	Op recipestest.Op
 
-	mu   sync.Mutex // protects what follows
+	mu   sync.Mutex // protects the fields below
 	shut bool
 	due  []func()
 }
@@ -32,7 +32,7 @@ func (g *Gate) Option(link *recipestest.Link) protocol.ConnectOption {
 	})
 }
 
-// Shut holds back what comes from now on.
+// Shut holds back requests from now on.
 func (g *Gate) Shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -46,7 +46,7 @@ func (g *Gate) Holding() bool {
 	return len(g.due) > 0
 }
 
-// Open sends what was held back, where its connection is still there.
+// Open sends the requests that were held back, if their connection still exists.
 func (g *Gate) Open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *gatedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// holds reports whether a request has to wait.
+// holds reports whether a request must wait.
 func (g *Gate) holds(c *gatedConn, p []byte) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

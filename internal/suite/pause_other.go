@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// Pause skips the test: on this system no process can be stopped.
+// Pause skips the test, because processes can't be stopped on this system.
 func Pause(t testing.TB, _ *os.Process) {
 	t.Skip("no process can be stopped on this system")
 }
 
-// Resume does nothing, as no process is stopped.
+// Resume does nothing, because no process is stopped.
 func Resume(testing.TB, *os.Process) {}

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Pause has a process stand still until Resume.
+// Pause makes a process stand still until Resume.
 func Pause(t testing.TB, p *os.Process) { require.NoError(t, p.Signal(syscall.SIGSTOP)) }
 
-// Resume has a process run on.
+// Resume lets a process go on.
 func Resume(t testing.TB, p *os.Process) { require.NoError(t, p.Signal(syscall.SIGCONT)) }

@@ -12,18 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Process is another process of a test: the test binary, run once more.
+// A Process is another process of a test (the test binary, run once more).
 type Process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	wait  sync.WaitGroup // for what it prints
+	wait  sync.WaitGroup // for its output
 	over  bool
 }
 
-// StartProcess runs the test binary with config, as JSON, in the environment variable env. TestMain
-// looks for that variable and does the work of the process instead of running tests. line is called
-// with each line that the process prints, on a goroutine of its own. The process should end when
-// its standard input does. It is killed at the end of t at the latest.
+// StartProcess runs the test binary with config (as JSON) in the environment variable env. TestMain
+// must look for that variable and do the work of the process instead of running tests. line gets
+// each line that the process prints, on its own goroutine. The process should end when its standard
+// input does. At the end of t it is killed.
 func StartProcess(t *testing.T, env string, config any, line func([]byte)) *Process {
 	t.Helper()
 	text, err := json.Marshal(config)
@@ -46,7 +46,7 @@ func StartProcess(t *testing.T, env string, config any, line func([]byte)) *Proc
 	return p
 }
 
-// Kill ends the process as kill -9 does, and waits until it has.
+// Kill ends the process (kill -9), and waits until it has ended.
 func (p *Process) Kill() {
 	if !p.over {
 		p.over = true
@@ -56,8 +56,8 @@ func (p *Process) Kill() {
 	}
 }
 
-// End closes the standard input of the process and waits until it has ended. It fails t if the
-// process ends with an error.
+// End closes the standard input of the process and waits until it has ended. If the process ends
+// with an error, End fails t.
 func (p *Process) End(t *testing.T) {
 	t.Helper()
 	p.over = true
@@ -66,7 +66,8 @@ func (p *Process) End(t *testing.T) {
 	require.NoError(t, p.cmd.Wait())
 }
 
-// UntilStdinEnds calls stop once the standard input has ended, as it does when the parent dies.
+// UntilStdinEnds calls stop once the standard input has ended (because the parent has died, for
+// example).
 func UntilStdinEnds(stop func()) {
 	go func() {
 		io.Copy(io.Discard, os.Stdin)

@@ -11,9 +11,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// The reads of this file may follow a fault, or overlap with one. They are repeated when the
-// connection breaks, and in the next session when the session is lost. Each fails t if no answer
-// comes within [Limit].
+// The reads of this file can follow a fault, or overlap with one. They are repeated when the
+// connection breaks, and in the next session when the session is lost. If no answer comes within
+// [Limit], they fail t.
 
 // Get returns the data of a node and its Stat. It fails t if there is no such node.
 func Get(t testing.TB, c *protocol.Client, path string) ([]byte, *zk.Stat) {

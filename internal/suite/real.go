@@ -7,9 +7,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// Real returns the servers that ZKRECIPES_SERVERS names. It starts none: that takes a module of its
-// own, internal/real, so that the tests of a recipe need nothing but Go. Real skips t if no servers
-// are named, or if -short leaves them out. With ZKRECIPES_REQUIRE_REAL=1 it fails t instead.
+// Real returns the servers that ZKRECIPES_SERVERS names. It starts none, because that takes a
+// module of its own (internal/real), and the tests of a recipe should need only Go. Real skips t if
+// no servers are named, or if -short leaves them out. With ZKRECIPES_REQUIRE_REAL=1 it fails t
+// instead.
 func Real(t testing.TB) *recipestest.Server {
 	t.Helper()
 	servers := os.Getenv("ZKRECIPES_SERVERS")
@@ -25,14 +26,14 @@ func Real(t testing.TB) *recipestest.Server {
 	panic("unreachable")
 }
 
-// Settings of servers that a test may need. Package internal/real runs such servers.
+// Settings of servers that a test can need. Package internal/real runs such servers.
 const (
 	SmallRequests       = "small requests"       // of at most 64 KiB
 	CredentialsDemanded = "credentials demanded" // of every session, by the scheme digest
 )
 
-// RealWith is [Real] for servers with a setting that most servers lack. It skips t unless
-// ZKRECIPES_SERVERS_WITH says that the servers have it.
+// RealWith is [Real] for servers with an unusual setting. It skips t unless ZKRECIPES_SERVERS_WITH
+// says that the servers have it.
 func RealWith(t testing.TB, setting string) *recipestest.Server {
 	t.Helper()
 	if with := os.Getenv("ZKRECIPES_SERVERS_WITH"); with != setting {

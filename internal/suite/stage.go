@@ -7,8 +7,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A Stage is a server in memory and some clients, each with a network of its own. Use it in a
-// bubble of testing/synctest.
+// A Stage is a server in memory and some clients, each with its own network. Use it in a
+// testing/synctest bubble.
 type Stage struct {
 	*recipestest.Server
 	Links   []*recipestest.Link

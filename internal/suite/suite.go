@@ -1,5 +1,5 @@
-// Package suite has the tests that every recipe must pass, on the embedded server, on one that lags
-// and on real servers if ZKRECIPES_SERVERS names any. Recipes import it in their tests.
+// Package suite has helpers for the recipes' tests, and tests that every recipe must pass: on the
+// embedded server, on a server that lags, and on real servers if ZKRECIPES_SERVERS names any.
 package suite
 
 import (
@@ -22,28 +22,17 @@ import (
 // Limit is how long anything that must happen may take. No result depends on how soon it happens.
 const Limit = 2 * time.Minute
 
-// lag is by how much the followers of the lagging server lag: much more than any request takes, and
+// lag is how much the followers of the lagging server lag: much more than any request takes, and
 // little enough to wait for at each request.
 const lag = 6 * time.Millisecond
 
-// Each runs a test in virtual time, on the embedded server and on one whose clients are spread over
-// followers that lag, and on real servers if there are any. The test must not start subtests.
+// Each runs a test in virtual time, on the embedded server and on a server whose clients are spread
+// over followers that lag. If there are real servers, it also runs it there. The test must not
+// start subtests.
 func Each(t *testing.T, test func(*testing.T, *recipestest.Server)) {
 	t.Helper()
 	EmbeddedAndReal(t, test)
 	t.Run("lagging", func(t *testing.T) { Bubble(t, test, recipestest.Lagging(lag)) })
-}
-
-// Steady reports whether link has carried one connection only. A busy machine may break the first
-// one, and then a client repeats requests, and asks for others. In virtual time nothing is slow: t
-// fails if there was another connection.
-func Steady(t testing.TB, link *recipestest.Link) bool {
-	t.Helper()
-	connections := link.Count(recipestest.OpConnect)
-	if virtual() {
-		require.Equal(t, 1, connections, "connections")
-	}
-	return connections == 1
 }
 
 // Session returns the client's current session.
@@ -54,8 +43,8 @@ func Session(t testing.TB, c *protocol.Client) *protocol.Session {
 	return s
 }
 
-// Keep creates paths, and what is above them, as nodes that stay until the test ends. A path that a
-// recipe creates is a container, which a real server may delete as soon as it is empty.
+// Keep creates paths (and their parents) as nodes that stay until the test ends. (If a recipe
+// creates a path, it is a container, and a real server can delete it as soon as it is empty.)
 func Keep(t testing.TB, c *protocol.Client, paths ...string) {
 	t.Helper()
 	s := Session(t, c)
@@ -71,14 +60,14 @@ func Keep(t testing.TB, c *protocol.Client, paths ...string) {
 	}
 }
 
-// CatchUp syncs the client's server with the leader. In an ensemble it may not know yet what the
-// servers of other clients have answered.
+// CatchUp syncs the client's server with the leader. In an ensemble it may not know yet what other
+// servers have answered to their clients.
 func CatchUp(t testing.TB, c *protocol.Client) {
 	t.Helper()
 	require.NoError(t, Session(t, c).Sync(t.Context(), "/"))
 }
 
-// Close closes clients, and fails t if one of them cannot end its session.
+// Close closes clients. If a client can't end its session, Close fails t.
 func Close(t *testing.T, clients ...*protocol.Client) {
 	t.Helper()
 	for _, c := range clients {
@@ -86,11 +75,11 @@ func Close(t *testing.T, clients ...*protocol.Client) {
 	}
 }
 
-// closeTime is how long a client takes to close at most.
+// closeTime is the longest that a client takes to close.
 const closeTime = 2 * time.Second
 
-// TryClose closes a client, and returns an error if that has not ended its session. It ignores that
-// the servers did not answer in time, except in virtual time, where they always do.
+// TryClose closes a client. If that hasn't ended its session, it returns an error. Servers that
+// didn't answer in time are no error, except in virtual time (where they always answer).
 func TryClose(c *protocol.Client) error {
 	began := time.Now()
 	err := c.Close()
@@ -100,11 +89,11 @@ func TryClose(c *protocol.Client) error {
 	return err
 }
 
-// virtual reports whether the caller is in a bubble of testing/synctest, where time begins with the
+// virtual reports whether the caller is in a testing/synctest bubble, where time begins with the
 // year 2000.
 func virtual() bool { return time.Now().Year() < 2020 }
 
-// A Group waits for goroutines and joins their errors. Its zero value is ready for use.
+// A Group waits for goroutines and joins their errors. Its zero value is ready to use.
 type Group struct {
 	wg   sync.WaitGroup
 	mu   sync.Mutex // protects errs
@@ -128,8 +117,8 @@ func (g *Group) Wait() error {
 	return errors.Join(g.errs...)
 }
 
-// Main runs the tests of a package, and fails if they leave goroutines behind. Goroutines that are
-// about to end get time to do so: closed connections linger on a busy machine.
+// Main runs the tests of a package. If they leave goroutines behind, it fails. Goroutines that are
+// about to end get time for that (on a busy machine, closed connections linger).
 func Main(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // tests break things on purpose
 	status := m.Run()

@@ -10,10 +10,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// A Feature is what not all versions of ZooKeeper have.
+// A Feature is a feature that only some versions of ZooKeeper have.
 type Feature struct {
 	name  string
-	since []release // the first one of each line of releases that has it, oldest first
+	since []release // the first release of each line of releases that has it, oldest first
 }
 
 type release struct{ major, minor, patch int }
@@ -28,7 +28,7 @@ var (
 	HiddenStats   = Feature{"permission to ask whether a node exists", []release{{3, 8, 4}, {3, 9, 2}}}
 )
 
-// Needs skips t if the servers are of a version that lacks what t needs.
+// Needs skips t if the servers' version lacks a feature that t needs.
 func Needs(t testing.TB, srv *recipestest.Server, f Feature) {
 	t.Helper()
 	if version := srv.Version(); !f.in(t, version) {
@@ -36,7 +36,7 @@ func Needs(t testing.TB, srv *recipestest.Server, f Feature) {
 	}
 }
 
-// Has reports whether the servers are of a version that has f.
+// Has reports whether the servers' version has f.
 func Has(t testing.TB, srv *recipestest.Server, f Feature) bool {
 	t.Helper()
 	return f.in(t, srv.Version())

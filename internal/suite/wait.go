@@ -16,8 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// EmbeddedAndReal runs a test in virtual time on the embedded server, and on a real one. The test
-// must not start subtests.
+// EmbeddedAndReal runs a test in virtual time on the embedded server, and on a real server. The
+// test must not start subtests.
 func EmbeddedAndReal(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Helper()
 	t.Parallel()
@@ -25,8 +25,8 @@ func EmbeddedAndReal(t *testing.T, test func(t *testing.T, srv *recipestest.Serv
 	onReal(t, test)
 }
 
-// InRealTime runs a test on an embedded server that other processes can reach, and on a real one. It
-// skips t with -short.
+// InRealTime runs a test on an embedded server that other processes can reach, and on a real
+// server. It skips t with -short.
 func InRealTime(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) {
 	t.Helper()
 	t.Parallel()
@@ -38,7 +38,7 @@ func InRealTime(t *testing.T, test func(t *testing.T, srv *recipestest.Server)) 
 	onReal(t, test)
 }
 
-// SkipShort skips a test that waits in real time, or takes more than two seconds, with -short.
+// With -short, SkipShort skips a test that waits in real time or takes more than two seconds.
 func SkipShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -60,8 +60,8 @@ func Bubble(t *testing.T, test func(t *testing.T, srv *recipestest.Server), opts
 	recipestest.Bubble(t, test, opts...)
 }
 
-// Settle waits until nothing more happens at this moment of virtual time: all loggers and observers
-// have then been called. In real time it waits for a moment.
+// Settle waits until nothing more happens at this moment of virtual time, so that all loggers and
+// observers have been called. In real time it waits for a moment.
 func Settle() {
 	if virtual() {
 		synctest.Wait()
@@ -100,20 +100,20 @@ func Later[T any](f func() T) <-chan T {
 	return result
 }
 
-// Soon waits for a condition that no signal tells of.
+// Soon waits for a condition that has no signal.
 func Soon(t testing.TB, condition func() bool, what string) {
 	t.Helper()
 	Eventually(t, Limit, condition, what)
 }
 
-// Eventually is Soon for what may take longer.
+// Eventually is Soon for a condition that can take longer.
 func Eventually(t testing.TB, limit time.Duration, condition func() bool, what string) {
 	t.Helper()
 	began := time.Now()
 	for !condition() {
 		since := time.Since(began)
 		require.Less(t, since, limit, what)
-		time.Sleep(max(5*time.Millisecond, since/8)) // in virtual time a look costs more than a pause
+		time.Sleep(max(5*time.Millisecond, since/8)) // in virtual time, a look costs more than a pause
 	}
 }
 
@@ -128,8 +128,8 @@ func Reconnect(t testing.TB, link *recipestest.Link, c *protocol.Client) {
 	Soon(t, func() bool { return conn.State() == zk.StateHasSession }, "back")
 }
 
-// Breaking returns a way through link on which the connection breaks at as many requests of a kind
-// as the counter says. None of those requests reaches the server.
+// Breaking returns an option that breaks the connection through link at requests of a kind, as
+// often as the counter says. None of those requests reaches the server.
 func Breaking(link *recipestest.Link, op recipestest.Op) (protocol.ConnectOption, *atomic.Int32) {
 	left := new(atomic.Int32)
 	return protocol.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {

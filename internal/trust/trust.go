@@ -34,6 +34,7 @@ const maxReports = 48
 // part), and which timeout was granted. sent is when the connection was dialled.
 func (t *Trust) Began(sent time.Time, timeout time.Duration) {
 	t.timeout = timeout
+	// Only the start of a session takes a quorum. A resumption takes the leader.
 	if t.agreed.IsZero() {
 		t.agreed = sent
 	} else {
@@ -52,8 +53,11 @@ func (t *Trust) Answered(sent, at time.Time, by Witness) {
 	if by == Quorum {
 		t.agreed, t.took = Later(t.agreed, sent), at.Sub(sent)
 	}
+
 	if by != Member {
 		t.confirmed = Later(t.confirmed, sent)
+		// The leader knows the contacts answered before the horizon: their reports came before this
+		// request, over the same connection.
 		horizon := sent.Add(-reported.Of(t.timeout))
 		n := 0
 		for n < len(t.reports) && !t.reports[n].answered.After(horizon) {
@@ -121,6 +125,7 @@ func (t *Trust) Due(now time.Time, writing bool) (at time.Time, write bool) {
 		pace = trouble
 	}
 	at = t.confirmed.Add((pace * syncs).Of(t.timeout))
+	// A usual gap closes by itself with the next request.
 	if usual := (reported + Prompt + sample).Of(t.timeout); len(t.reports) > 0 && t.confirmed.Sub(t.carried) > usual {
 		at = Earlier(at, t.reports[0].answered.Add(reported.Of(t.timeout)))
 	}
@@ -131,6 +136,7 @@ func (t *Trust) Due(now time.Time, writing bool) (at time.Time, write bool) {
 	if write {
 		at = Earlier(at, w)
 	}
+
 	return at, write
 }
 

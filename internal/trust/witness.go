@@ -41,5 +41,6 @@ func WitnessOf(op zkwire.Op, code zkwire.Code, zxid int64) Witness {
 			return Leader
 		}
 	}
+
 	return Member
 }

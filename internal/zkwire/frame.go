@@ -52,6 +52,7 @@ func ReadFrame(r io.Reader, limit int) ([]byte, error) {
 	if _, err = io.CopyN(&frame, r, int64(n)); err != nil {
 		return nil, unexpected(err)
 	}
+
 	return frame.Bytes(), nil
 }
 
@@ -78,6 +79,7 @@ func CutFrame(b []byte, limit int) (frame, rest []byte, err error) {
 	if err != nil {
 		return nil, b, err
 	}
+
 	end := lengthSize + n
 	if len(b) < end {
 		return nil, b, nil

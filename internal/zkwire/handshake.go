@@ -32,6 +32,7 @@ func AppendConnectRequest(b []byte, r ConnectRequest) []byte {
 	if r.ReadOnlyField {
 		b = AppendBool(b, r.ReadOnly)
 	}
+
 	SetLength(b[start:])
 	return b
 }
@@ -47,12 +48,14 @@ func ParseConnectRequest(payload []byte) (ConnectRequest, error) {
 		SessionID: d.Int64(),
 		Password:  d.Buffer(),
 	}
+
 	if d.Bad {
 		return ConnectRequest{}, ErrMalformed
 	}
 	if r.ReadOnlyField = len(d.Rest) > 0; r.ReadOnlyField {
 		r.ReadOnly = d.Bool()
 	}
+
 	return r, nil
 }
 
@@ -99,11 +102,13 @@ func ParseConnectResponse(payload []byte) (ConnectResponse, error) {
 		SessionID: d.Int64(),
 		Password:  d.Buffer(),
 	}
+
 	if d.Bad {
 		return ConnectResponse{}, ErrMalformed
 	}
 	if r.ReadOnlyField = len(d.Rest) > 0; r.ReadOnlyField {
 		r.ReadOnly = d.Bool()
 	}
+
 	return r, nil
 }

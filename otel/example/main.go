@@ -1,12 +1,12 @@
 // Observability has three workers that contend for a lock, elect a leader and share a queue. It
-// serves their metrics for Prometheus. It ends the leader's session, takes the servers away for a
-// while, and has an item that no worker can handle. Then it shows what the metrics say about that:
+// serves their metrics for Prometheus. Then it ends the leader's session, takes the servers away
+// for a while, and offers an item that no worker can handle. It shows how the metrics report each:
 //
 //	go run ./otel/example
 //
-// With -serve the workers go on until Ctrl-C, for a Prometheus and a Grafana of yours. Beside this
-// file are dashboard.json for Grafana and alerts.yaml for Prometheus. ZooKeeper runs inside the
-// program, because the servers of an ensemble are not ours to take away.
+// With -serve the workers go on until Ctrl-C, for your own Prometheus and Grafana. dashboard.json
+// (for Grafana) and alerts.yaml (for Prometheus) are beside this file. ZooKeeper runs inside the
+// program, because we can't take away the servers of an ensemble.
 package main
 
 import (
@@ -56,8 +56,8 @@ func main() {
 	}
 }
 
-// serveMetrics serves metrics for Prometheus, until stop is called, and returns an observer for the
-// clients that they are about. This is all that a service of yours needs, too.
+// serveMetrics serves metrics for Prometheus until stop is called. It returns an observer for the
+// clients. Your own service needs only this.
 func serveMetrics(address string) (observer *zkotel.Observer, url string, stop func(), err error) {
 	registry := prometheus.NewRegistry()
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
@@ -79,7 +79,7 @@ func serveMetrics(address string) (observer *zkotel.Observer, url string, stop f
 	return observer, "http://" + listener.Addr().String() + "/metrics", stop, nil
 }
 
-// run shows what happens, calls last, and returns the metrics.
+// run breaks things, shows the metrics, calls last, and returns the metrics.
 func run(ctx context.Context, out io.Writer, listen string, last func(context.Context, []*protocol.Client) error) (page string, err error) {
 	server, err := embedded.Start(embedded.Config{TickTime: 500 * time.Millisecond})
 	if err != nil {
@@ -115,12 +115,12 @@ func run(ctx context.Context, out io.Writer, listen string, last func(context.Co
 		working.Go(func() { cancel(tasks.Consume(ctx, 2, handle)) })
 		if i == 0 {
 			working.Go(func() { cancel(produce(ctx, tasks)) })
-			observer.ObserveQueue("/demo/tasks", tasks) // in one process, because each look is a listing
+			observer.ObserveQueue("/demo/tasks", tasks) // in one process, because each look lists the queue
 			observer.ObserveQueue("/demo/dead", dead)
 		}
 	}
 
-	// see waits until the metrics show what has happened.
+	// see waits until the metrics show what happened.
 	see := func(what, pattern string) {
 		fmt.Fprintln(out, what)
 		shown := regexp.MustCompile("(?s)" + pattern)
@@ -158,7 +158,7 @@ func scrape(url string) string {
 	return string(text)
 }
 
-// contend holds a lock for a moment, again and again. A lost lock is no reason to stop.
+// contend holds a lock for a moment, again and again. It goes on after a loss.
 func contend(ctx context.Context, m *lock.Mutex) (err error) {
 	for err == nil || errors.Is(err, protocol.ErrLost) {
 		err = m.Do(ctx, func(context.Context, *lock.Lease) error { time.Sleep(20 * time.Millisecond); return nil })

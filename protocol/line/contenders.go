@@ -21,7 +21,7 @@ type Contender struct {
 	Data    []byte    // of its node
 	Since   time.Time // its creation, by the server's clock: since when it is in line
 	Holds   bool      // it has got what it came for, by the rules of its own library
-	Lingers bool      // its node may be unused: it goes as soon as another contender is in line
+	Lingers bool      // its node may be unused, if it is alone in line: with others behind it, it is in use
 }
 
 // contenderOf returns the contender whose node has this name, data and Stat.

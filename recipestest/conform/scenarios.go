@@ -105,6 +105,7 @@ func impatient(ctx context.Context, s *stage, _ int) error {
 	} else if errors.Is(err, errLate) {
 		return err
 	}
+
 	if err := s.release(ctx, g); err != nil {
 		return err
 	}
@@ -139,12 +140,14 @@ func cutOff(ctx context.Context, s *stage, _ int) error {
 	if err != nil {
 		return err
 	}
+
 	if before.Err() == nil && after.Err() == nil {
 		return errors.New("two holders: the one that is cut off does not know that it has lost the lock")
 	}
 	if after.token <= before.token {
 		return fmt.Errorf("token %d after %d", after.token, before.token)
 	}
+
 	return s.release(ctx, after)
 }
 
@@ -170,6 +173,7 @@ func holderDeleted(ctx context.Context, s *stage, _ int) error {
 	if err != nil {
 		return err
 	}
+
 	if err := s.deleteAll(ctx, all, nil); err != nil {
 		return err
 	}
@@ -197,6 +201,7 @@ func waiterDeleted(ctx context.Context, s *stage, _ int) error {
 	if err != nil {
 		return err
 	}
+
 	wait(third)
 	if err := s.deleteAll(ctx, waiting, held); err != nil {
 		return err
@@ -213,6 +218,7 @@ func nextSession(ctx context.Context, s *stage, _ int) error {
 	if err := s.expire(ctx); err != nil {
 		return err
 	}
+
 	time.Sleep(s.timeouts(2))
 	if err := s.release(ctx, g); err != nil {
 		return err
@@ -221,6 +227,7 @@ func nextSession(ctx context.Context, s *stage, _ int) error {
 	if err != nil {
 		return err
 	}
+
 	return s.release(ctx, again)
 }
 
@@ -233,12 +240,14 @@ func foreignNodes(ctx context.Context, s *stage, _ int) error {
 	if _, err := session.EnsurePath(ctx, s.world.Path); err != nil {
 		return err
 	}
+
 	for _, name := range []string{"README", "notes-1"} {
 		_, err := session.Conn().Create(s.world.Path+"/"+name, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 		if err != nil {
 			return err
 		}
 	}
+
 	return errors.Join(s.cycle(ctx, first), s.cycle(ctx, second))
 }
 

@@ -62,6 +62,7 @@ func (s *stage) call(ctx context.Context, process int, limit time.Duration) (gra
 		held Held
 		err  error
 	}
+
 	result := make(chan outcome, 1)
 	go func() {
 		held, err := s.locks[process].Acquire(ctx)
@@ -130,6 +131,7 @@ func (s *stage) release(ctx context.Context, g grant) error {
 		}
 		time.Sleep(s.world.Timeout / 10)
 	}
+
 	return nil // the next process finds out whether the lock is free
 }
 
@@ -158,6 +160,7 @@ func (s *stage) turns(ctx context.Context, process, n int) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -196,6 +199,7 @@ func (s *stage) nodes(ctx context.Context) (map[string]int64, error) {
 		}
 		return nil
 	}
+
 	return all, walk(s.world.Path)
 }
 
@@ -208,6 +212,7 @@ func (s *stage) expire(ctx context.Context) error {
 	if len(all) == 0 {
 		return errors.New("the holder has no ephemeral node below the path")
 	}
+
 	ended := make(map[int64]bool)
 	for _, session := range all {
 		if !ended[session] {
@@ -215,6 +220,7 @@ func (s *stage) expire(ctx context.Context) error {
 			ended[session] = true
 		}
 	}
+
 	return nil
 }
 
@@ -232,5 +238,6 @@ func (s *stage) deleteAll(ctx context.Context, nodes map[string]int64, except ma
 			return err
 		}
 	}
+
 	return nil
 }

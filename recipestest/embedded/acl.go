@@ -56,6 +56,7 @@ func allowed(list []acl, perms int32, ids []identity) bool {
 			}
 		}
 	}
+
 	return len(list) == 0
 }
 
@@ -173,6 +174,7 @@ func (s *Server) refuseEagerly(c *conn, op zkwire.Op, d decoder) zkwire.Code {
 	default:
 		return zkwire.CodeOK
 	}
+
 	if d.Bad || !ok {
 		return zkwire.CodeOK
 	}
@@ -185,6 +187,7 @@ func (s *Server) refuseEagerly(c *conn, op zkwire.Op, d decoder) zkwire.Code {
 	if n := c.tree.nodes[path]; n != nil && !allowed(n.acl, perms, c.ids) {
 		return zkwire.CodeNoAuth
 	}
+
 	return zkwire.CodeOK
 }
 

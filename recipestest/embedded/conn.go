@@ -76,6 +76,7 @@ func newConn(s *Server, nc net.Conn, serial int, f *Follower) *conn {
 	if f == nil && s.front != nil {
 		c.follower = s.front
 	}
+
 	if c.follower != nil {
 		c.tree = c.follower.tree
 	}

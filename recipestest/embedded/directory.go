@@ -46,6 +46,7 @@ func openDirectory(path string, sync func(*os.File) error) (*directory, error) {
 	if errors.Is(err, errLocked) {
 		return nil, fmt.Errorf("%s: another server uses this directory", path)
 	}
+
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +55,7 @@ func openDirectory(path string, sync func(*os.File) error) (*directory, error) {
 		lock.Close()
 		return nil, err
 	}
+
 	return dir, nil
 }
 
@@ -83,12 +85,14 @@ func (dir *directory) acknowledge(zxid int64) error {
 	if _, err = file.WriteString(note); err == nil {
 		err = dir.sync(file)
 	}
+
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(path+unfinished, path); err != nil {
 		return err
 	}
+
 	if dir.mark, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
 		return err
 	}
@@ -104,6 +108,7 @@ func (dir *directory) acknowledged() (zxid int64, err error) {
 	} else if err != nil {
 		return 0, err
 	}
+
 	note, sum, _ := strings.Cut(string(content), " ")
 	parsed, err := strconv.ParseUint(note, 16, 63)
 	if err != nil || sum != fmt.Sprintf("%08x\n", checksum([]byte(note+" "))) {
@@ -127,6 +132,7 @@ func (dir *directory) removeUnfinished() error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -201,6 +207,7 @@ func (dir *directory) load() (st *state, torn int, err error) {
 		return nil, 0, fmt.Errorf("%s is missing, which says what clients were answered: restore the directory, or remove it to begin without data",
 			filepath.Join(dir.path, markName))
 	}
+
 	if len(snapshots) == 0 {
 		if len(logs) > 0 {
 			return nil, 0, fmt.Errorf("%s: there is a log and no snapshot: restore the directory, or remove it to begin without data",
@@ -217,6 +224,7 @@ func (dir *directory) load() (st *state, torn int, err error) {
 	if !l.complete {
 		return nil, 0, dir.damaged(newest, "the snapshot has no end")
 	}
+
 	l.tree.zxid = newest.zxid
 
 	logs = slices.DeleteFunc(logs, func(f stored) bool { return f.zxid < newest.zxid })
@@ -229,12 +237,14 @@ func (dir *directory) load() (st *state, torn int, err error) {
 			return nil, 0, err
 		}
 	}
+
 	switch {
 	case l.tree.zxid >= promised:
 		return &l.state, torn, nil
 	case torn > 0:
 		return nil, 0, dir.damaged(logs[len(logs)-1], fmt.Sprintf("its last record, of which %d bytes are left, is not as it was written, and clients were answered", torn))
 	}
+
 	return nil, 0, fmt.Errorf("%s: the logs end at zxid %#x, and clients were answered up to %#x: a log is missing, or was cut: restore the directory, or remove it to begin without data",
 		dir.path, l.tree.zxid, promised)
 }
@@ -250,6 +260,7 @@ func (dir *directory) read(f stored, zxid int64, load func([]byte) error) (torn 
 	if err != nil {
 		return 0, dir.damaged(f, err.Error())
 	}
+
 	if file.zxid != zxid || f.zxid != zxid {
 		return 0, dir.damaged(f, fmt.Sprintf("it goes on from zxid %#x, but the files before it end at %#x", file.zxid, zxid))
 	}
@@ -321,6 +332,7 @@ func (dir *directory) create(h header, fill func(*recordWriter) error) (size int
 	if err := fill(f); err != nil {
 		return 0, err
 	}
+
 	if err := f.flush(dir.sync); err != nil {
 		return 0, err
 	}
@@ -332,6 +344,7 @@ func (dir *directory) create(h header, fill func(*recordWriter) error) (size int
 	if err := os.Rename(path+unfinished, path); err != nil {
 		return 0, err
 	}
+
 	return f.size, syncDirectory(dir.path)
 }
 
@@ -353,6 +366,7 @@ func (dir *directory) removeBefore(zxid int64) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// lockDirectory locks a directory, and a file in it. If only the file were locked, and somebody
+// lockDirectory locks a directory, and a file in it. If only the file were locked and an operator
 // removed it, another server could lock a new file. (The directory itself can't be locked on some
 // network file systems.)
 func lockDirectory(path string) (io.Closer, error) {
@@ -23,6 +23,7 @@ func lockDirectory(path string) (io.Closer, error) {
 		file.Close()
 		return nil, err
 	}
+
 	switch err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 	case err == nil:
 		return locks{flocked{d}, file}, nil
@@ -31,6 +32,7 @@ func lockDirectory(path string) (io.Closer, error) {
 		d.Close()
 		return nil, errLocked
 	}
+
 	d.Close()
 	return file, nil
 }
@@ -55,6 +57,7 @@ func lockFile(path string) (io.Closer, error) {
 		}
 		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
 	}
+
 	return flocked{f}, nil
 }
 

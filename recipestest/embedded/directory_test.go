@@ -82,7 +82,7 @@ func TestTornLastWriteIsDropped(t *testing.T) {
 		zeroed := append(cut, make([]byte, len(l.content)-size)...)
 		for kind, content := range map[string][]byte{"cut": cut, "zeroed": zeroed} {
 			var warnings bytes.Buffer
-			// A server that ends while it writes a record has answered nobody about it.
+			// A server that ends while it writes a record has sent no answer about it.
 			dir := l.with(t, l.log, content)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "acknowledged"), l.mark, 0o600))
 			cfg := kept(dir)

@@ -25,6 +25,7 @@ func lockFile(path string) (io.Closer, error) {
 	if errors.Is(err, errSharingViolation) {
 		return nil, errLocked
 	}
+
 	if err != nil {
 		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
 	}

@@ -176,6 +176,7 @@ func (s *Server) syncTo(c *conn) int64 {
 			zxid = max(zxid, other.tree.zxid)
 		}
 	}
+
 	for _, before := range c.deferred {
 		zxid = max(zxid, before.after)
 	}
@@ -237,12 +238,14 @@ func (f *Follower) report(now time.Duration) (next time.Duration) {
 	case f.due > now:
 		return f.due
 	}
+
 	f.due = 0
 	for ss := range f.heard {
 		if f.srv.sessions[ss.id] == ss {
 			f.srv.touch(ss)
 		}
 	}
+
 	clear(f.heard)
 	return never
 }
@@ -354,5 +357,6 @@ func (c *conn) release() (all bool) {
 		}
 		c.startWriting()
 	}
+
 	return len(c.deferred) == 0
 }

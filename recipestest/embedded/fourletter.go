@@ -77,6 +77,7 @@ func (s *Server) cons(self *conn, b *strings.Builder) {
 		}
 		b.WriteString(")\n")
 	}
+
 	b.WriteByte('\n')
 }
 

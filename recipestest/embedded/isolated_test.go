@@ -132,7 +132,8 @@ func TestSyncAtADeposedLeaderIsNoFence(t *testing.T) {
 		f.Depose()
 		require.Zero(t, before.must(t, opCreate, packet{}.create("/a", nil, 0)).code)
 
-		// A client that has lost this answer resumes its session there. The new leader does not know.
+		// A client that has lost this answer resumes its session there. The new leader doesn't
+		// know.
 		time.Sleep(30 * time.Second)
 		c := connectTo(t, f, hello{session: before.session, password: before.password})
 		require.Zero(t, c.must(t, opSync, packet{}.string("/")).code)

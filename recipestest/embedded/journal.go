@@ -66,6 +66,7 @@ func (s *Server) openJournal() (err error) {
 	if torn > 0 {
 		s.log.Warn("the log ends with a write that was not acknowledged: it is dropped", "dir", dir.path, "bytes", torn)
 	}
+
 	if st != nil {
 		s.restore(st)
 	} else if err := dir.acknowledge(0); err != nil { // before there is a snapshot
@@ -78,6 +79,7 @@ func (s *Server) openJournal() (err error) {
 	if err != nil {
 		return err
 	}
+
 	log, err := dir.begin(s.tree.zxid)
 	if err != nil {
 		return err
@@ -175,6 +177,7 @@ func (j *journal) write(record []byte, upto int64, replacement *state) (replaced
 	if err := j.log.flush(j.dir.sync); err != nil {
 		return false, err
 	}
+
 	if err := j.dir.acknowledge(upto); err != nil || replacement == nil {
 		return false, err
 	}
@@ -185,6 +188,7 @@ func (j *journal) write(record []byte, upto int64, replacement *state) (replaced
 		j.srv.log.Warn("too many open files: the log is not replaced yet", "dir", j.dir.path, "error", err)
 		return false, nil
 	}
+
 	if err == nil {
 		err = j.log.file.Close()
 		j.log = log
@@ -192,6 +196,7 @@ func (j *journal) write(record []byte, upto int64, replacement *state) (replaced
 	if err != nil {
 		return false, err
 	}
+
 	j.snapshots.Go(func() { j.replace(replacement) })
 	return true, nil
 }
@@ -217,6 +222,7 @@ func (j *journal) replace(st *state) {
 		time.Sleep(moreFiles)
 		size, err = j.dir.store(st)
 	}
+
 	if err == nil {
 		err = j.dir.removeBefore(st.tree.zxid)
 	}
@@ -227,6 +233,7 @@ func (j *journal) replace(st *state) {
 		s.fail(err)
 		return
 	}
+
 	j.snapshotting = false
 	j.limit = j.logSize + 2*size
 }

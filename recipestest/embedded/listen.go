@@ -26,6 +26,7 @@ func (f *Follower) Listen() (address string, err error) {
 	if f.closed || s.closed {
 		return "", fmt.Errorf("embedded: listen: %w", net.ErrClosed)
 	}
+
 	if f.address != "" {
 		return f.address, nil
 	}
@@ -47,6 +48,7 @@ func (f *Follower) Listen() (address string, err error) {
 			s.listen(l, f)
 		}
 	}
+
 	s.listening[f.address] = f
 	return f.address, nil
 }

@@ -43,6 +43,7 @@ func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 			d.Bad = true
 		}
 	}
+
 	if d.Bad {
 		return b, zkwire.CodeMarshallingError
 	}
@@ -80,6 +81,7 @@ func (s *Server) multi(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) {
 			b = appendMultiHeader(b, op, zkwire.CodeOK)
 		}
 	}
+
 	return appendMultiEnd(b), zkwire.CodeOK
 }
 
@@ -103,6 +105,7 @@ func decodeCreateInMulti(op zkwire.Op, d *decoder) (r createRequest, fits bool) 
 	default:
 		r.op = zkwire.OpCreate
 	}
+
 	return r, true
 }
 
@@ -122,6 +125,7 @@ func (s *Server) multiRead(c *conn, d *decoder, b []byte) ([]byte, zkwire.Code) 
 		reads = append(reads, read{op, d.String()})
 		d.Bool() // the watch field, which multiRead ignores
 	}
+
 	if d.Bad {
 		return b, zkwire.CodeOK
 	}

@@ -92,6 +92,7 @@ func parseFile(kind string, b []byte) (recordFile, error) {
 		salt: binary.BigEndian.Uint64(b[8:]),
 		zxid: int64(binary.BigEndian.Uint64(b[16:])),
 	}
+
 	if version := binary.BigEndian.Uint32(b[4:]); f.kind != kind || version != fileVersion {
 		return f, &damage{0, fmt.Sprintf("the file is %q of version %d, not %q of version %d", f.kind, version, kind, fileVersion)}
 	}
@@ -109,6 +110,7 @@ func parseFile(kind string, b []byte) (recordFile, error) {
 		f.offsets = append(f.offsets, at)
 		at = end
 	}
+
 	return f, nil
 }
 
@@ -132,6 +134,7 @@ func (h header) record(b []byte, at int) (payload []byte, end int) {
 	if checksum(payload) != binary.BigEndian.Uint32(b[at+8:]) {
 		return nil, end
 	}
+
 	return payload, end
 }
 

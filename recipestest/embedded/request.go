@@ -85,6 +85,7 @@ func (s *Server) request(c *conn, frame []byte) bool {
 	if last >= 0 {
 		c.deferred[last].last = true
 	}
+
 	return last >= 0
 }
 
@@ -226,6 +227,7 @@ func (s *Server) write(c *conn, op zkwire.Op, d *decoder, b []byte) ([]byte, zkw
 	case zkwire.OpCheck:
 		b = appendStat(b, s.tree.nodes[ch.path].stat())
 	}
+
 	return b, zkwire.CodeOK
 }
 
@@ -470,6 +472,7 @@ func (s *Server) setWatches(c *conn, op zkwire.Op, d *decoder) {
 	if op == zkwire.OpSetWatches2 {
 		persistent, recursive = d.Strings(), d.Strings()
 	}
+
 	if d.Bad {
 		return
 	}

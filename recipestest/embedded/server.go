@@ -127,6 +127,7 @@ func (cfg Config) withDefaults() (Config, error) {
 	case cfg.ContainerInterval < 0:
 		return cfg, fmt.Errorf("container interval %v is negative", cfg.ContainerInterval)
 	}
+
 	return cfg, nil
 }
 
@@ -198,6 +199,7 @@ func Start(cfg Config) (*Server, error) {
 		durable:     math.MaxInt64,
 		clockRate:   1,
 	}
+
 	s.tree.zxid = firstZxid(now)
 	s.settled.L = &s.mu
 
@@ -327,6 +329,7 @@ func (s *Server) Resume() error {
 			return err
 		}
 	}
+
 	for _, f := range s.followers {
 		f.catchUp(never)
 	}

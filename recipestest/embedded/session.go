@@ -67,6 +67,7 @@ func (s *Server) endSession(ss *session, cut bool) {
 			ss.id, size, len(changes), s.cfg.MaxCloseSession))
 		return
 	}
+
 	delete(s.sessions, ss.id)
 	s.commit(transaction{changes: changes, ended: ss, cut: cut})
 }
@@ -144,6 +145,7 @@ func (s *Server) housekeepOnce() {
 			s.due = min(s.due, ss.expires)
 		}
 	}
+
 	sortSessions(expired)
 	for _, ss := range expired {
 		s.expire(ss)

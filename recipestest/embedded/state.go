@@ -49,6 +49,7 @@ func (st *state) entries(yield func([]byte) bool) {
 		}
 		return true
 	}
+
 	if !nodes(st.tree.nodes["/"]) {
 		return
 	}
@@ -59,6 +60,7 @@ func (st *state) entries(yield func([]byte) bool) {
 			return
 		}
 	}
+
 	yield(zkwire.AppendInt64(zkwire.AppendInt32(b[:0], entryEnd), st.nextSession))
 }
 
@@ -102,6 +104,7 @@ func (l *loader) entries(payload []byte) error {
 			return zkwire.ErrMalformed
 		}
 	}
+
 	return nil
 }
 
@@ -122,6 +125,7 @@ func (l *loader) node(d *decoder) error {
 		l.tree = treeOf(n)
 		return nil
 	}
+
 	parent, err := l.placeFor(n.path)
 	if err != nil {
 		return err
@@ -167,6 +171,7 @@ func (l *loader) transactions(payload []byte) error {
 			delete(l.sessions, x.ended.id)
 		}
 	}
+
 	return nil
 }
 
@@ -186,6 +191,7 @@ func (l *loader) fits(ch change) error {
 	default:
 		return fmt.Errorf("a change is of unknown kind %d", ch.op)
 	}
+
 	if ch.path == "" || l.tree.nodes[ch.path] == nil {
 		return fmt.Errorf("there is no node %q", ch.path)
 	}
@@ -260,6 +266,7 @@ func appendTransaction(b []byte, x transaction) []byte {
 			b = zkwire.AppendInt32(b, ch.creates)
 		}
 	}
+
 	return b
 }
 

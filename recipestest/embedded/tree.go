@@ -51,6 +51,7 @@ func (n *node) stat() stat {
 		dataLength:  int32(len(n.data)),
 		numChildren: int32(len(n.children)),
 	}
+
 	if ephemeral(n.owner) {
 		s.ephemeralOwner = n.owner
 	}
@@ -104,6 +105,7 @@ func (t *tree) clone() *tree {
 			copyBelow(child, dup.link(child.detached(), to))
 		}
 	}
+
 	copyBelow(root, dup.nodes["/"])
 	return dup
 }
@@ -131,6 +133,7 @@ func (t *tree) link(n, parent *node) *node {
 	case n.owner != 0:
 		t.reapable[n] = struct{}{}
 	}
+
 	return n
 }
 
@@ -349,6 +352,7 @@ func (v *view) prepareSetData(path string, data []byte, version int32) (change, 
 	if old := v.nodes[path]; old != nil {
 		before = len(old.data)
 	}
+
 	if v.exceeds(path, 0, len(data)-before) {
 		return change{}, zkwire.CodeQuotaExceeded
 	}
@@ -430,6 +434,7 @@ func (t *tree) apply(ch change, now int64) stat {
 	case opSetSequence:
 		t.nodes[ch.path].creates = ch.creates
 	}
+
 	return stat{}
 }
 
@@ -505,6 +510,7 @@ func (t *tree) due(now int64) []string {
 			due = append(due, n.path)
 		}
 	}
+
 	slices.Sort(due)
 	return due
 }
@@ -561,6 +567,7 @@ func (t *tree) countAll(n *node) {
 			visit(child)
 		}
 	}
+
 	if limited != nil {
 		visit(limited)
 	}

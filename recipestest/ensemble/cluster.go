@@ -14,24 +14,23 @@ import (
 )
 
 // A Cluster is a ZooKeeper of real members, for one test. The traffic between members passes
-// through this process, which can delay or stall it. The traffic of clients does not.
+// through this process, which can delay or stall it. The clients' traffic doesn't.
 //
 // Every method of a cluster and of its members blocks until it has taken effect. If that takes
-// longer than three minutes, it fails the test that [Start] was called for. The methods must be
-// called from that test's goroutine, or from a subtest's while no other one runs.
+// longer than three minutes, it fails the test that called [Start]. Call the methods from that
+// test's goroutine, or from a subtest's while no other subtest runs.
 type Cluster struct {
 	tb       testing.TB
 	launcher launch.Launcher
 	members  []*Member
 }
 
-// Start starts an ensemble of n members, or one standalone server if n is 1, and returns when all
-// of them serve. The cluster is removed when tb ends, and also if the process is killed.
+// Start starts an ensemble of n members (or one standalone server if n is 1), and returns when all
+// of them serve. The cluster is removed when tb ends, even if the process is killed.
 //
 // Three members take about three seconds and 300 MB, so tests should share a cluster. Start ignores
-// ZKRECIPES_SERVERS. It skips tb if ZooKeeper can be run neither in Docker nor locally, or if
-// -short or ZKRECIPES_REAL=0 leaves real servers out. With ZKRECIPES_REQUIRE_REAL=1 it fails tb
-// instead.
+// ZKRECIPES_SERVERS. It skips tb if ZooKeeper can't be run in Docker or locally, or if -short or
+// ZKRECIPES_REAL=0 leaves real servers out. With ZKRECIPES_REQUIRE_REAL=1 it fails tb instead.
 func Start(tb testing.TB, n int, opts ...Option) *Cluster {
 	tb.Helper()
 	if n < 1 {
@@ -106,8 +105,8 @@ func (c *Cluster) Server(tb testing.TB) *recipestest.Server {
 // Members returns all members in the order of their IDs, from 1.
 func (c *Cluster) Members() []*Member { return c.members }
 
-// Leader waits until a member leads, and returns it. An isolated leader claims to lead for a while
-// after the others have elected another; then Leader returns the other.
+// Leader waits until a member leads, and returns it. (An isolated leader claims to lead for a while
+// after the others have elected another leader. Then Leader returns the new leader.)
 func (c *Cluster) Leader() *Member {
 	c.tb.Helper()
 	var leader *Member
@@ -149,7 +148,7 @@ func (c *Cluster) Followers() []*Member {
 }
 
 // Restart kills all members, waits until all are down, and starts them again with their data. It
-// returns when all serve. Sessions do not age meanwhile.
+// returns when all serve. Sessions don't age meanwhile.
 func (c *Cluster) Restart() {
 	c.tb.Helper()
 	for _, m := range c.members {
@@ -195,7 +194,7 @@ func (c *Cluster) unhealthy() error {
 	return err
 }
 
-// reports asks all members for a report at the same time. It returns the reports of those that
+// reports asks all members for a report at the same time. It returns the reports of members that
 // serve.
 func (c *Cluster) reports() map[*Member]launch.Report {
 	var (
@@ -215,6 +214,7 @@ func (c *Cluster) reports() map[*Member]launch.Report {
 			reports[m] = r
 		})
 	}
+
 	asked.Wait()
 	return reports
 }

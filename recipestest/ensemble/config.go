@@ -20,19 +20,19 @@ type settings struct {
 }
 
 // WithConfig adds lines to every member's zoo.cfg. They come last and override the default lines.
-// In them, {dir} stands for the directory of the files given to [WithFile].
+// In them, {dir} means the directory of the files given to [WithFile].
 func WithConfig(lines ...string) Option {
 	return func(s *settings) { s.config = append(s.config, lines...) }
 }
 
-// WithJVMFlags adds flags to every member's java command, such as -Djute.maxbuffer=65536. They are
-// split at spaces.
+// WithJVMFlags adds flags to every member's java command (-Djute.maxbuffer=65536, for example).
+// They are split at spaces.
 func WithJVMFlags(flags ...string) Option {
 	return func(s *settings) { s.jvmFlags = append(s.jvmFlags, flags...) }
 }
 
-// WithFile puts a file, such as a key store, into every member's directory. Lines of [WithConfig]
-// refer to that directory as {dir}.
+// WithFile puts a file (a key store, for example) into every member's directory. In lines of
+// [WithConfig], {dir} is that directory.
 func WithFile(name string, data []byte) Option {
 	return func(s *settings) { s.files[name] = data }
 }
@@ -44,8 +44,8 @@ func WithSyncLimit(ticks int) Option {
 }
 
 // WithTLS makes every member listen for TLS too, at [Member.SecureConnectString]. certificateAndKey
-// holds the server's certificate and its PKCS #8 key as PEM blocks. With clientCAs, certificates in
-// PEM, every client needs a certificate that one of them has signed.
+// has the server's certificate and its PKCS #8 key as PEM blocks. If clientCAs (certificates in
+// PEM) isn't empty, every client needs a certificate that one of them has signed.
 func WithTLS(certificateAndKey, clientCAs []byte) Option {
 	return func(s *settings) {
 		s.tls = true
@@ -78,8 +78,8 @@ func newSettings(opts []Option) *settings {
 	return s
 }
 
-// spec describes one server. The peer lines name the members of its ensemble; a server without them
-// is standalone.
+// spec describes one server. The peer lines name the members of its ensemble. Without peers the
+// server is standalone.
 func (s *settings) spec(id int, at launch.Place, peers []string) launch.Spec {
 	config := []string{
 		"tickTime=500", // grants sessions of 1 s to 10 s
@@ -93,7 +93,7 @@ func (s *settings) spec(id int, at launch.Place, peers []string) launch.Spec {
 		"extendedTypesEnabled=true",
 		"forceSync=no",
 		"preAllocSize=1024",
-		// By default, members that have lost each other retry once a minute only.
+		// By default, members that have lost each other retry only once a minute.
 		"fastleader.maxNotificationInterval=1000",
 	}
 

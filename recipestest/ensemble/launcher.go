@@ -8,7 +8,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
-// leftOut returns an error that says why this run leaves real servers out, or nil if it does not.
+// leftOut returns an error if this run leaves real servers out, and otherwise nil.
 func leftOut() error {
 	if os.Getenv("ZKRECIPES_REAL") == "0" {
 		return fmt.Errorf("%w: ZKRECIPES_REAL=0 leaves real servers out", launch.ErrUnavailable)
@@ -31,8 +31,8 @@ func findLauncher() (launch.Launcher, error) {
 	return launcher, nil
 }
 
-// unavailable ends tb because there is no server. It fails tb if ZKRECIPES_REQUIRE_REAL=1, and
-// skips it otherwise.
+// unavailable ends tb because there is no server. It skips tb, or fails it if
+// ZKRECIPES_REQUIRE_REAL=1.
 func unavailable(tb testing.TB, err error) {
 	tb.Helper()
 	if os.Getenv("ZKRECIPES_REQUIRE_REAL") == "1" {

@@ -24,7 +24,7 @@ func newMember(c *Cluster, id int) (*Member, error) {
 }
 
 // linkUp creates the links to all other members. It returns the lines of m's zoo.cfg that list the
-// members, each at the address under which m reaches it.
+// members, each with the address at which m reaches it.
 func (m *Member) linkUp() ([]string, error) {
 	if len(m.cluster.members) == 1 {
 		return nil, nil
@@ -32,8 +32,8 @@ func (m *Member) linkUp() ([]string, error) {
 
 	var lines []string
 	for _, peer := range m.cluster.members {
-		// Members tell each other at which address to call them back. The wildcard address is the
-		// exception: with it, no member learns an address that bypasses the links.
+		// Members tell each other at which address to call them back. Only with the wildcard
+		// address does no member find out an address that bypasses the links.
 		host, quorum, election := "0.0.0.0", m.at.Quorum, m.at.Election
 
 		if peer != m {
@@ -54,8 +54,7 @@ func (m *Member) linkUp() ([]string, error) {
 	return lines, nil
 }
 
-// end kills the server and removes its data. The test is over, so errors are reported without
-// ending it.
+// end kills the server and removes its data. The test has ended, so errors are only reported.
 func (m *Member) end() {
 	for _, l := range m.links {
 		l.Close()
@@ -79,30 +78,29 @@ func (m *Member) ID() int { return m.id }
 // ConnectString returns the member's address for clients.
 func (m *Member) ConnectString() string { return launch.Local(m.at.Client) }
 
-// SecureConnectString returns the member's address for clients with TLS, which [WithTLS] opens.
+// SecureConnectString returns the member's address for clients with TLS. [WithTLS] opens it.
 func (m *Member) SecureConnectString() string { return launch.Local(m.at.Secure) }
 
-// Stop kills the member, as kill -9 does. Its data stays for [Member.Start].
+// Stop kills the member (kill -9). Its data stays for [Member.Start].
 func (m *Member) Stop() {
 	m.cluster.tb.Helper()
 	m.command("kill")
 }
 
-// Start starts the member after [Member.Stop]. It does not wait until the member serves, for which
-// a quorum may be needed. Use [Cluster.WaitHealthy] for that.
+// Start starts the member after [Member.Stop]. It doesn't wait until the member serves, because
+// that can take a quorum. Use [Cluster.WaitHealthy] for that.
 func (m *Member) Start() {
 	m.cluster.tb.Helper()
 	m.command("start")
 }
 
-// Pause freezes the member, as SIGSTOP does: its sockets stay open, but it neither reads nor
-// writes.
+// Pause freezes the member (SIGSTOP): its sockets stay open, but it neither reads nor writes.
 func (m *Member) Pause() {
 	m.cluster.tb.Helper()
 	m.command("pause")
 }
 
-// Resume lets a paused member run on.
+// Resume continues a paused member.
 func (m *Member) Resume() {
 	m.cluster.tb.Helper()
 	m.command("resume")
@@ -115,23 +113,23 @@ func (m *Member) command(verb string) {
 
 // Isolate cuts the member off from all others, in both directions. Like a network that loses every
 // packet, it gives neither side an error. Clients still reach the member. A follower serves them
-// until it has not heard from its leader for syncLimit ticks. A leader serves them until it has not
+// until it hasn't heard from its leader for syncLimit ticks. A leader serves them until it hasn't
 // heard from its followers for as long.
 func (m *Member) Isolate() {
 	m.isolated = true
 	m.adjustLinks()
 }
 
-// Rejoin ends what [Member.Isolate] began. Bytes that were stalled arrive now. Rejoin does not wait
-// until the member follows again. Use [Cluster.WaitHealthy] for that.
+// Rejoin undoes [Member.Isolate]. Bytes that were stalled arrive now. Rejoin doesn't wait until the
+// member follows again. Use [Cluster.WaitHealthy] for that.
 func (m *Member) Rejoin() {
 	m.isolated = false
 	m.adjustLinks()
 }
 
-// Delay delays the traffic between the member and all others by d, in both directions. It lasts
-// until the next call; zero ends it. Between two delayed members the delays add up. A delay of
-// syncLimit ticks or more has the effect of [Member.Isolate].
+// Delay delays the traffic between the member and all others by d, in both directions, until the
+// next call (zero ends it). Between two delayed members the delays add up. A delay of syncLimit
+// ticks or more has the effect of [Member.Isolate].
 func (m *Member) Delay(d time.Duration) {
 	m.delay = d
 	m.adjustLinks()

@@ -13,16 +13,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
-// Real returns a real ZooKeeper for tb. It is the one that ZKRECIPES_SERVERS names, or else one
-// that Real starts in Docker or from a local install, as the package documentation says. All tests
-// of a process share one server, so each should keep to its own root path there.
+// Real returns a real ZooKeeper for tb: the servers that ZKRECIPES_SERVERS names, or else a server
+// that Real starts (in Docker or from a local install: see the package documentation). All tests of
+// a process share one server, so each should use its own root path there.
 //
 // Real blocks until the server answers. For the first test of a process that takes a second or two,
 // or longer if an image must be pulled. Real skips tb if there is no ZooKeeper, or if -short or
-// ZKRECIPES_REAL=0 leaves real servers out. With ZKRECIPES_REQUIRE_REAL=1 it fails tb instead. A
-// server that does not come up always fails tb.
+// ZKRECIPES_REAL=0 leaves real servers out. With ZKRECIPES_REQUIRE_REAL=1 it fails tb instead. If a
+// server doesn't start, tb always fails.
 //
-// Real is safe for concurrent use. It must be called from the goroutine running tb's test.
+// Real is safe for concurrent use. Call it from the goroutine that runs tb's test.
 func Real(tb testing.TB) *recipestest.Server {
 	tb.Helper()
 	if err := leftOut(); err != nil {
@@ -45,8 +45,8 @@ func Real(tb testing.TB) *recipestest.Server {
 	return recipestest.Attach(tb, server.addr)
 }
 
-// A standalone is the server that the tests of this process share. It runs until the process ends,
-// which its supervisor notices.
+// A standalone is the server that the tests of this process share. It runs until the process ends.
+// (Its supervisor notices that.)
 type standalone struct {
 	addr       string
 	from       launch.Launcher

@@ -117,6 +117,7 @@ func (h *held) await(ctx context.Context, a *ambush, pick int) *Client {
 			now = append(now, t.client)
 		}
 	}
+
 	for _, held := range holds {
 		if a.early {
 			now = append(now, held.client)
@@ -126,6 +127,7 @@ func (h *held) await(ctx context.Context, a *ambush, pick int) *Client {
 		h.mu.Unlock()
 		return now[pick%len(now)]
 	}
+
 	h.ambushes = append(h.ambushes, a)
 	h.mu.Unlock()
 
@@ -152,6 +154,7 @@ func (w *World) ambush(ctx context.Context, f Fault) {
 	if a.early {
 		wait >>= f.pick / 4 % 8
 	}
+
 	if c == nil || !sleep(ctx, wait) {
 		return
 	}

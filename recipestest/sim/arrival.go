@@ -35,7 +35,7 @@ type half = int64
 func (e *Exclusive) before(at time.Time) half { return 2 * max(0, int64(at.Sub(e.world.began))) }
 func (e *Exclusive) after(at time.Time) half  { return e.before(at) + 1 }
 
-// A lineVisit is what we know about a node in line.
+// A lineVisit is a node's time in line.
 type lineVisit struct {
 	name   string
 	enters [2]half // the node enters between these
@@ -65,6 +65,7 @@ func (e *Exclusive) lineVisits() map[string]*lineVisit {
 		}
 		last = e.after(l.from)
 	}
+
 	return visits
 }
 
@@ -98,6 +99,7 @@ func (e *Exclusive) checkArrivals(all []*Turn) error {
 			Input: lineStep{what, rune(node + 1)}, Call: from, Return: to, ClientId: len(ops),
 		})
 	}
+
 	sorted := slices.SortedFunc(maps.Values(visits), func(a, b *lineVisit) int { return cmp.Compare(a.enters[1], b.enters[1]) })
 	for i, v := range sorted {
 		add(enters, i, v.enters[0], v.enters[1])

@@ -335,6 +335,7 @@ func (c *Client) calm() {
 		c.Link.TearRequest(op, 0)
 		c.Link.TearReply(op, 0)
 	}
+
 	for _, op := range refused {
 		c.Link.Fail(op, "", 0, 0)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A coverage says what the faults of some schedules have hit.
+// A coverage counts the hits of some schedules' faults.
 type coverage struct {
 	kinds   map[Kind]*tally
 	holders bool // some client held something, or there was a history of that
@@ -52,6 +52,7 @@ func (c *coverage) add(w *World) {
 	for _, k := range w.drawn {
 		of(k).drawn++
 	}
+
 	for _, s := range w.strikes {
 		t := of(s.kind)
 		t.struck++

@@ -28,7 +28,8 @@ type deliveries struct {
 	claims  []claim
 	empties []seenEmpty
 	lists   []listing
-	unknown []span    // of calls that may have reserved any entry
+	unknown []span // of calls that may have reserved any entry
+	slowest time.Duration
 	asked   time.Time // when a call last returned that takes entries
 }
 
@@ -153,11 +154,14 @@ func (d *deliveries) unfinished(name string, token int64) {
 	}
 }
 
-// ahead notes that a call has succeeded that may have reserved entries for the next ones.
+// ahead notes that a call has succeeded that may have reserved entries for the next ones. The slower
+// such a call is, the longer these stay reserved (for half a second at most).
 func (d *deliveries) ahead(called time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unknown = append(d.unknown, span{called, time.Now().Add(d.world.Timeout / 16)})
+	d.slowest = max(d.slowest, time.Since(called))
+	kept := max(d.world.Timeout/16, min(4*d.slowest, 500*time.Millisecond))
+	d.unknown = append(d.unknown, span{called, time.Now().Add(kept)})
 }
 
 // reservedUnknown notes that a call to reserve has failed, after which it may hold any entry until
@@ -208,9 +212,9 @@ func (e *delivery) there(s span) bool {
 	return !slices.ContainsFunc(e.touched, s.overlaps)
 }
 
-// gone reports whether e, which was found among the dead letters, may have gone there by the end of s
-// though no call has returned it. A claim counts even if its call has failed, and the next consumer
-// then moves the entry.
+// gone reports whether e, found among the dead letters, may have gone there by the end of s
+// although no call has returned it. (A claim counts even if its call failed, and then the next
+// consumer moves the entry.)
 func (d *deliveries) gone(e *delivery, s span) bool {
 	return e.buried && slices.ContainsFunc(d.unknown, func(u span) bool { return u.called.Before(s.returned) })
 }
@@ -251,7 +255,7 @@ func (d *deliveries) check() error {
 	}
 
 	for _, l := range d.lists {
-		// List may miss an entry that moves meanwhile, and a call that has failed may have moved any.
+		// List can miss an entry that moves meanwhile, and a failed call may have moved any entry.
 		if slices.ContainsFunc(d.unknown, l.overlaps) {
 			continue
 		}

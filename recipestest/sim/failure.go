@@ -72,6 +72,7 @@ func (f *Failure) String() string {
 		}
 		fmt.Fprintf(&b, "%s %s\n", mark, fault)
 	}
+
 	if len(f.Faults) == 0 {
 		b.WriteString("  none\n")
 	}
@@ -111,6 +112,7 @@ func (f *Failure) suffices() string {
 			fmt.Fprintf(&b, "  turns of %s: %d\n", name, n)
 		}
 	}
+
 	for _, fault := range f.Enough {
 		fmt.Fprintf(&b, "  %s\n", fault)
 	}

@@ -118,6 +118,7 @@ func (w *World) draw(o options) []Fault {
 	if slice { // with many faults of a kind, a fault that waits for a holder can itself be hit
 		n = 1 + r.IntN(4)
 	}
+
 	var all []Fault
 	for range n {
 		f := Fault{
@@ -361,12 +362,14 @@ func (w *World) uproot(ctx context.Context) (done string) {
 	if err != nil {
 		return err.Error()
 	}
+
 	for i, node := range nodes {
 		w.delete(s.Conn(), node, stats[i])
 	}
 	for _, node := range nodes {
 		w.deleteDirectories(s.Conn(), node)
 	}
+
 	return fmt.Sprintf("deletes %d nodes", len(nodes))
 }
 
@@ -435,6 +438,7 @@ func heldThrough(c *zk.Conn, node string) (keys []any) {
 			keys = append(keys, nodeKeys(child, stat.Czxid)...)
 		}
 	}
+
 	return keys
 }
 

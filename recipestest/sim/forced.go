@@ -74,6 +74,7 @@ func (w *World) disturb(f Fault) {
 			d.to = d.to.Add(f.Lasts)
 		}
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.disturbed = append(w.disturbed, d)

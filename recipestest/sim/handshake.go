@@ -19,6 +19,7 @@ func (c *Client) connected(heard []byte) bool {
 	if err != nil {
 		return true // the client under test will find out
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -30,6 +31,7 @@ func (c *Client) connected(heard []byte) bool {
 			Timeout: granted.Timeout, SessionID: id, Password: granted.Password,
 		})
 	}
+
 	return true
 }
 

@@ -110,6 +110,7 @@ func (w *World) checkHolds() error {
 			}
 		}
 	}
+
 	return nil
 }
 

@@ -20,8 +20,8 @@ func lingering(c *sim.Client, w *sim.World) *lock.Mutex {
 	return lock.New(c.Client, w.Path, lock.WithLinger(d))
 }
 
-// soonFree checks that what lingers is given back to a contender: only a dead client keeps it, until
-// its session ends.
+// soonFree checks that an unused node is given back to a contender. (Only a dead client keeps it,
+// until its session ends.)
 func soonFree(ctx context.Context, w *sim.World) error {
 	began := time.Now()
 	err := lock.New(w.Alive()[0].Client, w.Path).Do(ctx, func(context.Context, *lock.Lease) error { return nil })

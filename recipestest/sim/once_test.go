@@ -79,7 +79,7 @@ func runOnce(newRunner func(*protocol.Client, string) runner) func(*sim.World) {
 		for i := range 1 + w.Rand.IntN(2) {
 			key := fmt.Sprint("key-", i)
 			keys = append(keys, key)
-			// Each failure of a key, whoever it befalls, doubles the pause before its next run.
+			// Each failure of a key (in any process) doubles the pause before its next run.
 			held[key], fails[key] = w.Exclusive(key), w.Rand.IntN(5)
 		}
 		book := &onceBook{fails: fails, recorded: make(map[string][]int64), lost: make(map[string][]int64)}

@@ -26,5 +26,6 @@ func latestPackets(trace string, linked, until time.Duration) string {
 			fmt.Fprintf(&b, "%9.6fs  %s\n", since.Seconds(), packet)
 		}
 	}
+
 	return b.String()
 }

@@ -43,5 +43,6 @@ func (p *Permits) check(permits int) error {
 			return fmt.Errorf("more than %d hold %s: %v", permits, p.what, holders)
 		}
 	}
+
 	return nil
 }

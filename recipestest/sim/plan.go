@@ -23,7 +23,7 @@ type plan struct {
 	faults  []spell // nil: all; empty: none
 }
 
-// A part says what a client does: so many turns, or everything if that is 0.
+// A part tells a client how many turns to take, or 0 for all its work.
 type part struct{ client, turns int }
 
 // A spell is a fault that happens, by its index. Negative times mean the drawn times.
@@ -91,6 +91,7 @@ func parsePlan(text string) (p plan, err error) {
 			return plan{}, err
 		}
 	}
+
 	return p, nil
 }
 
@@ -107,6 +108,7 @@ func parseAll[T any](words []string, form *regexp.Regexp, parse func(groups []st
 		}
 		all = append(all, one)
 	}
+
 	return all, nil
 }
 
@@ -165,6 +167,7 @@ func (p plan) choose(all []Fault) []Fault {
 		}
 		chosen = append(chosen, f)
 	}
+
 	slices.SortStableFunc(chosen, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return chosen
 }

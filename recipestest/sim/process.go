@@ -97,5 +97,6 @@ func (w *World) die(c *Client, host bool, pause time.Duration) (done string) {
 	if host {
 		return "with its host"
 	}
+
 	return fmt.Sprintf("session %#x", c.sessionID())
 }

@@ -32,6 +32,7 @@ func (f *Failure) shrink(p plan, play func(plan) *Failure) {
 			p.faults = append(p.faults, spell{fault.index, -1, -1})
 		}
 	}
+
 	if p.clients == nil {
 		for i := range len(f.lanes) - 1 {
 			p.clients = append(p.clients, part{client: i + 1})

@@ -129,6 +129,7 @@ func (t *Turn) End(err error) error {
 	if most := w.plan.turns(t.client.Name); w.record.turn(t.client.Name) >= most && most > 0 {
 		runtime.Goexit() // a failure is being shrunk, so clients have as few turns as possible
 	}
+
 	if t.lost {
 		return nil
 	}

@@ -147,6 +147,7 @@ func (w *World) connect(at *place, follower *embedded.Follower) *Client {
 		protocol.WithSessionTimeout(w.Timeout), protocol.WithDialer(c.dialChecked), w.paced(c.Rand.Uint64()),
 		buffer.Limit(maxPacket).(protocol.ConnectOption), protocol.WithObserver(observer{c}),
 	}
+
 	c.Client = c.Link.Client(w, append(own, at.opts...)...)
 	c.watchRoot()
 	c.Link.Delay(c.latency)
@@ -327,8 +328,8 @@ func (w *World) checkWatches() {
 			w.bench.fail(fmt.Errorf("watches cannot be counted: %w: %q", err, answer))
 			return
 		}
-		// The watches of watchRoot stay. So do those of sessions that have waited for a permit,
-		// because they go on watching the number of permits.
+		// The watches of watchRoot stay, and so do watches of sessions that have waited for a
+		// permit (they go on watching the number of permits).
 		if left <= w.Watches+(1+w.numbers)*len(w.Alive()) {
 			return
 		}

@@ -1,12 +1,12 @@
 // Redlock runs two locks side by side: Redlock on five Redis servers, and package lock on
 // ZooKeeper. It pauses the client that holds the lock, and lets the clocks of servers leap. A table
-// shows how often two clients believe that they hold the lock, how many late writes that leads to,
+// shows how often two clients believe that they hold the lock, how many late writes that causes,
 // and which stores refuse them:
 //
 //	go run -C examples/fencing ./redlock
 //
-// README.md explains the table, and what a client that holds, a pause and a leap are here. All
-// servers run inside the program.
+// README.md explains the table, and what "holds", "pause" and "leap" mean here. All servers run
+// inside the program.
 package main
 
 import (

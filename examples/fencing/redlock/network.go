@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// A network is what one client reaches all servers through. It can be stopped: connections stay
-// open then, and nothing arrives in either direction, not even a hang-up. What was sent meanwhile
-// arrives once the network runs again.
+// A network is one client's way to all servers. It can be stopped: then connections stay open, and
+// nothing arrives in either direction (not even a hang-up). Bytes that were sent meanwhile arrive
+// once the network runs again.
 type network struct {
 	relays sync.WaitGroup
 
-	mu      sync.Mutex    // guards what follows
+	mu      sync.Mutex    // protects the fields below
 	running chan struct{} // closed while the network runs
 	conns   []net.Conn
 	closed  bool
@@ -24,14 +24,14 @@ func newNetwork() *network {
 	return n
 }
 
-// stop stops the network, which must be running.
+// stop stops the network. It must be running.
 func (n *network) stop() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.running = make(chan struct{})
 }
 
-// run lets a stopped network run again, and does nothing if it runs.
+// run lets a stopped network run again. If it runs already, run does nothing.
 func (n *network) run() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -69,7 +69,7 @@ func (n *network) dial(server func() (net.Conn, error)) (net.Conn, error) {
 	return client, nil
 }
 
-// relay passes on what it reads, and the end of it.
+// relay passes on the bytes that it reads, and then the end of the stream.
 func (n *network) relay(to io.WriteCloser, from io.ReadCloser) {
 	defer from.Close()
 	defer to.Close()
@@ -89,7 +89,7 @@ func (n *network) relay(to io.WriteCloser, from io.ReadCloser) {
 	}
 }
 
-// close cuts all connections, and returns when nothing is relayed any more.
+// close cuts all connections, and returns once no bytes are relayed any more.
 func (n *network) close() {
 	n.run()
 	n.mu.Lock()

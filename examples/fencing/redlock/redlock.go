@@ -20,7 +20,7 @@ const redisServers = 5
 // A redlock is a lock of redsync on five Redis servers.
 type redlock struct {
 	lease   time.Duration
-	asks    bool // holders ask the servers, and do not only look at their clock
+	asks    bool // holders ask the servers, and don't only look at their clock
 	servers [redisServers]*miniredis.Miniredis
 }
 
@@ -61,6 +61,7 @@ func (r *redlock) connect(_ context.Context, n *network) (client, error) {
 		})
 		pools[i] = goredis.NewPool(c.conns[i])
 	}
+
 	c.redsync = redsync.New(pools[:]...)
 	return c, nil
 }
@@ -80,7 +81,7 @@ func (c *redlockClient) close() {
 func (c *redlockClient) lock(ctx context.Context) (holding, error) {
 	m := c.redsync.NewMutex("lock",
 		redsync.WithExpiry(c.lease), redsync.WithTries(math.MaxInt), redsync.WithRetryDelay(c.lease/20),
-		redsync.WithTimeoutFactor(0.5)) // as a busy machine is not the fault that is meant
+		redsync.WithTimeoutFactor(0.5)) // a busy machine is not the fault we want to show
 	if err := m.LockContext(ctx); err != nil {
 		return nil, err
 	}
@@ -92,8 +93,8 @@ type redlockHolding struct {
 	mutex  *redsync.Mutex
 }
 
-// held looks at the clock, which is what redsync advises. If the client asks, a majority of the
-// servers must have its value as well. A client that gets no answers does not hold.
+// held looks at the clock (as redsync advises). If asks is true, a majority of the servers must
+// also have the client's value. If a client gets no answers, it doesn't hold.
 func (h *redlockHolding) held(ctx context.Context) bool {
 	if h.client.asks {
 		ctx, cancel := context.WithTimeout(ctx, h.client.lease/4)

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// A result is what a round has come to.
+// A result is the result of a round.
 type result struct {
 	both  bool // two clients believed at the same time that they held the lock
 	late  bool // the first client wrote after its successor had written
-	taken      // which stores took that write
+	taken      // which stores accepted that write
 }
 
-// leapLeases is how many times longer leases are in rounds in which clocks leap. Nothing has to run
-// out there, so the length of the lease only has to outlast a busy machine.
+// leapLeases is how many times longer leases are in rounds with leaping clocks. No lease has to run
+// out in them, so the lease only has to outlast a busy machine.
 const leapLeases = 3
 
-// A round is one run of two clients that contend for a lock and write to a store. A fault happens
-// to the first one.
+// A round is one run of two clients that contend for a lock and write to a store. The fault happens
+// to the first client.
 type round struct {
 	kind  kind
 	fault fault
 	lease time.Duration
 
-	// Drawn by chance, and the same for all kinds of lock.
+	// Drawn by chance, but equal for all kinds of lock.
 	work   time.Duration // of the first client, before the fault
 	leap   time.Duration
 	choice *rand.Rand // which servers leap
@@ -56,7 +56,7 @@ type grant struct {
 	err     error
 }
 
-// run runs the round, and returns when nothing of it is left.
+// run runs the round, and returns once nothing of it is left.
 func (r *round) run(ctx context.Context) (result, error) {
 	var err error
 	if r.service, err = r.kind.start(r.lease); err != nil {
@@ -71,6 +71,7 @@ func (r *round) run(ctx context.Context) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+
 	defer first.close()
 	defer r.network.run()
 
@@ -81,7 +82,7 @@ func (r *round) run(ctx context.Context) (result, error) {
 	}
 	defer r.second.close()
 
-	// The first client has the lock, and the second one waits for it.
+	// The first client has the lock, and the second client waits for it.
 	a, err := first.lock(ctx)
 	if err != nil {
 		return result{}, err
@@ -106,7 +107,7 @@ func (r *round) run(ctx context.Context) (result, error) {
 	return r.result, err
 }
 
-// workFirst is the work of the first client, which has the lock as a.
+// workFirst is the work of the first client, which holds the lock as a.
 func (r *round) workFirst(ctx context.Context, a holding) error {
 	if err := sleep(ctx, r.work); err != nil {
 		return err
@@ -128,14 +129,14 @@ func (r *round) workFirst(ctx context.Context, a holding) error {
 		return err
 	}
 
-	r.network.run() // the write that ZooKeeper checks waits until it gets there
+	r.network.run() // the write that ZooKeeper checks waits until it arrives
 	r.late = r.wrote
 	var err error
 	r.taken, err = r.write(ctx, a)
 	return err
 }
 
-// reached lets the fault happen, if the first client has reached its moment.
+// reached makes the fault happen if the first client has reached its moment.
 func (r *round) reached(ctx context.Context, m moment, a holding) error {
 	if m != r.fault.at {
 		return nil
@@ -160,16 +161,16 @@ func (r *round) reached(ctx context.Context, m moment, a holding) error {
 	}
 }
 
-// workSecond is the work of the second client, while the first one has, or had, the lock as a.
+// workSecond is the work of the second client, while the first client has (or had) the lock as a.
 func (r *round) workSecond(ctx context.Context, b grant, a holding) error {
 	for ; b.err == nil; b.holding, b.err = r.second.lock(ctx) {
-		// A client that is told of its loss has been told by then.
+		// By now a client that is notified of its loss has been notified.
 		if err := sleep(ctx, r.lease/8); err != nil {
 			return err
 		}
 
 		if b.holding.held(ctx) {
-			// A loss is final: if a is still held, both are held since b was granted.
+			// A loss is final. So if a is still held, both have held since b was granted.
 			r.both = r.both || a != nil && a.held(ctx)
 
 			r.store.claim(b.holding.value())
@@ -184,12 +185,13 @@ func (r *round) workSecond(ctx context.Context, b grant, a holding) error {
 		if r.wrote {
 			return nil
 		}
-		// This process was starved for longer than the lease: the client needs the lock again.
+		// This process was starved for longer than the lease, so the client needs the lock again.
 	}
+
 	return b.err
 }
 
-// finish lets the second client work if it has not been granted the lock before.
+// finish lets the second client work, if it hasn't been granted the lock before.
 func (r *round) finish(ctx context.Context) error {
 	if r.wrote {
 		return nil

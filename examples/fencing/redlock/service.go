@@ -11,7 +11,8 @@ type kind struct {
 	name   string
 	tokens bool // its holders have fencing tokens
 
-	// minority reports whether its servers can disagree about the time: a few of them may leap.
+	// minority reports whether its servers can disagree about the time, so that a few of them can
+	// leap.
 	minority bool
 
 	start func(lease time.Duration) (service, error)
@@ -23,12 +24,12 @@ var kinds = []kind{
 	{name: "zkrecipes", tokens: true, start: startZooKeeper},
 }
 
-// A service is the servers that one lock is kept on.
+// A service has the servers of one lock.
 type service interface {
-	// connect returns a client that reaches the servers over n alone.
+	// connect returns a client that can reach the servers only over n.
 	connect(ctx context.Context, n *network) (client, error)
 
-	// leap sets forward the clocks by which some of the servers tell when a lock runs out.
+	// leap sets forward some servers' clocks (the clocks that decide when a lock runs out).
 	leap(servers int, by time.Duration, choice *rand.Rand)
 
 	close()
@@ -42,19 +43,19 @@ type client interface {
 	close()
 }
 
-// A holding is the lock as its holder knows it.
+// A holding is the lock as its holder sees it.
 type holding interface {
 	// held reports whether the client believes that it holds the lock.
 	held(ctx context.Context) bool
 
-	// value differs from that of every other holding.
+	// value is unique to each holding.
 	value() string
 
-	// token is greater than that of every earlier holding, or 0 if the lock has no such number.
+	// token is greater than the token of every earlier holding, or 0 if the lock has no tokens.
 	token() int64
 
 	// write writes to ZooKeeper, which checks in the same transaction that the client holds the
-	// lock. It reports whether the write was made. It must not be called if the lock has no tokens.
+	// lock. It reports whether the write was made. Don't call it if the lock has no tokens.
 	write(ctx context.Context) (bool, error)
 
 	// unlock gives the lock back if the client still has it.

@@ -1,17 +1,17 @@
 package main
 
-// A store is what the lock protects. It keeps the same writes in three ways, by what it compares
-// before it takes one: nothing, values or tokens. It never asks the lock.
+// A store is protected by the lock. It keeps the same writes in three ways, which differ in what
+// the store compares before it accepts a write: nothing, values or tokens. It never asks the lock.
 type store struct {
-	claimed string // the value of the client that was the last to claim the store
-	newest  int64  // the greatest token of a write
+	claimed string // the value of the client that last claimed the store
+	newest  int64  // the greatest token of any write
 }
 
-// taken says which ways of keeping a store take a write.
+// taken says which ways of keeping a store accept a write.
 type taken struct{ nothing, values, tokens, check bool }
 
-// claim announces the writes of a client, so that writes of those that claimed it before are
-// refused. This is what a store can do with a value that differs from all others, but has no order.
+// claim announces a client's writes, so that writes of clients that claimed the store before are
+// refused. That's all a store can do with values that are unique but have no order.
 func (s *store) claim(value string) { s.claimed = value }
 
 func (s *store) write(value string, token int64) taken {

@@ -27,15 +27,15 @@ type row struct {
 
 // counts count the results of rounds.
 type counts struct {
-	rounds int // 0 if the fault cannot happen
+	rounds int // 0 if the fault isn't possible
 	both   int // two clients believed that they held the lock
 	late   int // the first client wrote after its successor
 
-	// late writes that a store took, by what it compared
+	// late writes that a store accepted, by what it compared
 	nothing, values, tokens, checks int
 }
 
-// run runs all rounds at the same time, each with servers of its own, and returns the rows of the
+// run runs all rounds at the same time, each with its own servers, and returns the rows of the
 // table. It blocks until all rounds have ended, or ctx ends.
 func run(ctx context.Context, o options) ([]row, error) {
 	if o.rounds < 1 || o.lease < 100*time.Millisecond {
@@ -45,7 +45,7 @@ func run(ctx context.Context, o options) ([]row, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	var mu sync.Mutex // guards the rows
+	var mu sync.Mutex // protects the rows
 	rows := make([]row, 0, len(faults)*len(kinds))
 	for number, f := range faults {
 		for _, k := range kinds {
@@ -119,5 +119,6 @@ func printTable(out io.Writer, o options, rows []row) {
 			count(r.both, true), count(r.late, true), count(r.nothing, true), count(r.values, true),
 			count(r.tokens, r.kind.tokens), count(r.checks, r.kind.tokens))
 	}
+
 	w.Flush()
 }

@@ -16,7 +16,7 @@ import (
 
 const (
 	lockPath = "/lock"
-	dataPath = "/data" // what holders of the lock write to
+	dataPath = "/data" // holders of the lock write to it
 )
 
 // A zookeeper is a lock of package lock on one ZooKeeper.
@@ -36,8 +36,8 @@ func startZooKeeper(lease time.Duration) (service, error) {
 
 func (z *zookeeper) close() { z.server.Close() }
 
-// leap ends all sessions, as the server would if the clock by which it counts timeouts leapt by
-// more than a timeout.
+// leap ends all sessions. The server would do the same if the clock for its timeouts leapt by more
+// than a timeout.
 func (z *zookeeper) leap(int, time.Duration, *rand.Rand) {
 	for _, id := range z.sessions {
 		z.server.ExpireSession(id)
@@ -64,7 +64,7 @@ func (z *zookeeper) connect(ctx context.Context, n *network) (client, error) {
 	return &zookeeperClient{c, lock.New(c, lockPath)}, nil
 }
 
-// ensureData creates the node that holders write to, and returns the session in which it did.
+// ensureData creates the node that holders write to, and returns its session.
 func ensureData(ctx context.Context, c *protocol.Client) (*protocol.Session, error) {
 	for {
 		session, err := c.Session(ctx)
@@ -103,7 +103,7 @@ func (h *zookeeperHolding) value() string { return h.lease.Node() }
 
 func (h *zookeeperHolding) token() int64 { return h.lease.Token() }
 
-// write writes in the client's present session, which may be newer than the lease.
+// write writes in the client's current session, which can be newer than the lease.
 func (h *zookeeperHolding) write(ctx context.Context) (bool, error) {
 	for {
 		session, err := h.client.Session(ctx)

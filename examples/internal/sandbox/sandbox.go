@@ -1,5 +1,5 @@
-// Package sandbox gives an example a ZooKeeper to play on: one inside the program, or a path of its
-// own on an ensemble. A program of yours has a connect string, and nothing of this.
+// Package sandbox gives an example a ZooKeeper to play on: a server inside the program, or a path
+// of its own on an ensemble. Your own program only needs a connect string.
 package sandbox
 
 import (
@@ -21,11 +21,11 @@ type Sandbox struct {
 	Servers string // for protocol.Connect
 
 	server         *embedded.Server // nil on an ensemble
-	ensemble, path string           // what Close removes, and where
+	ensemble, path string           // Close removes this path from this ensemble
 }
 
-// Open starts a ZooKeeper, or takes a fresh path on servers if there are any. The path begins with
-// name.
+// Open starts a ZooKeeper. If servers isn't empty, it takes a new path there instead, which begins
+// with name.
 func Open(servers, name string) (*Sandbox, error) {
 	if servers != "" {
 		path := "/" + name + "-" + strings.ToLower(rand.Text()[:6])
@@ -39,7 +39,7 @@ func Open(servers, name string) (*Sandbox, error) {
 	return &Sandbox{Servers: server.ConnectString(), server: server}, nil
 }
 
-// String says where the example runs.
+// String says on which ZooKeeper the example runs.
 func (s *Sandbox) String() string {
 	if s.server != nil {
 		return "on a ZooKeeper inside this program, at " + s.Servers
@@ -47,8 +47,8 @@ func (s *Sandbox) String() string {
 	return "on the ensemble " + s.Servers
 }
 
-// Expire ends the session of a client as if its process had died, and reports whether it may: the
-// sessions of an ensemble are not ours to end.
+// Expire ends the session of a client as if its process had died. On an ensemble it does nothing,
+// because an ensemble's sessions are not ours to end. ended reports whether it did.
 func (s *Sandbox) Expire(ctx context.Context, c *protocol.Client) (ended bool, err error) {
 	if s.server == nil {
 		return false, nil
@@ -60,7 +60,7 @@ func (s *Sandbox) Expire(ctx context.Context, c *protocol.Client) (ended bool, e
 	return s.server.ExpireSession(session.ID()), nil
 }
 
-// Close stops the ZooKeeper, or removes the path. All clients must be closed before.
+// Close stops the ZooKeeper or removes the path. All clients must be closed before.
 func (s *Sandbox) Close() error {
 	if s.server != nil {
 		return s.server.Close()
@@ -72,16 +72,17 @@ func (s *Sandbox) Close() error {
 	if err != nil {
 		return fmt.Errorf("%s is left: %w", s.path, err)
 	}
+
 	defer client.Close()
 	session, err := client.Session(ctx)
 	if err != nil {
 		return fmt.Errorf("%s is left: %w", s.path, err)
 	}
-	defer context.AfterFunc(ctx, func() { client.Close() })() // which ends requests of its zk.Conn
+	defer context.AfterFunc(ctx, func() { client.Close() })() // this ends requests of its zk.Conn
 	return remove(session, s.path)
 }
 
-// remove deletes a node and all below it. A server may be deleting empty containers meanwhile.
+// remove deletes a node and everything below it. Meanwhile a server can delete empty containers.
 func remove(s *protocol.Session, path string) error {
 	for {
 		children, _, err := s.Conn().Children(s.Path(path))

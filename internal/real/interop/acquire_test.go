@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
-// inProcess returns a function that makes contenders in one process of another language. verb acquires
-// the lock at path there.
+// inProcess returns a function that makes contenders in one process of another language. verb
+// acquires the lock at path there.
 func inProcess(p *interop.Peer) func(verb, path string) (lock, unlock func(context.Context) error) {
 	var handles atomic.Int32
 	return func(verb, path string) (lock, unlock func(context.Context) error) {

@@ -22,8 +22,8 @@ var curatorProgram []byte
 // debianJars is where Debian's libcurator-recipes-java and its dependencies are.
 const debianJars = "/usr/share/java"
 
-// findJDK returns java, or the reason why the peer cannot run. A program given as source needs the
-// compiler, too.
+// findJDK returns java, or why the peer can't run. The program is given as source, so it needs the
+// compiler too.
 var findJDK = sync.OnceValues(func() (java string, err error) {
 	if _, err := exec.LookPath("javac"); err != nil {
 		return "", err
@@ -34,9 +34,9 @@ var findJDK = sync.OnceValues(func() (java string, err error) {
 	return exec.LookPath("java")
 })
 
-// StartCurator starts Apache Curator and blocks until it has a session. It takes about two seconds
-// to compile the program. Without a JDK or Curator the error wraps [ErrNotInstalled]. If ctx ends
-// first, the error wraps ctx's cause. Call [Peer.Close] in the end.
+// StartCurator starts Apache Curator and blocks until it has a session. Compiling the program takes
+// about two seconds. Without a JDK or Curator the error wraps [ErrNotInstalled]. If ctx ends first,
+// the error wraps ctx's cause. The caller must call [Peer.Close].
 func StartCurator(ctx context.Context, o Options) (*Peer, error) {
 	java, err := findJDK()
 	if err != nil {
@@ -59,7 +59,7 @@ func StartCurator(ctx context.Context, o Options) (*Peer, error) {
 }
 
 // Curator runs Apache Curator against the servers until tb ends. Without a JDK or Curator it skips
-// tb, or fails it if ZKRECIPES_REQUIRE_REAL is 1. It also skips tb if the servers are of ZooKeeper
+// tb (or fails it, if ZKRECIPES_REQUIRE_REAL is 1). It also skips tb if the servers are ZooKeeper
 // 3.4, which has no containers: this Curator makes all parents containers.
 func Curator(tb testing.TB, connectString string) *Peer {
 	tb.Helper()

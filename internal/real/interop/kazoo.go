@@ -14,8 +14,8 @@ import (
 //go:embed kazoo_peer.py
 var kazooProgram string
 
-// findPython finds a Python that has kazoo. The first one on PATH need not be the one that has the
-// system's packages.
+// findPython finds a Python that has kazoo. (The first Python on PATH may not have the system's
+// packages.)
 var findPython = sync.OnceValues(func() (python string, err error) {
 	const probe = "import inspect, kazoo.recipe.lock as l; " +
 		"assert 'extra_lock_patterns' in inspect.signature(l.Lock).parameters, 'kazoo is older than 2.7.1'"
@@ -31,9 +31,9 @@ var findPython = sync.OnceValues(func() (python string, err error) {
 	return "", errors.Join(errs...)
 })
 
-// StartKazoo starts kazoo and blocks until it has a session. Where no Python has kazoo the error
-// wraps [ErrNotInstalled]. If ctx ends first, the error wraps ctx's cause. Call [Peer.Close] in the
-// end.
+// StartKazoo starts kazoo and blocks until it has a session. If no Python has kazoo, the error
+// wraps [ErrNotInstalled]. If ctx ends first, the error wraps ctx's cause. The caller must call
+// [Peer.Close].
 func StartKazoo(ctx context.Context, o Options) (*Peer, error) {
 	python, err := findPython()
 	if err != nil {
@@ -42,8 +42,8 @@ func StartKazoo(ctx context.Context, o Options) (*Peer, error) {
 	return start(ctx, "kazoo", o, python, "-c", kazooProgram)
 }
 
-// Kazoo runs kazoo against the servers until tb ends. Where no Python has kazoo, it skips tb, or
-// fails it if ZKRECIPES_REQUIRE_REAL is 1. The locks of the command lock count contenders named
+// Kazoo runs kazoo against the servers until tb ends. If no Python has kazoo, it skips tb (or fails
+// it, if ZKRECIPES_REQUIRE_REAL is 1). The locks of the command lock count contenders named
 // …-lock-<sequence>, ours among them.
 func Kazoo(tb testing.TB, connectString string) *Peer {
 	tb.Helper()

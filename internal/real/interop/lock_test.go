@@ -26,6 +26,14 @@ func ours(t *testing.T, srv *recipestest.Server, path string) (func(context.Cont
 		func(ctx context.Context) error { return l.Unlock(ctx) }
 }
 
+// lingers unlocks, and keeps its node until the next one in line comes.
+func lingers(t *testing.T, srv *recipestest.Server, path string) (func(context.Context) error, func(context.Context) error) {
+	m := lock.New(srv.Client(t), path, lock.WithLinger(time.Hour))
+	var l *lock.Lease
+	return func(ctx context.Context) (err error) { l, err = m.Lock(ctx); return err },
+		func(ctx context.Context) error { return l.Unlock(ctx) }
+}
+
 func goZooKeeper(t *testing.T, srv *recipestest.Server, path string) (func(context.Context) error, func(context.Context) error) {
 	conn, _, err := zk.Connect([]string{srv.ConnectString()}, 10*time.Second, zk.WithLogInfo(false), zk.WithDialer(srv.Dial))
 	require.NoError(t, err)
@@ -63,6 +71,12 @@ func TestOtherLibrariesOnTheSamePathAreExcludedInOrder(t *testing.T) {
 	t.Run("zk.Lock and Curator", func(t *testing.T) {
 		t.Parallel()
 		takeTurns(t, srv, ours, goZooKeeper, peer(interop.Curator(t, srv.ConnectString()), "lock"))
+	})
+
+	t.Run("a lock that lingers", func(t *testing.T) {
+		t.Parallel()
+		takeTurns(t, srv, lingers, goZooKeeper, peer(interop.Curator(t, srv.ConnectString()), "lock"))
+		takeTurns(t, srv, lingers, goZooKeeper, peer(interop.Kazoo(t, srv.ConnectString()), "lock"))
 	})
 
 	t.Run("WriteLock", func(t *testing.T) {

@@ -17,11 +17,11 @@ import (
 
 const (
 	sessionTimeout = 10 * time.Second // the longest that our servers grant, so that no peer loses its session
-	answerTimeout  = 3 * time.Minute  // for what takes a second or two on an idle machine
+	answerTimeout  = 3 * time.Minute  // for operations that take a second or two on an idle machine
 	closeTimeout   = 5 * time.Second  // for a peer to close its sessions
 )
 
-// ErrNotInstalled is wrapped by the error of a start that lacks a library, or its language.
+// ErrNotInstalled is wrapped by the error of a start if a library or its language isn't installed.
 var ErrNotInstalled = errors.New("not found")
 
 // Options say how a peer runs.
@@ -40,7 +40,7 @@ type Peer struct {
 	stderr   *tail
 	gone     chan struct{} // closed after the last answer
 
-	mu      sync.Mutex // guards the fields below and writing to stdin
+	mu      sync.Mutex // protects the fields below and writing to stdin
 	stdin   io.WriteCloser
 	calls   int
 	pending map[string]*Call // nil when gone
@@ -54,12 +54,12 @@ type Call struct {
 	err    error
 }
 
-// Done returns a channel that is closed when the peer has answered, or is gone.
+// Done returns a channel that is closed when the peer has answered or has ended.
 func (c *Call) Done() <-chan struct{} { return c.done }
 
-// Wait blocks until the peer has answered, and returns its result. It returns the peer's error, or
-// one that says that the peer is gone. If ctx ends first, it returns an error that wraps ctx's
-// cause, and the peer goes on with the command.
+// Wait blocks until the peer has answered, and returns its result. Otherwise it returns the peer's
+// error, or an error which says that the peer has ended. If ctx ends first, it returns an error
+// that wraps ctx's cause, and the peer goes on with the command.
 func (c *Call) Wait(ctx context.Context) (string, error) {
 	select {
 	case <-c.done:
@@ -77,8 +77,8 @@ func (c *Call) finish(result string, err error) {
 	close(c.done)
 }
 
-// Start gives the peer a command and returns at once. The words are those of the package
-// documentation, beginning with the command. No word may contain a tab.
+// Start gives the peer a command and returns at once. cmd has the command and its words (see the
+// package documentation). No word may contain a tab.
 func (p *Peer) Start(cmd ...string) *Call {
 	call := &Call{words: append([]string{p.name}, cmd...), done: make(chan struct{})}
 	p.mu.Lock()
@@ -92,7 +92,7 @@ func (p *Peer) Start(cmd ...string) *Call {
 	id := strconv.Itoa(p.calls)
 	p.pending[id] = call
 
-	// If the write fails, the answers end, too, and the call fails there.
+	// If the write fails, the answers end too, and the call fails there.
 	_, _ = fmt.Fprintf(p.stdin, "%s\t%s\n", id, strings.Join(cmd, "\t"))
 	return call
 }
@@ -147,6 +147,7 @@ func run(tb testing.TB, connectString string, start func(context.Context, Option
 	default:
 		tb.Skipf("interop: %v", err)
 	}
+
 	return p
 }
 
@@ -169,6 +170,7 @@ func start(ctx context.Context, name string, o Options, program string, args ...
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
+
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -188,6 +190,7 @@ func start(ctx context.Context, name string, o Options, program string, args ...
 	case <-ctx.Done():
 		err = fmt.Errorf("%s did not start: %w: %s", name, context.Cause(ctx), p.stderr)
 	}
+
 	p.Close()
 	return nil, err
 }
@@ -209,7 +212,7 @@ func (p *Peer) read(answers *bufio.Scanner, ready chan<- []string) {
 		p.mu.Unlock()
 
 		switch {
-		case call == nil: // no answer, but output of a library
+		case call == nil: // no answer, but a library's output
 		case kind == "ok":
 			call.finish(text, nil)
 		default:

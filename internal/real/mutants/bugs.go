@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/real/mutants/planted"
 )
 
-// findBugs plants each listed bug that a test must find, for as long as there is time. It returns
-// how many were missed.
+// findBugs plants the listed bugs that a test must find, one after the other, as long as there is
+// time. It returns how many were missed.
 func (t *trial) findBugs() (missed int) {
 	end := time.Now().Add(t.limit)
 	each(t.jobs, planted.Bugs, func(b planted.Bug) {
@@ -49,7 +49,7 @@ func findBug(root string, b planted.Bug) error {
 		return err
 	}
 
-	// Linking the test takes most of the time, so it gets nothing for debuggers.
+	// Most of the time goes into linking the test, so leave out everything for debuggers.
 	test := exec.Command("go", "test", "-overlay", overlay, "-vet=off", "-ldflags=-s -w",
 		"-count=1", "-timeout=2m", "-run", b.Test, ".")
 	test.Dir = filepath.Join(root, b.Dir())
@@ -63,6 +63,7 @@ func findBug(root string, b planted.Bug) error {
 	case !failedTest.Match(out) && !aborted.Match(out):
 		return fmt.Errorf("%w: %s", err, out)
 	}
+
 	return nil
 }
 

@@ -20,8 +20,8 @@ import (
 	"strings"
 )
 
-// targets are what mutants are made of, by module: these packages, and those of the module that
-// they import.
+// targets are the packages to make mutants of, by module: these packages, and the packages of the
+// module that they import.
 var targets = []struct {
 	module   string
 	patterns []string
@@ -36,11 +36,11 @@ var targets = []struct {
 
 // A subject is a package to make mutants of.
 type subject struct {
-	dir     string // in the repository, as protocol/line
-	path    string // by which it is imported
+	dir     string // in the repository (protocol/line, for example)
+	path    string // its import path
 	module  string // the directory of its module
 	files   []string
-	exports map[string]string // files with the types of all packages that it may import
+	exports map[string]string // files with the types of all packages that it can import
 }
 
 // subjects returns all packages to make mutants of.
@@ -62,17 +62,18 @@ func subjects(root string) (all []*subject, err error) {
 			all = append(all, s)
 		}
 	}
+
 	return all, nil
 }
 
-// A listed package is what go list says of one.
+// A listed package is an entry in the output of go list.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
 	Module                  *struct{ Dir string }
 }
 
-// list lists packages of a module and all that they import, and the files that have their types.
+// list lists packages of a module and everything they import, and the files with their types.
 func list(module string, patterns ...string) (packages []listed, exports map[string]string, err error) {
 	list := exec.Command("go", append([]string{"list", "-deps", "-export", "-json=ImportPath,Dir,GoFiles,Export,Module"}, patterns...)...)
 	list.Dir = module
@@ -105,7 +106,7 @@ func relative(root, dir string) string {
 //go:embed mutant/mutant.go
 var injected string
 
-// mutants returns all mutants of the package, and its files with all of them. Those that don't
+// mutants returns all mutants of the package, and its files with all of them in. Mutants that don't
 // compile are left out.
 func (s *subject) mutants() ([]mutation, map[string][]byte, error) {
 	sources := make(map[string][]byte)
@@ -115,13 +116,14 @@ func (s *subject) mutants() ([]mutation, map[string][]byte, error) {
 			return nil, nil, err
 		}
 	}
+
 	files := token.NewFileSet()
 	parsed, info, errs := s.check(files, sources)
 	if len(errs) > 0 {
 		return nil, nil, errs[0]
 	}
 
-	// Mutants don't add lines, so an error of the changed code stands in the line of its mutant.
+	// Mutants don't add lines, so an error of the changed code is in the line of its mutant.
 	for broken := make(map[string]bool); ; {
 		r := rewriter{files: files, info: info, dir: s.dir, path: s.path, broken: broken}
 		changed := make(map[string][]byte)

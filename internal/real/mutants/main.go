@@ -1,25 +1,27 @@
-// Mutants finds protections that no test would miss. It changes the code by rule, and expects a test
-// to fail: each Sync is left out, each expected version becomes any, each check of a transaction is
-// dropped, each condition becomes true and false, each comparison is off by one, each integer
-// constant is one more and one less, and each statement is left out without which the code compiles.
+// Mutants finds protections that no test would miss. It changes the code by rule, and expects a
+// test to fail. These are the rules: leave out each Sync, let each expected version be any version,
+// drop each check of a transaction, make each condition true and false, make each comparison off by
+// one, make each integer constant one more and one less, and leave out each statement (if the code
+// still compiles).
 //
 //	go run ./internal/real/mutants -for 10m                a sample, another one each day
 //	go run ./internal/real/mutants -run '^lock ' -for 0    all mutants of package lock
-//	go run ./internal/real/mutants -run 'no sync' -for 0   those whose names match
+//	go run ./internal/real/mutants -run 'no sync' -for 0   mutants whose names match
 //	go run ./internal/real/mutants -list                   their names
-//	go run ./internal/real/mutants -known -for 10m         a sample of those that tests have killed before
+//	go run ./internal/real/mutants -known -for 10m         a sample of the mutants that tests killed before
 //	go run ./internal/real/mutants -planted -for 0         the bugs of package planted
 //
-// It runs the tests of the mutant's package that reach it, and then those of the packages that
-// -tests names. A mutant that passes all of them survives. A test that takes far too long has
-// noticed, too. So a busy machine makes this command miss survivors, and never report one that is
-// none. Tests run with -short, on the embedded server. The working tree isn't changed: the go command
-// gets the changed files as an overlay.
+// It runs the tests of the mutant's package that reach the mutant, and then the tests of the
+// packages that -tests names. If all of them pass, the mutant survives. A test that takes far too
+// long counts as failed. So on a busy machine this command can miss survivors, but it never reports
+// a false one. Tests run with -short, on the embedded server. The working tree isn't changed: the
+// go command gets the changed files as an overlay.
 //
-// A mutant's name has its package, function and text, and no line. Two files have such names, each
-// with a remark. Mutants in accepted.txt may survive, for the reason given, and aren't tried unless
-// -again is set. Mutants in killed.txt died, by the test given, which runs first from then on.
-// -record writes that file. With -known, it is an error (status 1) if one of them survives.
+// A mutant's name has its package, function and text, but no line. Two files have such names, each
+// with a remark. Mutants in accepted.txt may survive (for the reason given), and aren't tried
+// unless -again is set. Mutants in killed.txt were killed by the test given, which runs first from
+// then on. -record writes that file. With -known, a survivor is an error (status 1), and so is a name
+// that is no mutant any more. -record drops such names from both files, and so does -list with it.
 package main
 
 import (
@@ -57,7 +59,7 @@ type trial struct {
 
 	mu        sync.Mutex
 	exist     map[string]bool // all mutants of the packages that were read
-	read      map[string]bool // these packages
+	read      map[string]bool // the packages there are, and whether they were read
 	tried     int
 	survivors int
 	err       error
@@ -86,16 +88,19 @@ func main() {
 	if t.root, t.err = planted.Root(); t.err == nil {
 		t.match, t.err = regexp.Compile(*run)
 	}
+
 	if t.err == nil {
 		if !filepath.IsAbs(*file) {
 			*file = filepath.Join(t.root, *file)
 		}
 		t.killed, t.err = read(*file)
 	}
+
 	if t.err == nil && !*again {
 		t.accepted, t.err = read(filepath.Join(t.root, "internal/real/mutants/accepted.txt"))
 	}
 
+	var stale map[string]bool
 	switch {
 	case t.err != nil:
 	case *bugs:
@@ -106,17 +111,19 @@ func main() {
 		fmt.Printf("seed %d\n", *seed)
 		t.all(nil)
 		fmt.Printf("%d mutants were tried, %d have survived\n", t.tried, t.survivors)
-		t.tellStale()
-		if *record {
-			t.err = cmp.Or(t.err, write(*file, t.killed))
-		}
+	}
+	if t.err == nil && !*bugs {
+		stale = t.tellStale()
+	}
+	if t.err == nil && *record {
+		t.err = cmp.Or(write(*file, t.killed), drop(filepath.Join(t.root, "internal/real/mutants/accepted.txt"), stale))
 	}
 
 	switch {
 	case t.err != nil:
 		fmt.Fprintln(os.Stderr, t.err)
 		os.Exit(2)
-	case t.survivors > 0 && (*known || *bugs):
+	case t.survivors > 0 && (*known || *bugs), len(stale) > 0 && *known && !*record:
 		os.Exit(1)
 	}
 }
@@ -128,6 +135,9 @@ const least = 2 * time.Minute
 func (t *trial) all(list func(mutation)) {
 	all, err := subjects(t.root)
 	t.fail(err)
+	for _, s := range all {
+		t.read[s.dir] = false
+	}
 	t.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	if t.known {
 		all = slices.DeleteFunc(all, func(s *subject) bool {
@@ -218,21 +228,42 @@ func (t *trial) one(u *suite, m mutation) {
 		fmt.Printf("killed by %s: %s\n", by, m.name())
 		return
 	}
+
 	t.survivors++
 	delete(t.killed, m.name())
 	fmt.Printf("%s:1: SURVIVED %d tests that reach it: %s\n", m.place, passed, m.name())
 }
 
-// tellStale prints names in the files that no mutant has any more, and drops them.
-func (t *trial) tellStale() {
+// tellStale prints names in the files that no mutant has any more, drops them, and returns them.
+// Of a package that was not read nothing is known, unless there is no such package any more.
+func (t *trial) tellStale() map[string]bool {
+	stale := make(map[string]bool)
 	for _, names := range []map[string]string{t.accepted, t.killed} {
 		for _, name := range slices.Sorted(maps.Keys(names)) {
-			if t.read[packageOf(name)] && !t.exist[name] {
-				fmt.Printf("no such mutant any more: %s\n", name)
+			dir := packageOf(name)
+			if read, there := t.read[dir]; read && !t.exist[name] || !there {
+				fmt.Fprintf(os.Stderr, "no such mutant any more: %s\n", name)
 				delete(names, name)
+				stale[name] = true
 			}
 		}
 	}
+	return stale
+}
+
+// drop removes the lines of a file that are about these mutants.
+func drop(file string, names map[string]bool) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var left strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if name, _, _ := strings.Cut(line, "  # "); !names[name] {
+			left.WriteString(line)
+		}
+	}
+	return os.WriteFile(file, []byte(left.String()), 0o644)
 }
 
 func (t *trial) fail(err error) {
@@ -264,6 +295,7 @@ func read(file string) (map[string]string, error) {
 		}
 		remarks[name] = remark
 	}
+
 	return remarks, nil
 }
 

@@ -12,19 +12,18 @@ import (
 	"strings"
 )
 
-// A mutation is one small change of the code, which a test should notice.
+// A mutation is one small change of the code that a test should notice.
 type mutation struct {
 	number   int
 	operator string // which kind of change
 	dir      string // of the package
 	function string // with its receiver
-	code     string // that is changed, on one line
-	nth      int    // of those that are the same otherwise; the first is 1
+	code     string // the changed code, on one line
+	nth      int    // its number (from 1) among mutations that are otherwise the same
 	place    string // file:line
 }
 
-// name identifies a mutation whatever moves around it: it stays the same when the function moves to
-// another line or file.
+// name identifies a mutation. It stays the same when the function moves to another line or file.
 func (m mutation) name() string {
 	name := fmt.Sprintf("%s %s: %s: %s", m.dir, m.function, m.operator, m.code)
 	if m.nth > 1 {
@@ -33,16 +32,16 @@ func (m mutation) name() string {
 	return name
 }
 
-// A rewriter puts calls of package mutant into the files of a package. The changed files do what
-// the original ones do as long as no mutant is active.
+// A rewriter puts calls of package mutant into the files of a package. As long as no mutant is
+// active, the changed files behave like the original files.
 type rewriter struct {
 	files   *token.FileSet
 	info    *types.Info
 	dir     string
-	path    string          // by which the package is imported
+	path    string          // the package's import path
 	broken  map[string]bool // lines in which no mutants are made
 	mutants []mutation
-	names   map[string]int // how often each was given
+	names   map[string]int // how often each name was given
 
 	file     *ast.File
 	source   []byte
@@ -51,11 +50,11 @@ type rewriter struct {
 	skipped  map[ast.Node]bool // without mutants of their own
 }
 
-// An insert is text to be put before the byte at an offset.
+// An insert is text to insert before the byte at an offset.
 type insert struct {
 	offset int
 	length int  // of the node that it belongs to
-	end    bool // it stands at the end of that node
+	end    bool // insert at the end of that node
 	number int  // of the mutant
 	text   string
 }
@@ -100,7 +99,7 @@ func (r *rewriter) visit(n ast.Node, stack []ast.Node) bool {
 	case *ast.IfStmt:
 		r.condition(n.Cond, true, true)
 	case *ast.ForStmt:
-		if n.Cond != nil { // a loop that doesn't end would only waste time
+		if n.Cond != nil { // an endless loop would only waste time
 			r.condition(n.Cond, false, true)
 		}
 	case *ast.SwitchStmt:
@@ -147,10 +146,11 @@ func (r *rewriter) visit(n ast.Node, stack []ast.Node) bool {
 			r.wrap("no check", n, "mutantCheck(%d, ", ")")
 		}
 	}
+
 	return true
 }
 
-// keys leaves the keys of an array alone, which are constants.
+// keys leaves the keys of an array alone, because they are constants.
 func (r *rewriter) keys(c *ast.CompositeLit) {
 	switch r.info.Types[c].Type.Underlying().(type) {
 	case *types.Array, *types.Slice:
@@ -162,8 +162,7 @@ func (r *rewriter) keys(c *ast.CompositeLit) {
 	}
 }
 
-// condition adds mutants that always and never take a branch. Of the parts of a && b, one that is
-// false does for both.
+// condition adds mutants that always and never take a branch. For a && b, one false part is enough.
 func (r *rewriter) condition(e ast.Expr, always, never bool) {
 	switch x := e.(type) {
 	case *ast.ParenExpr:
@@ -176,12 +175,14 @@ func (r *rewriter) condition(e ast.Expr, always, never bool) {
 			return
 		}
 	}
+
 	if r.info.Types[e].Value != nil {
 		return
 	}
 	if always {
 		r.wrap("true", e, "mutantTrue(%d, ", ")")
 	}
+
 	if never {
 		r.wrap("false", e, "mutantFalse(%d, ", ")")
 	}
@@ -196,7 +197,8 @@ func (r *rewriter) statements(list []ast.Stmt) {
 			call, ok := n.X.(*ast.CallExpr)
 			drop = ok && dispensable(call)
 		case *ast.DeferStmt:
-			// What is deferred is evaluated at once, so the call itself is all that may be dropped.
+			// A deferred call's arguments are evaluated at once, so only the call itself can be
+			// dropped.
 			drop = dispensable(n.Call)
 		case *ast.AssignStmt:
 			drop = n.Tok != token.DEFINE && !isNothing(n)
@@ -209,7 +211,7 @@ func (r *rewriter) statements(list []ast.Stmt) {
 	}
 }
 
-// constant adds mutants of an integer. Their names have the code around it, too.
+// constant adds mutants of an integer. Their names include the code around it.
 func (r *rewriter) constant(e ast.Expr, around ast.Node) {
 	if r.basic(e)&types.IsInteger == 0 {
 		return
@@ -223,8 +225,9 @@ func (r *rewriter) constant(e ast.Expr, around ast.Node) {
 	if !visible {
 		return
 	}
+
 	plus, minus := true, true
-	if b, ok := around.(*ast.BinaryExpr); ok { // a comparison is off by one already, in one direction
+	if b, ok := around.(*ast.BinaryExpr); ok { // a comparison is already off by one, in one direction
 		switch b.Op {
 		case token.LSS, token.GEQ:
 			plus, minus = b.X == e, b.Y == e
@@ -232,6 +235,7 @@ func (r *rewriter) constant(e ast.Expr, around ast.Node) {
 			plus, minus = b.Y == e, b.X == e
 		}
 	}
+
 	code := r.text(e) + " in " + r.text(around)
 	if plus {
 		r.wrapNamed("plus one", code, e, "mutantAdd["+name+"](%d, 1, ", ")")
@@ -254,6 +258,7 @@ func (r *rewriter) imported(p *types.Package) (name string, ok bool) {
 			return p.Name(), true
 		}
 	}
+
 	return "", false
 }
 
@@ -267,7 +272,7 @@ func (r *rewriter) basic(e ast.Expr) types.BasicInfo {
 	return 0
 }
 
-// order adds mutants that are off by one. Of times there are none: a nanosecond decides nothing.
+// order adds mutants that are off by one. Times have none, because a nanosecond decides nothing.
 func (r *rewriter) order(b *ast.BinaryExpr) {
 	x, y := r.text(b.X), r.text(b.Y)
 	t := r.info.Types[b.X].Type
@@ -282,7 +287,7 @@ func (r *rewriter) order(b *ast.BinaryExpr) {
 	}
 }
 
-// call adds mutants that leave a request out, or do it at any version.
+// call adds mutants that leave a request out, or make it at any version.
 func (r *rewriter) call(c *ast.CallExpr) {
 	name := selected(c.Fun)
 	if f, ok := c.Fun.(*ast.SelectorExpr); ok && r.text(f.X) == "slices" {
@@ -298,15 +303,17 @@ func (r *rewriter) call(c *ast.CallExpr) {
 			r.wrap("any version", last, "mutantVersion(%d, ", ")")
 		}
 	}
+
 	if f, ok := c.Fun.(*ast.Ident); ok && f.Name == "make" && len(c.Args) == 3 {
-		r.skipped[c.Args[2]] = true // no test can tell a capacity
+		r.skipped[c.Args[2]] = true // no test can notice a capacity
 	}
 }
 
-// maxCode is how many bytes of its code a name has.
+// maxCode limits how many bytes of code a name has.
 const maxCode = 80
 
-// wrap adds a mutant whose node is put between two texts, one of which has a place for its number.
+// wrap adds a mutant that puts a node between two texts. One of the texts has a place for the
+// mutant's number.
 func (r *rewriter) wrap(operator string, n ast.Node, before, after string) {
 	r.wrapNamed(operator, r.text(n), n, before, after)
 }
@@ -319,6 +326,7 @@ func (r *rewriter) wrapNamed(operator, code string, n ast.Node, before, after st
 		number: len(r.mutants), operator: operator, dir: r.dir, function: r.function,
 		code: strings.ToValidUTF8(code[:min(maxCode, len(code))], ""), nth: 1, place: place(begin),
 	}
+
 	if r.names == nil {
 		r.names = make(map[string]int)
 	}
@@ -339,8 +347,8 @@ func (r *rewriter) wrapNamed(operator, code string, n ast.Node, before, after st
 		insert{end.Offset, length, true, m.number, numbered(after)})
 }
 
-// apply returns the source with all inserts. Those of an outer node stand around those of an inner
-// one.
+// apply returns the source with all inserts. An outer node's inserts are around an inner node's
+// inserts.
 func (r *rewriter) apply() []byte {
 	slices.SortStableFunc(r.inserts, func(a, b insert) int {
 		switch {
@@ -350,7 +358,7 @@ func (r *rewriter) apply() []byte {
 			return -1
 		case a.end != b.end:
 			return 1
-		case a.end: // of two mutants of one node, the first stands around the second
+		case a.end: // of two mutants of one node, the first is outside
 			return cmp.Or(cmp.Compare(a.length, b.length), cmp.Compare(b.number, a.number))
 		}
 		return cmp.Or(cmp.Compare(b.length, a.length), cmp.Compare(a.number, b.number))
@@ -363,6 +371,7 @@ func (r *rewriter) apply() []byte {
 		out.WriteString(in.text)
 		at = in.offset
 	}
+
 	out.Write(r.source[at:])
 	return out.Bytes()
 }
@@ -385,15 +394,15 @@ func isAny(e ast.Expr) bool {
 	return ok && u.Op == token.SUB
 }
 
-// isNothing reports whether a statement only pleases the compiler, as _ = x does.
+// isNothing reports whether a statement is only for the compiler (_ = x).
 func isNothing(a *ast.AssignStmt) bool {
 	name, ok := a.Lhs[0].(*ast.Ident)
 	_, calls := a.Rhs[0].(*ast.CallExpr)
 	return ok && name.Name == "_" && len(a.Lhs) == 1 && !calls
 }
 
-// dispensable reports whether a program without this call compiles, and does not merely hang or
-// race. That tells nothing about the tests.
+// dispensable reports whether the program compiles without this call, and doesn't merely hang or
+// race. (A hang or a race says nothing about the tests.)
 func dispensable(c *ast.CallExpr) bool {
 	switch name := selected(c.Fun); name {
 	case "Lock", "Unlock", "RLock", "RUnlock", "Add", "Wait", "Stop", "Done", "Debug", "Info", "Warn", "Error", "Log", "Report":

@@ -20,10 +20,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/real/mutants/planted"
 )
 
-// A suite is the tests that may notice the mutants of a subject.
+// A suite has the tests that can notice the mutants of a subject.
 type suite struct {
 	root      string // of the repository
-	module    string // whose tests they are
+	module    string // whose tests these are
 	dir       string // of the test binaries
 	overlay   string // for the go command
 	parallel  int
@@ -33,14 +33,14 @@ type suite struct {
 	known map[string]*witness // by directory; others than these have killed mutants before
 }
 
-// A witness is the tests of one package.
+// A witness has the tests of one package.
 type witness struct {
 	suite   *suite
 	dir     string
 	binary  string
 	build   func() error // builds the test binary, once
 	tests   map[string]*test
-	observe func() error // finds out what each test reaches, once
+	observe func() error // finds out, once, which mutants each test reaches
 }
 
 // A test is one test function.
@@ -48,13 +48,13 @@ type test struct {
 	name    string
 	passes  bool // without a mutant
 	took    time.Duration
-	reaches []byte       // 1 at the number of each mutant that it reaches
-	killed  atomic.Int64 // how many mutants
+	reaches []byte       // 1 at the number of each mutant it reaches
+	killed  atomic.Int64 // how many mutants it killed
 }
 
-// suite returns the tests that may notice mutants of the subject: its own, those of the directory of
-// its module, and those of the other packages given that are in the module. They are built when they
-// are needed, and run so many at a time.
+// suite returns the tests that can notice mutants of the subject: its own tests, the tests in its
+// module's directory, and the tests of other packages (given in others) of the module. They are
+// built when they are needed, and parallel of them run at a time.
 func (s *subject) suite(root string, others []string, files map[string][]byte, parallel int) (*suite, error) {
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
@@ -62,15 +62,17 @@ func (s *subject) suite(root string, others []string, files map[string][]byte, p
 	}
 	u := &suite{root: root, module: s.module, parallel: parallel, dir: dir, known: make(map[string]*witness)}
 	all := []string{s.dir}
-	if s.module != root { // a command's tests are of its main package
+	if s.module != root { // a command's tests are in its main package
 		all = append(all, relative(root, s.module))
 	}
+
 	for _, tests := range slices.Compact(append(all, others...)) {
 		if planted.Module(root, tests) != s.module {
 			continue
 		}
 		u.witnesses = append(u.witnesses, u.witness(tests))
 	}
+
 	u.overlay, err = planted.Overlay(dir, files)
 	return u, err
 }
@@ -97,12 +99,14 @@ func (w *witness) buildTests() error {
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("the mutants do not compile: %s", out)
 	}
+
 	names, err := exec.Command(w.binary, "-test.list", "^Test").Output()
 	if errors.Is(err, fs.ErrNotExist) { // the package has no tests
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("tests of %s: %w", w.dir, err)
 	}
+
 	for name := range strings.FieldsSeq(string(names)) {
 		w.tests[name] = &test{name: name}
 	}
@@ -112,7 +116,7 @@ func (w *witness) buildTests() error {
 // limit is how long a test may take without a mutant.
 const limit = 2 * time.Minute
 
-// observeTests runs each test once without a mutant. One that fails by itself is left out.
+// observeTests runs each test once without a mutant. A test that fails by itself is left out.
 func (w *witness) observeTests() error {
 	if err := w.build(); err != nil {
 		return err
@@ -121,7 +125,7 @@ func (w *witness) observeTests() error {
 		reached, began := w.binary+"-"+t.name, time.Now()
 		t.passes = w.run([]*test{t}, limit, "ZKRECIPES_MUTANTS_REACHED="+reached) == nil
 		t.took = time.Since(began)
-		t.reaches, _ = os.ReadFile(reached) // there is none if it reaches nothing
+		t.reaches, _ = os.ReadFile(reached) // there's no file if it reaches nothing
 		if !t.passes {
 			fmt.Printf("%s of %s is left out: it fails without a mutant\n", t.name, w.dir)
 		}
@@ -129,12 +133,12 @@ func (w *witness) observeTests() error {
 	return nil
 }
 
-// try runs the test that is known to kill a mutant, if there is one, and otherwise all that reach
-// it. It returns the test that fails, or how many pass.
+// try runs the test that is known to kill a mutant, if there is one. Otherwise it runs all tests
+// that reach the mutant. It returns the test that fails, or how many pass.
 func (u *suite) try(m mutation, known string) (by string, passed int, err error) {
 	if name, dir, found := strings.Cut(known, " of "); found {
 		w := u.witness(dir)
-		if w.build() == nil { // that package may be gone
+		if w.build() == nil { // that package may have been removed
 			if t := w.tests[name]; t != nil && w.run([]*test{t}, time.Minute, m.active()) != nil {
 				return known, 0, nil
 			}
@@ -147,6 +151,7 @@ func (u *suite) try(m mutation, known string) (by string, passed int, err error)
 			return by, passed, err
 		}
 	}
+
 	return "", passed, nil
 }
 
@@ -161,11 +166,12 @@ func (w *witness) try(m mutation) (by string, passed int, err error) {
 			tests = append(tests, t)
 		}
 	}
+
 	slices.SortFunc(tests, func(a, b *test) int {
 		return cmp.Or(cmp.Compare(b.killed.Load(), a.killed.Load()), cmp.Compare(a.took, b.took))
 	})
 
-	// The first are the likeliest to fail, so few are run at once, and then more and more.
+	// The first tests are the likeliest to fail, so run a few at once, and then more and more.
 	for passed < len(tests) {
 		some := tests[passed:min(2*passed+1, len(tests))]
 		t := w.run(some, patience(some...), m.active())
@@ -173,13 +179,14 @@ func (w *witness) try(m mutation) (by string, passed int, err error) {
 			passed += len(some)
 			continue
 		}
-		// A test may fail by chance on a busy machine, so it has to fail twice.
+		// On a busy machine a test can fail by chance, so it must fail twice.
 		if w.run([]*test{t}, patience(t), m.active()) != nil {
 			t.killed.Add(1)
 			return t.name + " of " + w.dir, passed, nil
 		}
 		tests = slices.DeleteFunc(tests, func(other *test) bool { return other == t })
 	}
+
 	return "", passed, nil
 }
 
@@ -192,7 +199,7 @@ func patience(tests ...*test) time.Duration {
 	return wait
 }
 
-// testEnvironment leaves out real servers.
+// testEnvironment leaves real servers out.
 var testEnvironment = []string{"ZKRECIPES_REAL=0", "ZKRECIPES_REQUIRE_REAL=0", "RAPID_NOFAILFILE=true"}
 
 // active is the environment in which a mutant is active.
@@ -207,7 +214,7 @@ func (w *witness) run(tests []*test, wait time.Duration, environment string) *te
 	ctx, cancel := context.WithTimeout(context.Background(), wait+10*time.Second)
 	defer cancel()
 
-	// A mutant may take all memory, so there is a limit.
+	// Limit the memory, because a mutant can take all of it.
 	c := exec.CommandContext(ctx, "sh", "-c", `ulimit -v 8388608 2>/dev/null; exec "$0" "$@"`,
 		w.binary, "-test.run", "^("+strings.Join(names, "|")+")$", "-test.short", "-test.failfast", "-test.v",
 		fmt.Sprintf("-test.timeout=%v", wait))
@@ -219,7 +226,7 @@ func (w *witness) run(tests []*test, wait time.Duration, environment string) *te
 		return nil
 	}
 
-	// After a panic the last test that began is the one.
+	// If the process panicked, the last test that began is to blame.
 	name := tests[0].name
 	if began := begun.FindAllSubmatch(out, -1); began != nil {
 		name = string(began[len(began)-1][1])
@@ -237,7 +244,7 @@ var (
 
 func (u *suite) close() { os.RemoveAll(u.dir) }
 
-// each calls f for each element, for so many at a time.
+// each calls f for each element, parallel at a time.
 func each[T any](parallel int, all []T, f func(T)) {
 	next := make(chan T)
 	var workers sync.WaitGroup
@@ -248,6 +255,7 @@ func each[T any](parallel int, all []T, f func(T)) {
 			}
 		})
 	}
+
 	for _, x := range all {
 		next <- x
 	}

@@ -14,13 +14,13 @@ import (
 )
 
 // An embeddedEnsemble is a server inside this process, with followers that clients connect to. It
-// needs nothing but Go. Its faults are those of the clients' networks, and of followers.
+// needs only Go. Its faults are faults of the clients' networks, and of followers.
 type embeddedEnsemble struct {
 	server    *embedded.Server
 	followers []*embedded.Follower
 	aim       cluster.Clients
 
-	mu      sync.Mutex // protects what follows
+	mu      sync.Mutex // protects the fields below
 	proxies map[int][]*proxy
 }
 
@@ -42,8 +42,8 @@ func (e *embeddedEnsemble) String() string {
 
 func (e *embeddedEnsemble) Aim(at cluster.Clients) { e.aim = at }
 
-// keepHolder makes a client hold on to what it holds, and returns its number. If none holds
-// anything, it returns any client.
+// keepHolder makes a client keep its lock, and returns the client's number. If no client holds a
+// lock, it returns any client.
 func (e *embeddedEnsemble) keepHolder(r *rand.Rand, clients int) int {
 	holders := e.aim.Holders()
 	if len(holders) == 0 {
@@ -54,8 +54,8 @@ func (e *embeddedEnsemble) keepHolder(r *rand.Rand, clients int) int {
 	return holder
 }
 
-// memberOf returns the number of the follower that a client is connected to, or of any if there is
-// none.
+// memberOf returns the number of the follower that a client is connected to. If there's none, it
+// returns any.
 func (e *embeddedEnsemble) memberOf(client int, r *rand.Rand) int {
 	used := slices.IndexFunc(e.of(client), (*proxy).used)
 	if used < 0 {
@@ -95,7 +95,7 @@ func (e *embeddedEnsemble) Connect(client int) (string, error) {
 	return strings.Join(addresses, ","), nil
 }
 
-// of returns the proxies of a client, or of all with -1.
+// of returns the proxies of a client, or of all clients (-1).
 func (e *embeddedEnsemble) of(client int) []*proxy {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -146,6 +146,7 @@ func (e *embeddedEnsemble) Inject(ctx context.Context, kind string, r *rand.Rand
 			proxies = append(proxies, e.of(client)...)
 		}
 	}
+
 	f.Detail = fmt.Sprint("clients ", struck)
 	heal := func() { each(proxies, (*proxy).heal) }
 	switch kind {
@@ -182,7 +183,7 @@ func (e *embeddedEnsemble) Inject(ctx context.Context, kind string, r *rand.Rand
 			follower.Depose()
 		}
 		heal = follower.Rejoin
-		lasts += 2 * embeddedTimeout // so that sessions of its clients expire, and others hold what they held
+		lasts += 2 * embeddedTimeout // so that sessions of its clients expire, and other clients get their locks
 	}
 
 	select {

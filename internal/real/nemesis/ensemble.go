@@ -8,15 +8,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/real/nemesis/cluster"
 )
 
-// An ensemble is what the processes use, and what faults happen to. A client is the number of a
+// An ensemble is the ZooKeeper that the processes use and faults hit. A client is the number of a
 // process.
 type ensemble interface {
-	String() string // what it is
+	String() string // describes the ensemble
 	Connect(client int) (connectString string, err error)
-	Reset(client int) // the process has ended
+	Reset(client int) // call it when the process has ended
 	Aim(at cluster.Clients)
 	Kinds() []string
-	Missing() map[string]string // kinds, and what else cannot be had here, and why
+	Missing() map[string]string // kinds (and other things) that aren't possible here, and why
 	Beyond() map[string]string  // kinds that are left out, and why
 	Inject(ctx context.Context, kind string, r *rand.Rand, lasts time.Duration, clients int) cluster.Fault
 	Heal(ctx context.Context) error

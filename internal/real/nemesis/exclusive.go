@@ -10,14 +10,14 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// errUndecided is returned by a check that takes too long to decide.
+// errUndecided is returned by a check that would take too long.
 var errUndecided = errors.New("porcupine has not decided in time")
 
-// porcupineLimit is how long it may look at the history of one recipe in one round.
+// porcupineLimit is how long porcupine may search the history of one recipe in one round.
 const porcupineLimit = time.Minute
 
 // exclusive returns an error unless there is an order of all grants and their ends, each within its
-// time, in which there is one holder at a time and tokens increase.
+// time, with one holder at a time and increasing tokens.
 func exclusive(holds []*Op) error {
 	if err := alone(holds, func(a, b *Op) bool { return true }); err != nil {
 		return err
@@ -33,10 +33,11 @@ func exclusive(holds []*Op) error {
 			add(move{false, i + 1, o.Token}, max(o.Call, o.Held), o.over())
 		}
 	}
+
 	return linear(oneAtATime, moves, "there is no order with one holder at a time and increasing tokens")
 }
 
-// linear returns an error, with this text, if porcupine finds no order.
+// linear returns an error with this text if porcupine finds no order.
 func linear(m porcupine.Model, ops []porcupine.Operation, text string) error {
 	switch porcupine.CheckOperationsTimeout(m, ops, porcupineLimit) {
 	case porcupine.Illegal:
@@ -47,7 +48,7 @@ func linear(m porcupine.Model, ops []porcupine.Operation, text string) error {
 	return nil
 }
 
-// A move is a grant, or the end of one.
+// A move is a grant, or the end of a grant.
 type move struct {
 	granted bool
 	hold    int
@@ -70,8 +71,8 @@ var oneAtATime = porcupine.Model{
 	},
 }
 
-// alone compares all pairs of holds that exclude each other. They must not overlap, and tokens must
-// increase from one that was granted to one that was asked for after that.
+// alone compares all pairs of holds that exclude each other. They must not overlap. If one was
+// granted before the other was asked for, its token must be smaller.
 func alone(holds []*Op, excludes func(a, b *Op) bool) error {
 	holds = slices.DeleteFunc(slices.Clone(holds), func(o *Op) bool { return !o.certain() })
 	slices.SortFunc(holds, func(a, b *Op) int { return cmp.Compare(a.Begun, b.Begun) })
@@ -86,10 +87,12 @@ func alone(holds []*Op, excludes func(a, b *Op) bool) error {
 			}
 		}
 	}
+
 	return nil
 }
 
-// atMost returns an error if more than n hold for certain at a time. If so, it is when one begins.
+// atMost returns an error if certainly more than n hold at a time. If so, that's true when one of
+// the holds begins.
 func atMost(n int, holds []*Op) error {
 	for _, o := range holds {
 		if !o.certain() {
@@ -106,11 +109,13 @@ func atMost(n int, holds []*Op) error {
 			return fmt.Errorf("%d hold at %v, and %d may:%s", count, o.Begun, n, text)
 		}
 	}
+
 	return nil
 }
 
-// fenced judges the writes to the fenced store. A holder that holds for certain before and after
-// the answer must not be refused. Accepted tokens must not decrease, and each belongs to one hold.
+// fenced checks the writes to the fenced store. If a holder certainly holds before and after the
+// answer, the store must not refuse it. Accepted tokens must not decrease, and each token belongs
+// to one hold.
 func fenced(writes []Write, holds []*Op) error {
 	type key struct{ client, life, id int }
 	byKey := make(map[key]*Op)
@@ -138,11 +143,12 @@ func fenced(writes []Write, holds []*Op) error {
 		highest = w.Token
 		owners[w.Token] = o
 	}
+
 	return nil
 }
 
-// guardedInOrder judges the writes to ZooKeeper that were guarded by a Check. Their tokens must not
-// decrease in the order of the servers, and none of a lease that was given back may succeed.
+// guardedInOrder checks the writes to ZooKeeper that a Check guarded. Their tokens must not
+// decrease in the servers' order, and no write of a released lease may succeed.
 func guardedInOrder(ops []*Op) error {
 	ops = slices.DeleteFunc(slices.Clone(ops), func(o *Op) bool { return o.Outcome != OK })
 	slices.SortFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Zxid, b.Zxid) })

@@ -15,39 +15,39 @@ import (
 	"time"
 )
 
-// A process is a worker, seen from its parent.
+// A process is a worker, as its parent sees it.
 type process struct {
 	config workerConfig
 	number int // among the processes of all recipes
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stderr tail
-	ended  chan struct{} // closed when all that it has printed was read, and it has ended
+	ended  chan struct{} // closed when the process has ended and all its output was read
 
-	killed bool      // it was meant to end; protected by fleet.mu
+	killed bool      // we ended it; fleet.mu protects it
 	done   chan line // its answers to commands
 }
 
-// A fleet is all processes of all recipes, and the history that they print.
+// A fleet has all processes of all recipes, and the history that they print.
 type fleet struct {
 	binary string
 	on     ensemble
 
-	mu        sync.Mutex // protects what follows
+	mu        sync.Mutex // protects the fields below
 	processes []*process // by number
 	command   string     // the last one
 	ops       map[opKey]*Op
-	died      []string // processes that have ended by themselves
-	kept      []int    // processes that have to hold on, by number
+	died      []string // processes that ended by themselves
+	kept      []int    // the numbers of processes that must keep their locks
 }
 
-// An opKey tells operations apart.
+// An opKey identifies an operation.
 type opKey struct {
 	recipe           string
 	client, life, id int
 }
 
-// start starts a process, or the next life of one.
+// start starts a process, or its next life.
 func (f *fleet) start(config workerConfig, number int) (*process, error) {
 	var err error
 	if config.Connect, err = f.on.Connect(number); err != nil {
@@ -65,6 +65,7 @@ func (f *fleet) start(config workerConfig, number int) (*process, error) {
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
+
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -72,6 +73,7 @@ func (f *fleet) start(config workerConfig, number int) (*process, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	go f.read(p, out)
 
 	f.mu.Lock()
@@ -83,10 +85,11 @@ func (f *fleet) start(config workerConfig, number int) (*process, error) {
 	if f.command != "" {
 		fmt.Fprintln(p.stdin, f.command)
 	}
+
 	return p, nil
 }
 
-// read reads what a process prints, until it ends.
+// read reads a process's output until it ends.
 func (f *fleet) read(p *process, out io.Reader) {
 	defer close(p.ended)
 	lines := bufio.NewScanner(out)
@@ -94,7 +97,7 @@ func (f *fleet) read(p *process, out io.Reader) {
 	for lines.Scan() {
 		var l line
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			continue // the binary of a test prints a line at its end
+			continue // a test's binary prints a line at its end
 		}
 		if l.Op == nil {
 			p.done <- l
@@ -114,7 +117,7 @@ func (f *fleet) read(p *process, out io.Reader) {
 	}
 }
 
-// kill ends a process as kill -9 does, and returns when all that it has printed was read.
+// kill ends a process (kill -9), and returns when all its output was read.
 func (f *fleet) kill(p *process) {
 	f.mu.Lock()
 	p.killed = true
@@ -137,7 +140,7 @@ func (f *fleet) all() []*process {
 	return slices.Clone(f.processes)
 }
 
-// Holders returns the numbers of the processes that hold something, as far as they have said.
+// Holders returns the numbers of the processes that hold a lock, as far as they have printed.
 func (f *fleet) Holders() (numbers []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +155,7 @@ func (f *fleet) Holders() (numbers []int) {
 	return numbers
 }
 
-// Keep makes processes hold on to what they hold, unless they lose it.
+// Keep makes processes keep their locks, unless they lose them.
 func (f *fleet) Keep(numbers ...int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,17 +165,17 @@ func (f *fleet) Keep(numbers ...int) {
 	}
 }
 
-// keeps reports whether a process has to hold on.
+// keeps reports whether a process must keep its lock.
 func (f *fleet) keeps(p *process) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Contains(f.kept, p.number)
 }
 
-// Hurry makes all processes give back soon what they hold.
+// Hurry makes all processes give back their locks soon.
 func (f *fleet) Hurry() { f.pace(cmdHurry) }
 
-// pace gives all processes a command that changes for how long they hold something.
+// pace gives all processes a command that changes how long they keep a lock.
 func (f *fleet) pace(command string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,11 +191,12 @@ func (f *fleet) tell(command string) {
 	defer f.mu.Unlock()
 	f.command = command
 	for _, p := range f.processes {
-		fmt.Fprintln(p.stdin, command) // a process that has ended is in died
+		fmt.Fprintln(p.stdin, command) // if a process has ended, it's in died
 	}
 }
 
-// ask gives all processes a command and waits for their answers. It returns what went wrong.
+// ask gives all processes a command and waits for their answers. It returns everything that went
+// wrong.
 func (f *fleet) ask(ctx context.Context, command string) (broken []string) {
 	f.tell(command)
 	for _, p := range f.all() {
@@ -207,8 +211,7 @@ func (f *fleet) ask(ctx context.Context, command string) (broken []string) {
 	return broken
 }
 
-// answer waits for the answer of one process. That of a process that has ended by itself is in
-// died.
+// answer waits for the answer of one process. If a process ended by itself, it's in died.
 func (f *fleet) answer(ctx context.Context, p *process, command string) (l line, answered bool) {
 	for {
 		select {
@@ -242,14 +245,15 @@ func (f *fleet) latest(p *process) string {
 			last = o
 		}
 	}
+
 	if last == nil {
 		return "it has done nothing yet"
 	}
 	return last.String() + " " + last.Error
 }
 
-// take returns what there is since the last call: the operations, and the processes that have ended
-// by themselves.
+// take returns everything since the last call: the operations, and the processes that ended by
+// themselves.
 func (f *fleet) take() (ops []*Op, died []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -259,7 +263,7 @@ func (f *fleet) take() (ops []*Op, died []string) {
 	return ops, died
 }
 
-// end ends all processes, and kills those that do not end.
+// end ends all processes. It kills processes that don't end.
 func (f *fleet) end() {
 	for _, p := range f.all() {
 		f.mu.Lock()
@@ -268,6 +272,7 @@ func (f *fleet) end() {
 		cont(p.cmd.Process)
 		p.stdin.Close()
 	}
+
 	limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for _, p := range f.all() {
@@ -280,7 +285,7 @@ func (f *fleet) end() {
 	}
 }
 
-// A tail keeps the end of what is written to it.
+// A tail keeps the end of its input.
 type tail struct {
 	mu sync.Mutex // protects b
 	b  bytes.Buffer

@@ -6,63 +6,63 @@ import (
 	"time"
 )
 
-// A Stamp is a moment, in nanoseconds since the run began. All processes read the same monotonic
+// A Stamp is a time, in nanoseconds since the run began. All processes read the same monotonic
 // clock of the machine.
 //
 // # What times mean
 //
-// A process may be stopped between any two of its instructions, so no stamp says when a request was
-// executed. What the checks use is order alone. A call is stamped before it is made, and again
-// after it has returned, so it was executed in between. A hold is certain at a stamp that its
-// holder took before it asked the grant, and heard that it was held: a grant never comes back, so
-// it was held from Begun to that stamp. A stop makes calls longer and certain holds shorter. It can
-// hide a violation, and cannot make one up. A process that was killed has the stamps that it had
-// printed, and its unfinished calls may have been executed at any later time.
+// A process can be stopped between any two of its instructions, so no stamp says when a request was
+// executed. The checks use only the order of stamps. A call is stamped before it is made and after
+// it has returned, so it was executed in between. A hold is certain at a stamp if its holder took
+// the stamp, then asked the grant, and got the answer that it holds: a grant never comes back, so
+// it was held from Begun to that stamp. A stop makes calls longer and certain holds shorter. So it
+// can hide a violation, but can't make one up. If a process was killed, its history has the stamps
+// that it had printed, and its unfinished calls can be executed at any later time.
 type Stamp int64
 
 func (s Stamp) String() string { return fmt.Sprintf("%.3fs", time.Duration(s).Seconds()) }
 
-// forever is later than all stamps.
+// forever is later than all other stamps.
 const forever Stamp = 1 << 62
 
-// An Outcome is what became of a call.
+// An Outcome says what a call has done.
 type Outcome string
 
-// A call that has not returned has no outcome. Its process was killed.
+// If a call hasn't returned, it has no outcome (its process was killed).
 const (
 	OK      Outcome = "ok"
-	Failed  Outcome = "failed"  // and changed nothing
-	Unknown Outcome = "unknown" // it may have been executed, or be executed later
+	Failed  Outcome = "failed"  // it changed nothing
+	Unknown Outcome = "unknown" // it may have been executed, or may be executed later
 )
 
-// An Op is one operation of a process, and the hold that it began. A process prints it whenever it
-// has changed. The last line counts.
+// An Op is one operation of a process, and the hold that it began. The process prints it whenever
+// it has changed. The last line counts.
 type Op struct {
 	Recipe  string   `json:"recipe"`
 	Client  int      `json:"client"`
-	Life    int      `json:"life"` // how often the process of the client was started
+	Life    int      `json:"life"` // how often the client's process was started
 	ID      int      `json:"id"`   // among the operations of this life
 	Kind    string   `json:"kind"`
 	Value   string   `json:"value,omitempty"`
 	Members []string `json:"members,omitempty"`
 	Call    Stamp    `json:"call"`
-	Return  Stamp    `json:"return,omitempty"` // 0 if it has not returned
+	Return  Stamp    `json:"return,omitempty"` // 0 if it hasn't returned
 	Outcome Outcome  `json:"outcome,omitempty"`
 	Error   string   `json:"error,omitempty"`
 
-	// Of a hold.
+	// These are for a hold.
 	Token int64 `json:"token,omitempty"`
-	Begun Stamp `json:"begun,omitempty"` // it was granted before
-	Held  Stamp `json:"held,omitempty"`  // held for certain from Begun to here; 0 if it never was
-	Over  Stamp `json:"over,omitempty"`  // not held any more from here; 0 if its process was killed
-	Zxid  int64 `json:"zxid,omitempty"`  // of a write to ZooKeeper that was guarded by the grant's Check
+	Begun Stamp `json:"begun,omitempty"` // it was granted before this
+	Held  Stamp `json:"held,omitempty"`  // it was certainly held from Begun to here; 0 if never
+	Over  Stamp `json:"over,omitempty"`  // not held from here on; 0 if its process was killed
+	Zxid  int64 `json:"zxid,omitempty"`  // of a write to ZooKeeper guarded by the grant's Check
 }
 
-// certain reports whether the operation began a hold that was held for certain.
+// certain reports whether the operation began a hold that was certainly held.
 func (o *Op) certain() bool { return o.Held > 0 }
 
-// returned returns when the call had returned, or forever if it is not known to have had its effect
-// by then.
+// returned returns when the call had returned. If we don't know that it had its effect by then, it
+// returns forever.
 func (o *Op) returned() Stamp {
 	if o.Outcome == "" || o.Outcome == Unknown {
 		return forever
@@ -70,7 +70,7 @@ func (o *Op) returned() Stamp {
 	return o.Return
 }
 
-// over returns when the hold was over.
+// over returns when the hold had ended.
 func (o *Op) over() Stamp {
 	if o.Over == 0 {
 		return forever
@@ -87,31 +87,33 @@ func (o *Op) String() string {
 	if o.Return > 0 {
 		s += fmt.Sprintf(" to %v", o.Return)
 	}
+
 	if o.Outcome != OK && o.Outcome != "" {
 		s += " " + string(o.Outcome)
 	}
 	if o.Token != 0 {
 		s += fmt.Sprintf(", token %d", o.Token)
 	}
+
 	if o.certain() {
 		s += fmt.Sprintf(", held from %v to %v", o.Begun, o.Held)
 	}
 	return s
 }
 
-// A Write is one request to the fenced store, in the order in which the store has decided.
+// A Write is one request to the fenced store. Writes are in the order in which the store decided.
 type Write struct {
 	Recipe   string `json:"recipe"`
 	Client   int    `json:"client"`
 	Life     int    `json:"life"`
-	ID       int    `json:"id"` // of the Op that held
+	ID       int    `json:"id"` // of the holder's Op
 	Token    int64  `json:"token"`
 	At       Stamp  `json:"at"`
 	Accepted bool   `json:"accepted"`
-	Highest  int64  `json:"highest"` // the highest token before
+	Highest  int64  `json:"highest"` // the highest token before this write
 }
 
-// A Fault is what was done to the ensemble or to a process.
+// A Fault is something done to the ensemble or to a process.
 type Fault struct {
 	Kind   string `json:"kind"`
 	Detail string `json:"detail,omitempty"`
@@ -131,9 +133,9 @@ func (f Fault) String() string {
 	return s
 }
 
-// A Round is a time of faults and the time after it, in which nothing is broken: every process does
-// one more operation, which has to succeed, and rests. Nothing may be left behind then. So a round
-// can be judged by itself.
+// A Round is a time of faults, and a time after it in which nothing is broken. In the second, every
+// process does one more operation, which must succeed, and then rests. Nothing may be left behind
+// then, so each round can be checked by itself.
 type Round struct {
 	Number  int      `json:"round"`
 	Clients int      `json:"clients"` // for each recipe
@@ -143,10 +145,10 @@ type Round struct {
 	Faults  []Fault  `json:"faults"`
 	Ops     []*Op    `json:"ops"`
 	Writes  []Write  `json:"writes"`
-	Broken  []string `json:"broken,omitempty"` // what did not work after the faults, or was left behind
+	Broken  []string `json:"broken,omitempty"` // operations that didn't work after the faults, and leftovers
 }
 
-// ops returns the operations of a recipe, those of some kinds if any are given.
+// ops returns the operations of a recipe (only of these kinds, if any are given).
 func (r *Round) ops(recipe string, kinds ...string) []*Op {
 	var ops []*Op
 	for _, o := range r.Ops {
@@ -162,16 +164,17 @@ func (r *Round) ops(recipe string, kinds ...string) []*Op {
 			}
 		}
 	}
+
 	return ops
 }
 
-// deposing matches the faults by which members may get another leader while the old one still
+// deposing matches faults after which members may have a new leader while the old leader still
 // answers.
 var deposing = regexp.MustCompile(`deposed$|^partition-|^pause-|^clients-split$|^members-half-frame$`)
 
-// stale reports whether the answer to a read may be out of date although it began with a Sync. In
-// ZooKeeper, as on the embedded server, a leader that was deposed answers a Sync by itself, until
-// syncLimit ticks after the fault at most.
+// stale reports whether a read's answer can be out of date although it began with a Sync. In
+// ZooKeeper (and on the embedded server) a deposed leader answers a Sync by itself, for at most
+// syncLimit ticks after the fault.
 func (r *Round) stale(o *Op) bool {
 	for _, f := range r.Faults {
 		if deposing.MatchString(f.Kind) && f.From <= o.Return && o.Call <= f.To+Stamp(5*time.Second) {

@@ -10,19 +10,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A grant is what is held. All recipes have such a type.
+// A grant is held. All recipes have such a type.
 type grant interface {
 	Token() int64
 	Err() error
 }
 
-// beat is how often a holder asks whether it holds.
+// beat is how often a holder asks whether it still holds.
 const beat = 10 * time.Millisecond
 
-// hold notes that the call has returned g, and holds it for d, or for as long as w.pace says, or
-// until it is lost. With writes the holder writes to the fenced store meanwhile. Each write comes a
-// beat after the question whether it holds, so a pause that is longer than the session timeout
-// makes a stale holder write.
+// hold notes that the call has returned g. It holds g for d (or as w.pace says), or until g is
+// lost. If writes is true, the holder also writes to the fenced store. Each write comes a beat
+// after the question whether it holds, so that a pause longer than the session timeout makes a
+// stale holder write.
 func (w *worker) hold(o *Op, g grant, d time.Duration, writes bool) {
 	o.Return, o.Outcome, o.Token = w.now(), OK, g.Token()
 	o.Begun = o.Return
@@ -30,7 +30,7 @@ func (w *worker) hold(o *Op, g grant, d time.Duration, writes bool) {
 		w.pause(g, beat)
 		if writes {
 			if _, err := w.fenced.write(o); err != nil {
-				panic(err) // the parent has gone
+				panic(err) // the parent has ended
 			}
 			w.holds(o, g) // was it refused although it holds?
 		}
@@ -46,11 +46,12 @@ func (w *worker) hold(o *Op, g grant, d time.Duration, writes bool) {
 			return
 		}
 	}
+
 	o.Over = w.now()
 	w.tell(o)
 }
 
-// holds asks whether g is held, and notes that it was when the question was asked.
+// holds asks whether g is held. If so, it notes when it asked.
 func (w *worker) holds(o *Op, g grant) bool {
 	at := w.now()
 	if g.Err() != nil {
@@ -60,7 +61,7 @@ func (w *worker) holds(o *Op, g grant) bool {
 	return true
 }
 
-// pause blocks for d, or until g is over.
+// pause blocks for d, or until g has ended.
 func (w *worker) pause(g grant, d time.Duration) {
 	var done <-chan struct{}
 	if g, ok := g.(interface{ Done() <-chan struct{} }); ok {
@@ -72,18 +73,19 @@ func (w *worker) pause(g grant, d time.Duration) {
 	}
 }
 
-// release gives back what o holds. It reports whether that is certain to be done. A loss is no
+// release gives back the hold of o. It reports whether that certainly succeeded. A loss is no
 // error.
 func (w *worker) release(o *Op, g grant, release func(context.Context) error) (released bool, err error) {
 	ctx, cancel := w.effect()
 	if !w.proves && w.chance(8) {
-		cancel() // the clean-up then has to go on by itself
+		cancel() // the clean-up must then go on by itself
 	}
 	defer cancel()
 	err = release(ctx)
 	if o.Over == 0 && (err == nil || g.Err() != nil) {
 		o.Over = w.now()
 	}
+
 	w.tell(o)
 	if errors.Is(err, protocol.ErrLost) {
 		return false, nil
@@ -91,8 +93,8 @@ func (w *worker) release(o *Op, g grant, release func(context.Context) error) (r
 	return err == nil, err
 }
 
-// guarded writes to ZooKeeper with the Check of a grant. kind is "guarded", or "late" if the grant
-// was given back before.
+// guarded writes to ZooKeeper with a grant's Check. kind is "guarded", or "late" if the grant was
+// given back before.
 func (w *worker) guarded(kind string, g grant, check *zk.CheckVersionRequest) {
 	ctx, cancel := w.wait()
 	defer cancel()
@@ -100,6 +102,7 @@ func (w *worker) guarded(kind string, g grant, check *zk.CheckVersionRequest) {
 	if err != nil {
 		return
 	}
+
 	register := &zk.SetDataRequest{Path: s.Path(w.Path + registerSuffix), Version: -1}
 	o := w.call(kind, "")
 	o.Token = g.Token()
@@ -107,8 +110,9 @@ func (w *worker) guarded(kind string, g grant, check *zk.CheckVersionRequest) {
 	if err == nil {
 		o.Zxid = answers[1].Stat.Mzxid
 	}
+
 	w.returns(o, err, Unknown)
 }
 
-// registerSuffix makes the path of the node that guarded writes go to.
+// registerSuffix is appended to a path to make the path of the node for guarded writes.
 const registerSuffix = "-register"

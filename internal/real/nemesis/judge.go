@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// A Verdict is what the checks say about a round.
+// A Verdict is the result of a round's checks.
 type Verdict struct {
 	Failures  []string
-	Undecided []string // recipes whose history porcupine could not decide in time
+	Undecided []string // recipes whose history porcupine couldn't decide in time
 }
 
 func (v Verdict) failed() bool { return len(v.Failures) > 0 }
@@ -39,10 +39,11 @@ func judge(r *Round) (v Verdict) {
 			v.Failures = append(v.Failures, fmt.Sprintf("round %d: %s: %v", r.Number, name, err))
 		}
 	}
+
 	return v
 }
 
-// judgeFile judges the rounds of a file again, and prints what it finds.
+// judgeFile checks the rounds of a file again, and prints what it finds.
 func judgeFile(name string, out io.Writer) (failed bool, err error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Nemesis runs processes of every recipe against a real ensemble, breaks the ensemble, the network
-// and the processes meanwhile, and checks the histories of all of them together.
+// Nemesis runs processes of every recipe against a real ensemble. Meanwhile it breaks the ensemble,
+// the network and the processes. Then it checks the histories of all processes together.
 //
 //	go run ./internal/real/nemesis -for 30m -members 5       an ensemble of five, in containers
 //	go run ./internal/real/nemesis -embedded -for 1m         the embedded server: needs Go alone
@@ -9,11 +9,11 @@
 //	go run ./internal/real/nemesis -check FILE               judge the histories beside a report again
 //	go run ./internal/real/nemesis -planted                  is each planted bug found, and how soon
 //
-// It works in rounds: faults for some seconds, and then none. Each process then has to do one more
-// operation, and rest, and nothing may be left behind. A round is judged by itself, and the first
-// failure ends the run. A seed fixes the schedule of faults, and not the run: what fails may need
-// several runs with its seed to fail again. The exit status is 0 if all went well, 1 if a check has
-// failed, and 2 if the nemesis could not run.
+// It works in rounds: some seconds of faults, and then none. After the faults, each process must do
+// one more operation and rest, and nothing may be left behind. Each round is checked by itself, and
+// the first failure ends the run. A seed fixes the schedule of faults, but not the run (a failure
+// may need several runs with its seed to show again). The exit status is 0 if all went well, 1 if a
+// check has failed, and 2 if the nemesis couldn't run.
 package main
 
 import (
@@ -94,6 +94,7 @@ func (o options) run(ctx context.Context) (failed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	if flag.NArg() > 0 || o.members < 1 || o.clients < 2 || o.lasts <= 0 || o.round <= 0 {
 		return false, errors.New("there have to be a member, two clients and some time, and no arguments")
 	}
@@ -117,6 +118,7 @@ func (o options) run(ctx context.Context) (failed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	p.Kinds = slices.DeleteFunc(on.Kinds(), func(kind string) bool { return !match.MatchString(kind) })
 	if len(p.Kinds) == 0 {
 		return false, fmt.Errorf("no fault matches %q, but there are %s", o.faults, strings.Join(on.Kinds(), ", "))
@@ -131,6 +133,7 @@ func (o options) run(ctx context.Context) (failed bool, err error) {
 		fmt.Printf("\n%s\n\nThis was seed %d. It fixes the schedule of faults, and not the run, so what has failed may need several runs:\n"+
 			"  go run ./internal/real/nemesis %s\n", failure, o.seed, o.again())
 	}
+
 	if o.report != "" {
 		if failed := report.write(o.report, failure, err); failed != nil && err == nil {
 			err = failed
@@ -172,6 +175,7 @@ func (o options) ensemble(ctx context.Context, p *plan) (ensemble, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	on, err := cluster.Start(ctx, cluster.Config{Members: o.members, Dir: dir, Log: o.log})
 	if err != nil {
 		return nil, fmt.Errorf("%w (-embedded needs no ensemble)", err)
@@ -182,7 +186,7 @@ func (o options) ensemble(ctx context.Context, p *plan) (ensemble, error) {
 // clusterTimeout is the session timeout of clients of a real ensemble.
 const clusterTimeout = 4 * time.Second
 
-// play plays rounds until the time is over. It returns what has failed, if anything has.
+// play plays rounds until time is up. It returns the failure, if any.
 func (o options) play(ctx context.Context, on ensemble, p plan, report *report) (failure string, err error) {
 	r, err := begin(ctx, on, p)
 	if r != nil {
@@ -191,6 +195,7 @@ func (o options) play(ctx context.Context, on ensemble, p plan, report *report) 
 	if err != nil {
 		return "", err
 	}
+
 	if err := report.open(o.report); err != nil {
 		return "", err
 	}
@@ -210,5 +215,6 @@ func (o options) play(ctx context.Context, on ensemble, p plan, report *report) 
 			return v.text(), nil
 		}
 	}
+
 	return "", nil
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/real/mutants/planted"
 )
 
-// A bug is planted into a copy of the library that the processes are built with. A bug without a
-// File is in what the processes do.
+// A bug is planted in a copy of the library with which the processes are built. If it has no File,
+// it's in the processes' own code.
 type bug struct {
 	planted.Bug
-	Recipe string // that is run
+	Recipe string // to run
 }
 
 // bugs has each bug once for each recipe that must show it.
@@ -32,14 +32,14 @@ var bugs = func() (all []bug) {
 	return all
 }()
 
-// A finding is what became of a planted bug.
+// A finding says whether and how a planted bug was found.
 type finding struct {
 	bug
-	After time.Duration // 0 if it was not found
+	After time.Duration // 0 if it wasn't found
 	By    string
 }
 
-// findPlanted looks for each bug with the faults of the seed, which are drawn as in other runs.
+// findPlanted looks for each bug with the seed's faults (drawn as in other runs).
 func (o options) findPlanted(ctx context.Context, on ensemble, p plan) (failed bool, err error) {
 	match, err := regexp.Compile(o.bugs)
 	if err != nil {
@@ -49,6 +49,7 @@ func (o options) findPlanted(ctx context.Context, on ensemble, p plan) (failed b
 	if err != nil {
 		return false, err
 	}
+
 	defer os.RemoveAll(dir)
 
 	report := newReport(o, on)
@@ -76,6 +77,7 @@ func (o options) findPlanted(ctx context.Context, on ensemble, p plan) (failed b
 		}
 		report.Planted = append(report.Planted, found)
 	}
+
 	if o.report == "" {
 		return failed, nil
 	}
@@ -87,7 +89,7 @@ func firstLine(s string) string {
 	return first
 }
 
-// build builds the processes with the bug. The working tree is not changed.
+// build builds the processes with the bug. The working tree isn't changed.
 func (b bug) build(ctx context.Context, binary string) (string, error) {
 	if b.File == "" {
 		return os.Executable()
@@ -96,6 +98,7 @@ func (b bug) build(ctx context.Context, binary string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	overlay, err := b.Overlay(root, filepath.Dir(binary))
 	if err != nil {
 		return "", err
@@ -105,5 +108,6 @@ func (b bug) build(ctx context.Context, binary string) (string, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s does not build: %w: %s", b.Name, err, out)
 	}
+
 	return binary, nil
 }

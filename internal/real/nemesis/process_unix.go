@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic reads the clock that all processes of the machine share. It goes on while one of them
-// is stopped. time.Now does not serve: its monotonic reading is of no use to another process, and
-// the wall clock can be set.
+// monotonic reads the clock that all processes of the machine share. It goes on while a process is
+// stopped. (time.Now won't do: another process can't use its monotonic reading, and the wall clock
+// can be set.)
 func monotonic() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A proxy is the network between one client and one server. What a stall swallows is lost, so heal
-// resets the connections.
+// A proxy is the network between one client and one server. Bytes that a stall swallows are lost,
+// so heal resets the connections.
 type proxy struct {
 	listener net.Listener
 	dial     func(network, address string, timeout time.Duration) (net.Conn, error)
 
-	mu                sync.Mutex // protects what follows
+	mu                sync.Mutex // protects the fields below
 	refuses           bool
-	requests, replies bool // they are swallowed
+	requests, replies bool // whether they are swallowed
 	conns             map[net.Conn]bool
 }
 
@@ -50,6 +50,7 @@ func (p *proxy) serve(client net.Conn) {
 	if !refused {
 		p.conns[client], p.conns[server] = true, true
 	}
+
 	p.mu.Unlock()
 	if refused {
 		return

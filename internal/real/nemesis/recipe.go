@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// A recipe is what the processes use, and how their history is judged.
+// A recipe says what the processes do, and how their history is checked.
 type recipe struct {
 	workload func(*worker) workload
 	check    func(r *Round, name string) error
-	foreign  bool // not ours, so not run unless it is asked for
+	foreign  bool // not ours, so it runs only on request
 }
 
-// A workload is what a process does.
+// A workload is the work of a process.
 type workload struct {
-	step func() error // one operation, with what belongs to it
-	rest func() error // gives back what is held across operations; may be nil
+	step func() error // does one operation
+	rest func() error // gives back everything held across operations; can be nil
 }
 
 var recipes = map[string]recipe{
@@ -34,7 +34,7 @@ var recipes = map[string]recipe{
 	"once":          {workload: onceWork, check: checkOnce},
 }
 
-// chosen returns the names of recipes in a list. An empty list stands for all.
+// chosen returns the names of recipes in a list. An empty list means all.
 func chosen(list string) ([]string, error) {
 	if list == "" {
 		ours := slices.Sorted(maps.Keys(recipes))
@@ -50,5 +50,6 @@ func chosen(list string) ([]string, error) {
 			return nil, fmt.Errorf("recipe %q is named twice", name)
 		}
 	}
+
 	return names, nil
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/barrier"
 )
 
-// barrierWork sets and removes the barrier, and waits at it. The first process only waits: no write
-// of its own makes it see what a server that lags has missed. The last one never waits, as none
-// would remove the barrier while all wait.
+// barrierWork sets and removes the barrier, and waits at it. The first process only waits, so that
+// no write of its own makes a lagging server catch up for it. The last process never waits, because
+// if all waited, none could remove the barrier.
 func barrierWork(w *worker) workload {
 	b := barrier.New(w.client, w.Path)
 	do := func(kind string, verb func(context.Context) error, limit func() (context.Context, context.CancelFunc)) error {
@@ -19,6 +19,7 @@ func barrierWork(w *worker) workload {
 		o := w.call(kind, "")
 		return w.returns(o, verb(ctx), Unknown)
 	}
+
 	return workload{step: func() error {
 		switch {
 		case w.proves:
@@ -40,7 +41,7 @@ func checkBarrier(r *Round, name string) error {
 	var ops []porcupine.Operation
 	for _, o := range r.ops(name) {
 		if o.Kind == "wait" && (o.Outcome != OK || r.stale(o)) {
-			continue // it has no effect, or says nothing
+			continue // it has no effect, or proves nothing
 		}
 		ops = append(ops, porcupine.Operation{
 			ClientId: len(ops), Input: o.Kind, Call: int64(o.Call), Return: int64(o.returned()),
@@ -49,7 +50,7 @@ func checkBarrier(r *Round, name string) error {
 	return linear(setOrNot, ops, "a wait has returned while the barrier was set")
 }
 
-// setOrNot is a barrier. It is not set when a round begins, as each ends with a removal.
+// setOrNot is a barrier. It isn't set when a round begins, because each round ends with a removal.
 var setOrNot = porcupine.Model{
 	Init: func() any { return false },
 	Step: func(set, kind, _ any) (bool, any) {

@@ -32,10 +32,10 @@ func doubleBarrierWork(w *worker) workload {
 	}}
 }
 
-// checkDoubleBarrier checks that all members of a round name the same members, that rounds do not
-// overlap, and that no member learns that all have left while one of them is inside.
+// checkDoubleBarrier checks that all members of a round name the same members, that rounds don't
+// overlap, and that no Leave returns while a member is inside.
 func checkDoubleBarrier(r *Round, name string) error {
-	left := make(map[string]*Op) // by member: it has learned that all have left
+	left := make(map[string]*Op) // by member: its Leave has returned
 	for _, o := range r.ops(name, "leave") {
 		if o.Outcome == OK {
 			left[o.Value] = o
@@ -77,5 +77,6 @@ func checkDoubleBarrier(r *Round, name string) error {
 			}
 		}
 	}
+
 	return nil
 }

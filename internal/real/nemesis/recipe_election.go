@@ -8,8 +8,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/election"
 )
 
-// electionWork campaigns, and asks for the leader. The first process only asks: no write of its own
-// makes it see what a server that lags has missed.
+// electionWork campaigns, and asks for the leader. The first process only asks, so that no write of
+// its own makes a lagging server catch up for it.
 func electionWork(w *worker) workload {
 	e := election.New(w.client, w.Path)
 	return workload{step: func() error {
@@ -30,14 +30,14 @@ func electionWork(w *worker) workload {
 			resign = func(ctx context.Context) error { return term.ResignTo(ctx, last) }
 		}
 		_, err = w.release(o, term, resign)
-		if term.Err() == nil { // ResignTo has done nothing: the successor has gone, or ctx had ended
+		if term.Err() == nil { // ResignTo has done nothing: the successor has left, or ctx had ended
 			_, err = w.release(o, term, term.Resign)
 		}
 		return err
 	}}
 }
 
-// lastCandidate returns the node of the last in line, or "" if that is the leader.
+// lastCandidate returns the node of the last candidate, or "" if that's the leader.
 func (w *worker) lastCandidate(e *election.Election, t *election.Term) string {
 	ctx, cancel := w.wait()
 	defer cancel()
@@ -48,7 +48,7 @@ func (w *worker) lastCandidate(e *election.Election, t *election.Term) string {
 	return all[len(all)-1].Node
 }
 
-// askForLeader notes the token of the leader that is named, or 0 if there is none.
+// askForLeader notes the token of the leader, or 0 if there's none.
 func (w *worker) askForLeader(e *election.Election) error {
 	ctx, cancel := w.wait()
 	defer cancel()
@@ -61,7 +61,7 @@ func (w *worker) askForLeader(e *election.Election) error {
 	return w.returns(o, err, Failed)
 }
 
-// checkElection checks the terms like the leases of a lock, and what clients were told of them.
+// checkElection checks the terms like the leases of a lock, and also the answers about leaders.
 func checkElection(r *Round, name string) error {
 	terms := r.ops(name, "campaign")
 	if err := fenced(r.writes(name), terms); err != nil {
@@ -78,5 +78,6 @@ func checkElection(r *Round, name string) error {
 			}
 		}
 	}
+
 	return exclusive(terms)
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/group"
 )
 
-// A groupUser joins under a name that it shares with another process, if there are enough. Beside
-// that it watches the group all the time.
+// A groupUser joins under a name that it shares with another process (if there are enough). It also
+// watches the group all the time.
 type groupUser struct {
 	*worker
 	group  *group.Group
 	name   string
-	member *group.Member // nil if it has not joined
+	member *group.Member // nil if it hasn't joined
 
 	mu   sync.Mutex // protects seen
-	seen []string   // what Watch has yielded last
+	seen []string   // what Watch yielded last
 }
 
 // names returns how many names the processes share.
@@ -67,8 +67,8 @@ func (u *groupUser) step() error {
 		switch {
 		case errors.Is(err, group.ErrNameTaken) && u.proves:
 			u.returns(o, err, Failed)
-			// The other process has it, or a Join of ours that was given up is still being undone.
-			// After that one the next step joins.
+			// The other process has the name, or a Join that we gave up is still being undone. In
+			// the second case the next step will join.
 			soon, cancel := context.WithTimeout(ctx, u.Timeout)
 			defer cancel()
 			return u.converge(soon)
@@ -76,12 +76,13 @@ func (u *groupUser) step() error {
 			return u.returns(o, err, Failed)
 		}
 	}
+
 	if u.proves {
 		u.returns(o, nil, OK)
 		return u.converge(ctx)
 	}
 
-	// A member that has lost its session joins again by itself. That is another hold.
+	// A member that has lost its session joins again by itself. We count that as another hold.
 	for end := time.Now().Add(u.spell()); time.Now().Before(end) && u.life.Err() == nil; {
 		if s, err := u.client.Session(ctx); err == nil && u.member.Joined() {
 			u.hold(o, memberGrant{u.worker, u.member, s.ID()}, time.Until(end), false)
@@ -89,6 +90,7 @@ func (u *groupUser) step() error {
 		}
 		u.sleep(beat)
 	}
+
 	u.returns(o, nil, OK)
 	return u.leave()
 }
@@ -101,11 +103,11 @@ func (u *groupUser) leave() error {
 	defer cancel()
 	o := u.call("leave", u.name)
 	err := u.member.Leave(ctx)
-	u.member = nil // it leaves in any case
+	u.member = nil // Leave has given the membership up, whatever it returns
 	return u.returns(o, err, Unknown)
 }
 
-// converge waits until all names are there, and what Watch has yielded is what the servers say.
+// converge waits until all names are there and Watch has yielded the servers' state.
 func (u *groupUser) converge(ctx context.Context) error {
 	if _, err := u.group.Await(ctx, names(u.Clients)); err != nil {
 		return err
@@ -123,11 +125,12 @@ func (u *groupUser) converge(ctx context.Context) error {
 		}
 		u.sleep(beat)
 	}
+
 	return ctx.Err()
 }
 
-// A memberGrant is the membership of one session. It asks for the session last: no session comes
-// back, so the member was joined in this one.
+// A memberGrant is the membership in one session. It asks for the session last: sessions never come
+// back, so the member had joined in this session.
 type memberGrant struct {
 	worker  *worker
 	member  *group.Member
@@ -150,7 +153,7 @@ func (g memberGrant) Err() error {
 	return nil
 }
 
-// checkGroup checks that one process at a time has a name.
+// checkGroup checks that only one process at a time has a name.
 func checkGroup(r *Round, name string) error {
 	return alone(r.ops(name, "join"), func(a, b *Op) bool { return a.Value == b.Value })
 }

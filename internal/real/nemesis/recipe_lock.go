@@ -34,14 +34,14 @@ func lockerWork(w *worker, m locker) workload {
 		w.guarded("guarded", lease, check)
 		released, err := w.release(o, lease, lease.Unlock)
 		if released && w.chance(4) {
-			// A holder whose request has taken long does that. It must be refused.
+			// A holder whose request took long would do this. It must be refused.
 			w.guarded("late", lease, check)
 		}
 		return err
 	}}
 }
 
-// checkLock is the check of all locks that have one holder at a time.
+// checkLock is the check for every lock with one holder at a time.
 func checkLock(r *Round, name string) error {
 	if err := guardedInOrder(r.ops(name, "guarded", "late")); err != nil {
 		return err

@@ -41,8 +41,8 @@ func onceWork(w *worker) workload {
 	}}
 }
 
-// checkOnce checks, for each key, that one process at a time runs, that one run at most is
-// recorded, and that no process runs after another was told that the key is done.
+// checkOnce checks three things for each key: only one process at a time runs, at most one run is
+// recorded, and after a call has returned that the key is done, no process runs.
 func checkOnce(r *Round, name string) error {
 	runs, calls := make(map[string][]*Op), make(map[string][]*Op)
 	for _, o := range r.ops(name) {
@@ -59,11 +59,12 @@ func checkOnce(r *Round, name string) error {
 		}
 		var n Stamp
 		fmt.Sscan(key, &n)
-		earlier := n*Stamp(keyEvery) < r.From // it may have been done in the round before
+		earlier := n*Stamp(keyEvery) < r.From // it may have been done in the previous round
 		if err := checkKey(runs[key], calls[key], earlier); err != nil {
 			return fmt.Errorf("key %s: %w", key, err)
 		}
 	}
+
 	return nil
 }
 
@@ -91,5 +92,6 @@ func checkKey(runs, calls []*Op, earlier bool) error {
 			return fmt.Errorf("it is done, and no run has ended:\n  %v", o)
 		}
 	}
+
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 func queueWork(w *worker) workload {
 	u := queueUser{w, queue.New(w.client, w.Path)}
 	return workload{step: func() error {
-		// Half of the time one client only offers. If replies are lost then, some offer is under
-		// way.
+		// Half of the time one client only offers. If replies are lost then, an offer is probably
+		// under way.
 		kinds := 10
 		if w.Client == 0 && w.now()/Stamp(2*w.Timeout)%2 == 0 {
 			kinds = 4
@@ -23,7 +23,7 @@ func queueWork(w *worker) workload {
 			if err := u.offer(1); err != nil {
 				return err
 			}
-			return ignoring(u.take(u.queue.Poll), queue.ErrEmpty) // others may take it
+			return ignoring(u.take(u.queue.Poll), queue.ErrEmpty) // other processes may take it
 		case n < 3:
 			return u.offer(1)
 		case n < 4:
@@ -42,7 +42,7 @@ type queueUser struct {
 	queue *queue.Queue
 }
 
-// offer offers n elements, in one transaction if there are several. Their names are unique.
+// offer offers n elements (several in one transaction). Their names are unique.
 func (u queueUser) offer(n int) error {
 	ctx, cancel := u.effect()
 	defer cancel()
@@ -97,6 +97,7 @@ func (u queueUser) reserve() error {
 	if ctx.Err() != nil {
 		outcome = Unknown
 	}
+
 	return u.returns(ack, err, outcome)
 }
 
@@ -115,7 +116,7 @@ func ignoring(err, ignored error) error {
 	return err
 }
 
-// drain empties the queue when all processes rest, and adds that to the history.
+// drain empties the queue when all processes rest, and adds the elements to the history.
 func drain(ctx context.Context, c *protocol.Client, path string, now func() Stamp) ([]*Op, error) {
 	q := queue.New(c, path)
 	var ops []*Op

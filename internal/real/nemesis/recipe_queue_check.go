@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// An element is what a history says about one element of a queue.
+// An element is a queue's element in a history.
 type element struct {
 	offered, maybeOffered bool
 	call, done            Stamp // of the offer
-	out, maybeOut         int   // taken or acknowledged
+	out, maybeOut         int   // how often it was taken or acknowledged
 	reserved              []*Op
 }
 
-// checkQueue checks that every element that was offered comes out, and once. The queue is empty
-// when a round begins and when it ends. Of calls whose process was killed, the outcome is unknown.
+// checkQueue checks that every offered element comes out exactly once. The queue is empty when a
+// round begins and when it ends. If a process was killed, the outcome of its calls is unknown.
 func checkQueue(r *Round, name string) error {
 	elements := make(map[string]*element)
 	of := func(value string) *element {
@@ -25,7 +25,7 @@ func checkQueue(r *Round, name string) error {
 		return elements[value]
 	}
 
-	killed := 0 // takes of which it is unknown what they have taken
+	killed := 0 // takes whose elements we don't know
 	for _, o := range r.ops(name) {
 		switch o.Kind {
 		case "offer":
@@ -66,6 +66,7 @@ func checkQueue(r *Round, name string) error {
 			return fmt.Errorf("element %s: %w", v, err)
 		}
 	}
+
 	drained := len(r.Broken) == 0
 	if len(missing) > killed && drained {
 		return fmt.Errorf("%d elements have vanished, and %d processes were killed while they took one: %v", len(missing), killed, missing)
@@ -83,10 +84,10 @@ func (e *element) goesOut(outcome Outcome) {
 	}
 }
 
-// inOrder checks the order in which one session empties the queue, alone. Of two elements, the
-// first is the one whose offer had returned when the other was offered.
+// inOrder checks the order in which one session (alone) empties the queue: if an element's offer
+// had returned before another element was offered, it must come first.
 func inOrder(drained []*Op, elements map[string]*element) error {
-	var latest string // of those so far, the one that was offered last
+	var latest string // the element, so far, that was offered last
 	for _, o := range drained {
 		for _, v := range o.Members {
 			e := elements[v]
@@ -98,5 +99,6 @@ func inOrder(drained []*Op, elements map[string]*element) error {
 			}
 		}
 	}
+
 	return nil
 }

@@ -30,7 +30,7 @@ func rwlockWork(w *worker) workload {
 	}}
 }
 
-// downgrade goes on as a reader. The writer's hold is over then, whether that succeeds or not.
+// downgrade goes on as a reader. The writer's hold ends with it, even if it fails.
 func (w *worker) downgrade(writer *Op, lease *rwlock.Lease) (*Op, *rwlock.Lease, error) {
 	ctx, cancel := w.effect()
 	defer cancel()
@@ -42,11 +42,12 @@ func (w *worker) downgrade(writer *Op, lease *rwlock.Lease) (*Op, *rwlock.Lease,
 		w.release(writer, lease, lease.Unlock)
 		return nil, nil, w.returns(o, err, Failed)
 	}
+
 	w.hold(o, reader, w.spell(), false)
 	return o, reader, nil
 }
 
-// checkRWLock compares all pairs of which one is a writer.
+// checkRWLock compares all pairs that include a writer.
 func checkRWLock(r *Round, name string) error {
 	if err := fenced(r.writes(name), r.ops(name, "lock")); err != nil {
 		return err

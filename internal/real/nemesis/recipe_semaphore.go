@@ -4,7 +4,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/semaphore"
 )
 
-// permits returns how many of the clients may hold at a time: all but one.
+// permits returns how many of the clients can hold at a time: all but one.
 func permits(clients int) int { return max(1, clients-1) }
 
 func semaphoreWork(w *worker) workload {

@@ -8,9 +8,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zkLockWork uses the lock of go-zookeeper in place of ours. Its holder has neither a token nor a
-// way to ask whether it still holds. It does what a careful user can do, and looks at the state of
-// its connection.
+// zkLockWork uses go-zookeeper's lock instead of ours. Its holder has no token, and can't ask
+// whether it still holds. So it does what a careful user could do, and looks at the state of its
+// connection.
 func zkLockWork(w *worker) workload {
 	conn, _, err := zk.Connect(strings.Split(w.Connect, ","), w.Timeout, zk.WithLogger(silence{}))
 	if err != nil {

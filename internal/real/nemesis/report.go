@@ -17,10 +17,10 @@ import (
 //go:embed report.html
 var page string
 
-// A report is one HTML file, and one file of histories beside it: a Round a line, in JSON.
+// A report is one HTML file, and one file of histories beside it (one Round per line, in JSON).
 type report struct {
 	Seed      uint64
-	Again     string // the flags of the run
+	Again     string // the flags that repeat the run
 	Versions  []string
 	Missing   map[string]string
 	Began     time.Time
@@ -37,7 +37,7 @@ type report struct {
 	histories *os.File // nil without a report
 }
 
-// A count counts what happened with one recipe.
+// A count counts the events of one recipe.
 type count struct {
 	OK, Failed, Unknown, Killed int
 	Holds                       int
@@ -66,6 +66,7 @@ func newReport(o options, on ensemble) *report {
 			}
 		}
 	}
+
 	r.Versions = append(r.Versions, on.String())
 	return r
 }
@@ -86,7 +87,7 @@ func (r *report) close() error {
 	return r.histories.Close()
 }
 
-// add adds a round and what the checks say about it.
+// add adds a round and the results of its checks.
 func (r *report) add(round *Round, v Verdict) error {
 	for _, o := range round.Ops {
 		c := r.of(o.Recipe)
@@ -112,6 +113,7 @@ func (r *report) add(round *Round, v Verdict) error {
 			r.of(w.Recipe).Refused++
 		}
 	}
+
 	for _, f := range round.Faults {
 		r.Faults[f.Kind]++
 	}
@@ -131,7 +133,7 @@ func (r *report) of(recipe string) *count {
 	return r.Counts[recipe]
 }
 
-// Total returns the count of all recipes.
+// Total returns the sum of all recipes.
 func (r *report) Total() (t count) {
 	for _, c := range r.Counts {
 		t.OK, t.Failed, t.Unknown, t.Killed = t.OK+c.OK, t.Failed+c.Failed, t.Unknown+c.Unknown, t.Killed+c.Killed
@@ -140,7 +142,7 @@ func (r *report) Total() (t count) {
 	return t
 }
 
-// Summary says in a line what was done.
+// Summary describes the run in one line.
 func (r *report) Summary() string {
 	t, faults := r.Total(), 0
 	for _, n := range r.Faults {
@@ -162,6 +164,7 @@ func (r *report) write(name, failure string, err error) error {
 	if err != nil {
 		return err
 	}
+
 	f, err := os.Create(name)
 	if err != nil {
 		return err
@@ -170,6 +173,7 @@ func (r *report) write(name, failure string, err error) error {
 		f.Close()
 		return err
 	}
+
 	return f.Close()
 }
 
@@ -215,7 +219,7 @@ func drawRound(r *Round, v Verdict) drawing {
 	}
 	d.Healed = x(r.Healed)
 
-	// Faults overlap, so each list of faults has a row for as many as overlap.
+	// Faults can overlap, so each list of faults gets enough rows.
 	var rows []lane
 	var until []Stamp
 	for _, f := range slices.SortedFunc(slices.Values(r.Faults), func(a, b Fault) int { return int(a.From - b.From) }) {
@@ -236,6 +240,7 @@ func drawRound(r *Round, v Verdict) drawing {
 		}
 		return lanes[name]
 	}
+
 	for _, o := range r.Ops {
 		l := of(o.Recipe, o.Client)
 		if !o.certain() {
@@ -247,18 +252,21 @@ func drawRound(r *Round, v Verdict) drawing {
 		}
 		l.Bars = append(l.Bars, b)
 	}
+
 	for _, w := range r.Writes {
 		if !w.Accepted {
 			l := of(w.Recipe, w.Client)
 			l.Dots = append(l.Dots, mark{x(w.At), fmt.Sprintf("refused at %v: token %d, after %d", w.At, w.Token, w.Highest)})
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(lanes)) {
 		rows = append(rows, *lanes[name])
 	}
 	for i := range rows {
 		rows[i].Y = i * laneHeight
 	}
+
 	d.Lanes, d.Height = rows, len(rows)*laneHeight
 	return d
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// A plan says what is run.
+// A plan says what to run.
 type plan struct {
 	Seed    uint64
 	Recipes []string
@@ -27,7 +27,7 @@ type plan struct {
 	Log     func(format string, args ...any)
 }
 
-// A run is the processes of some recipes on an ensemble.
+// A run has the processes of some recipes on an ensemble.
 type run struct {
 	plan
 	on       ensemble
@@ -36,7 +36,7 @@ type run struct {
 	root     string // of all paths
 	fleet    *fleet
 	store    *store
-	observer *protocol.Client // looks at what is left behind, over a network without faults
+	observer *protocol.Client // looks for leftovers, over a network without faults
 	rounds   int
 }
 
@@ -48,6 +48,7 @@ func begin(ctx context.Context, on ensemble, p plan) (*run, error) {
 	if r.dir, err = os.MkdirTemp("", "nemesis"); err != nil {
 		return nil, err
 	}
+
 	socket := filepath.Join(r.dir, "store")
 	if r.store, err = newStore(socket, r.now); err != nil {
 		return r, err
@@ -62,7 +63,8 @@ func begin(ctx context.Context, on ensemble, p plan) (*run, error) {
 	if r.observer, err = protocol.Connect(dialing, connect, protocol.WithSessionTimeout(p.Timeout)); err != nil {
 		return r, err
 	}
-	r.root = fmt.Sprintf("/nemesis-%x", rand.Uint64()) // on an ensemble that has seen other runs
+
+	r.root = fmt.Sprintf("/nemesis-%x", rand.Uint64()) // unique, because other runs may have used the ensemble
 	if err := r.create(dialing, r.root); err != nil {
 		return r, err
 	}
@@ -82,10 +84,11 @@ func begin(ctx context.Context, on ensemble, p plan) (*run, error) {
 			}
 		}
 	}
+
 	return r, nil
 }
 
-// create creates a node. On a busy machine the observer may lose its session meanwhile.
+// create creates a node. (On a busy machine the observer can lose its session meanwhile.)
 func (r *run) create(ctx context.Context, path string) error {
 	for {
 		s, err := r.observer.Session(ctx)
@@ -93,7 +96,7 @@ func (r *run) create(ctx context.Context, path string) error {
 			err = s.Create(ctx, path, nil, 0)
 		}
 		switch {
-		case errors.Is(err, zk.ErrNodeExists): // by an attempt whose answer was lost
+		case errors.Is(err, zk.ErrNodeExists): // an attempt whose answer was lost created it
 			return nil
 		case !errors.Is(err, protocol.ErrLost) || ctx.Err() != nil:
 			return err
@@ -120,15 +123,15 @@ func (r *run) log(format string, args ...any) {
 	}
 }
 
-// convergeLimit is how long a process may take to do one operation when nothing is broken. It is
-// long, as the machine may be busy. What hangs hangs longer.
+// convergeLimit is how long a process may take for one operation when nothing is broken. It is long
+// because the machine can be busy. (If something hangs, it hangs longer.)
 const convergeLimit = time.Minute
 
-// healLimit is how long the ensemble may take to recover, which may take a restart of members that
-// do not recover by themselves.
+// healLimit is how long the ensemble may take to recover. That can include a restart of members
+// that don't recover by themselves.
 const healLimit = 3 * time.Minute
 
-// round plays one round. An error says that the nemesis itself has failed.
+// round plays one round. An error means that the nemesis itself has failed.
 func (r *run) round(ctx context.Context) (*Round, error) {
 	round := &Round{Number: r.rounds, Clients: r.Clients, From: r.now()}
 	r.rounds++
@@ -157,6 +160,7 @@ func (r *run) round(ctx context.Context) (*Round, error) {
 			cancel()
 		}
 	}
+
 	limit, cancel := context.WithTimeout(ctx, convergeLimit)
 	defer cancel()
 	if len(round.Broken) == 0 {
@@ -179,16 +183,17 @@ func (r *run) round(ctx context.Context) (*Round, error) {
 		}
 		round.Ops = append(round.Ops, drained...)
 	}
+
 	round.Writes = r.store.take()
 	round.To = r.now()
-	if ctx.Err() != nil { // what was broken was us
+	if ctx.Err() != nil { // we were interrupted, so nothing is wrong
 		return nil, ctx.Err()
 	}
 	return round, nil
 }
 
-// remains returns the ephemeral nodes that stay although all processes rest. Some time is granted:
-// the sessions of killed processes end, and clients clean up in the background.
+// remains returns the ephemeral nodes that stay although all processes rest. It waits for a while,
+// because the sessions of killed processes must end and clients clean up in the background.
 func (r *run) remains(ctx context.Context) (nodes []string, err error) {
 	for until := time.Now().Add(4*r.Timeout + 20*time.Second); ; sleep(ctx, 100*time.Millisecond) {
 		s, err := r.observer.Session(ctx)
@@ -234,5 +239,6 @@ func ephemerals(ctx context.Context, s *protocol.Session, path string) (nodes []
 		}
 		nodes = append(nodes, more...)
 	}
+
 	return nodes, nil
 }

@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// The faults of processes. There is none for their clocks: a Go program reads them without the C
-// library, so libfaketime, which replaces functions of that library, does not reach it.
+// The faults of processes. Their clocks have no faults: a Go program reads them without the C
+// library, and libfaketime only replaces functions of that library.
 const (
 	killed = "kill -9"
 	paused = "pause"
 )
 
-// A step of a schedule is one fault. Seed is for the choices within the fault.
+// A step of a schedule is one fault. Seed decides the choices within the fault.
 type step struct {
-	After time.Duration // the step before
+	After time.Duration // after the previous step
 	Kind  string
 	Lasts time.Duration
 	Seed  uint64
 }
 
-// draw draws the faults of a round from the seed. Faults of the same list follow one another. Those
-// of different lists overlap. Every other round has two kinds of the ensemble's faults alone, which
-// gets further than all of them together. Each kind has its turn before one has another turn.
+// draw draws a round's faults from the seed. Faults of one list follow each other, and faults of
+// different lists overlap. Every other round has only two kinds of the ensemble's faults (which
+// gets further than all kinds together). Each kind has its turn before any kind has another.
 func draw(seed uint64, round int, kinds []string, timeout, length time.Duration) (onEnsemble, onProcesses []step) {
 	r := rand.New(rand.NewPCG(seed, uint64(round)))
 	processes := []string{killed, paused}
@@ -36,7 +36,7 @@ func draw(seed uint64, round int, kinds []string, timeout, length time.Duration)
 		first, second := turns[round%len(turns)], turns[(round+1)%len(turns)]
 		kinds = []string{kinds[first], kinds[second]}
 		if r.IntN(2) == 0 {
-			processes = nil // holders live long enough for what the ensemble does to them
+			processes = nil // so that holders live long enough to be hit by the ensemble's faults
 		}
 	}
 	return drawList(r, kinds, timeout, length), drawList(r, processes, timeout, length)
@@ -55,10 +55,11 @@ func drawList(r *rand.Rand, kinds []string, timeout, length time.Duration) []ste
 		at += s.After + s.Lasts
 		steps = append(steps, s)
 	}
+
 	return steps
 }
 
-// strike makes the faults of both lists happen, and returns when they are over.
+// strike makes the faults of both lists happen, and returns when they have ended.
 func (r *run) strike(ctx context.Context, onEnsemble, onProcesses []step) []Fault {
 	var mu sync.Mutex
 	var faults []Fault
@@ -79,6 +80,7 @@ func (r *run) strike(ctx context.Context, onEnsemble, onProcesses []step) []Faul
 			}
 		})
 	}
+
 	play(onEnsemble, func(s step) Fault { return r.strikeEnsemble(ctx, s) })
 	play(onProcesses, func(s step) Fault { return r.strikeProcess(ctx, s) })
 	lists.Wait()
@@ -96,9 +98,9 @@ func (r *run) strikeEnsemble(ctx context.Context, s step) Fault {
 	return f
 }
 
-// strikeProcess strikes one process, and one in six of the others. Half of the time the first is
-// one that holds something. A pause is then longer than the session timeout: it makes a stale
-// holder. A process that has to hold on during a fault of the ensemble is spared.
+// strikeProcess hits one process, and one in six of the others. Half of the time the first is a
+// process that holds a lock. A pause is then longer than the session timeout, so that it makes a
+// stale holder. If a process must keep its lock during a fault of the ensemble, it is spared.
 func (r *run) strikeProcess(ctx context.Context, s step) Fault {
 	f := Fault{Kind: s.Kind, From: r.now()}
 	random := rand.New(rand.NewPCG(s.Seed, 0))
@@ -111,12 +113,14 @@ func (r *run) strikeProcess(ctx context.Context, s step) Fault {
 			s.Lasts += r.Timeout
 		}
 	}
+
 	for i, p := range all {
 		if (i == first || random.IntN(6) == 0) && !r.fleet.keeps(p) {
 			victims = append(victims, p)
 			f.Detail += fmt.Sprintf("%s %d, ", p.config.Recipe, p.config.Client)
 		}
 	}
+
 	f.Detail = strings.TrimSuffix(f.Detail, ", ")
 
 	var failed []error
@@ -127,6 +131,7 @@ func (r *run) strikeProcess(ctx context.Context, s step) Fault {
 			failed = append(failed, stop(p.cmd.Process))
 		}
 	}
+
 	sleep(ctx, s.Lasts)
 	for _, p := range victims {
 		if s.Kind == killed {
@@ -135,6 +140,7 @@ func (r *run) strikeProcess(ctx context.Context, s step) Fault {
 			failed = append(failed, cont(p.cmd.Process))
 		}
 	}
+
 	f.To, f.Error = r.now(), text(errors.Join(failed...))
 	return f
 }

@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// A store is the resource that holders write to. For each recipe it remembers the highest token
-// that it has seen, and refuses lower ones. It lives in the parent, and speaks over a socket.
+// A store is the resource that holders write to. For each recipe it remembers the highest token it
+// has seen, and refuses lower tokens. It runs in the parent, and listens on a socket.
 type store struct {
 	listener net.Listener
 	now      func() Stamp
 
-	mu      sync.Mutex // protects what follows
+	mu      sync.Mutex // protects the fields below
 	highest map[string]int64
 	writes  []Write
 }
@@ -89,7 +89,7 @@ func dialStore(socket string) (*storeClient, error) {
 	return &storeClient{conn: c, answer: bufio.NewScanner(c)}, nil
 }
 
-// write writes for the holder that o is, and reports whether the store has accepted it.
+// write writes for the holder in o, and reports whether the store accepted it.
 func (s *storeClient) write(o *Op) (accepted bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

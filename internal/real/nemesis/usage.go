@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A usage is what a process uses while it rests. It holds nothing then, and waits for nothing, so it
-// should not use more after many rounds of faults than after the first.
+// A usage is how much a process uses while it rests. At rest it holds nothing and waits for
+// nothing, so after many rounds of faults it should use no more than after the first.
 type usage struct {
 	goroutines, files int
 	heap              uint64 // bytes
 }
 
-// These are above what one more session, or one more connection, takes for a while.
+// One more session (or connection) takes less than this for a while.
 const (
 	moreGoroutines = 20
 	moreFiles      = 10
@@ -25,11 +25,11 @@ func presentUsage() usage {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	files, _ := os.ReadDir("/proc/self/fd") // empty elsewhere
+	files, _ := os.ReadDir("/proc/self/fd") // empty on other systems
 	return usage{runtime.NumGoroutine(), len(files), m.HeapAlloc}
 }
 
-// exceeds returns an error if u is more than a process should use that has used first.
+// exceeds returns an error if u is too much for a process that first used first.
 func (u usage) exceeds(first usage) error {
 	if u.goroutines > first.goroutines+moreGoroutines || u.files > first.files+moreFiles || u.heap > 2*first.heap+moreHeap {
 		return fmt.Errorf("uses %d goroutines, %d files and %d bytes at rest, and used %d, %d and %d after its first round",
@@ -38,8 +38,8 @@ func (u usage) exceeds(first usage) error {
 	return nil
 }
 
-// sample compares what this process uses with its first rest. Work in the background may take a
-// while to end.
+// sample compares this process's usage with its usage at its first rest. Work in the background can
+// take a while to end.
 func (w *worker) sample() (err error) {
 	for range 50 {
 		now := presentUsage()

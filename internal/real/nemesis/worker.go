@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/protocol"
 )
 
-// workerEnv is the environment variable with the workerConfig of a worker. It makes this binary a
+// workerEnv is the environment variable that has a worker's workerConfig. It makes this binary a
 // worker.
 const workerEnv = "ZKRECIPES_NEMESIS_WORKER"
 
@@ -27,23 +27,24 @@ type workerConfig struct {
 	Path    string // of the recipe
 	Store   string // the socket of the fenced store
 	Timeout time.Duration
-	Base    int64  // the moment of stamp 0
-	Seed    uint64 // of what the worker does
+	Base    int64  // the time of stamp 0
+	Seed    uint64 // for the worker's choices
 }
 
-// What a worker is told on its standard input, a line each. It ends with its input.
+// Commands on a worker's standard input, one per line. The worker ends with its input.
 const (
 	cmdWork  = "work"  // until the next command
-	cmdProve = "prove" // do one operation, which has to succeed
-	cmdRest  = "rest"  // give back what is held across operations
+	cmdProve = "prove" // do one operation, which must succeed
+	cmdRest  = "rest"  // give back everything held across operations
 
-	// These change for how long it holds what it holds, and nothing else.
-	cmdKeep  = "keep"  // for as long as it can
-	cmdHurry = "hurry" // for a moment
-	cmdFree  = "free"  // for as long as it likes, as at first
+	// These only change how long it keeps a lock.
+	cmdKeep  = "keep"  // as long as it can
+	cmdHurry = "hurry" // a moment
+	cmdFree  = "free"  // as long as it likes (the default)
 )
 
-// A line is printed: the present state of an operation, or that cmdProve or cmdRest is done.
+// A line is a line of output: the current state of an operation, or that cmdProve or cmdRest is
+// done.
 type line struct {
 	Op    *Op    `json:"op,omitempty"`
 	Done  string `json:"done,omitempty"`
@@ -57,11 +58,11 @@ type worker struct {
 	rand   *rand.Rand
 	fenced *storeClient
 	life   context.Context // ends with the next command
-	proves bool            // nothing is broken: the operation has to succeed
+	proves bool            // nothing is broken, so the operation must succeed
 	first  usage           // at its first rest
 	pace   atomic.Value    // the last of cmdKeep, cmdHurry and cmdFree; nil if there was none
 
-	mu  sync.Mutex // protects what follows
+	mu  sync.Mutex // protects the fields below
 	out io.Writer
 	ids int
 }
@@ -101,11 +102,12 @@ func runWorker(config string) error {
 		}
 		return err
 	}
+
 	defer w.client.Close()
 	return w.serve(ctx, recipes[w.Recipe].workload(w), commands)
 }
 
-// serve does what the commands say, until there are no more.
+// serve executes the commands until there are no more.
 func (w *worker) serve(ctx context.Context, do workload, commands <-chan string) error {
 	command, ok := <-commands
 	for ok {
@@ -125,7 +127,7 @@ func (w *worker) serve(ctx context.Context, do workload, commands <-chan string)
 	return nil
 }
 
-// obey does what a command says until w.life ends.
+// obey executes a command until w.life ends.
 func (w *worker) obey(command string, do workload) {
 	if command == cmdRest {
 		var err error
@@ -139,7 +141,7 @@ func (w *worker) obey(command string, do workload) {
 		return
 	}
 
-	// It goes on when it has proved what it should, as others may need it for that.
+	// It goes on after it has proved itself, because other processes may need it for their proof.
 	proved := false
 	for w.life.Err() == nil {
 		err := do.step()
@@ -171,8 +173,8 @@ func (w *worker) sleep(d time.Duration) {
 // chance reports true once in n times.
 func (w *worker) chance(n int) bool { return w.rand.IntN(n) == 0 }
 
-// wait returns the context of a call that may wait for others. Some are short, so that calls are
-// withdrawn at any moment.
+// wait returns the context of a call that may wait for other processes. Some contexts are short, so
+// that calls are withdrawn at any moment.
 func (w *worker) wait() (context.Context, context.CancelFunc) {
 	switch {
 	case w.proves:
@@ -183,13 +185,13 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(w.life, 4*w.Timeout)
 }
 
-// effect returns the context of a call that changes something and waits for no other process. It
-// outlasts most faults, as calls with unknown outcomes weaken the checks.
+// effect returns the context of a call that changes something and doesn't wait for other processes.
+// It outlasts most faults, because calls with unknown outcomes weaken the checks.
 func (w *worker) effect() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 10*w.Timeout)
 }
 
-// spell returns for how long to hold something. Some holds last long enough for a fault.
+// spell returns how long to keep a lock. Sometimes that's long enough for a fault.
 func (w *worker) spell() time.Duration {
 	switch {
 	case w.proves:
@@ -200,7 +202,7 @@ func (w *worker) spell() time.Duration {
 	return time.Duration(w.rand.Int64N(int64(50 * time.Millisecond)))
 }
 
-// print prints a line with a single write, so that none is cut in two by a kill.
+// print prints a line with a single write, so that a kill can't cut it in two.
 func (w *worker) print(l line) {
 	b, err := json.Marshal(l)
 	if err != nil {
@@ -209,7 +211,7 @@ func (w *worker) print(l line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, err := w.out.Write(append(b, '\n')); err != nil {
-		os.Exit(1) // the parent has gone
+		os.Exit(1) // the parent has ended
 	}
 }
 
@@ -226,7 +228,8 @@ func (w *worker) call(kind, value string) *Op {
 	return o
 }
 
-// returns notes that the call has returned. err leaves nothing behind unless outcome says so.
+// returns notes that the call has returned. If err isn't nil the call has changed nothing, unless
+// otherwise says more.
 func (w *worker) returns(o *Op, err error, otherwise Outcome) error {
 	o.Return = w.now()
 	o.Outcome, o.Error = OK, text(err)

@@ -1,4 +1,4 @@
-// Package program lets a program start the servers of package ensemble, which takes a test for that.
+// Package program lets a program start the servers of package ensemble, which needs a test.
 package program
 
 import (
@@ -8,9 +8,9 @@ import (
 )
 
 // Run calls f with a stand-in for a test. It returns f's error, or the message with which the
-// stand-in was failed or skipped. What f registers with Cleanup runs before Run returns.
+// stand-in failed or was skipped. Functions that f registers with Cleanup run before Run returns.
 //
-// Packages that Run serves look at the flags of tests: call [testing.Init] before flag.Parse.
+// The packages that f uses look at flags of tests, so call [testing.Init] before flag.Parse.
 func Run(name string, f func(tb testing.TB) error) (err error) {
 	p := &program{name: name}
 	defer func() {

@@ -1,5 +1,5 @@
-// Serve starts a real ZooKeeper, as package ensemble finds it, and runs a command that is told of it
-// in ZKRECIPES_SERVERS. The servers end with the command.
+// Serve starts a real ZooKeeper (see package ensemble), and runs a command with its address in
+// ZKRECIPES_SERVERS. The servers end with the command.
 //
 //	go run ./internal/real/serve go test -run '/^real$' ./lock
 //	go run ./internal/real/serve -members 3 go test -run '/^real$' ./lock
@@ -30,7 +30,8 @@ func main() {
 		os.Exit(2)
 	}
 
-	// A signal from the terminal reaches the command, too. Serve outlives it, to stop the servers.
+	// A signal from the terminal also reaches the command. Serve must outlive it to stop the
+	// servers.
 	signal.Ignore(os.Interrupt)
 	err := program.Run("serve", func(tb testing.TB) error {
 		servers := ensemble.Start(tb, *members).ConnectString()

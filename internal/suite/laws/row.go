@@ -148,6 +148,14 @@ func found(want, got int, err error) error {
 	if err == nil && got != want {
 		return fmt.Errorf("finds %d", got)
 	}
+	return empty(got, err)
+}
+
+// empty makes it an error that a call returns something with its error.
+func empty(got int, err error) error {
+	if err != nil && got > 0 {
+		return fmt.Errorf("returns %d with: %v", got, err)
+	}
 	return err
 }
 

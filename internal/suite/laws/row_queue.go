@@ -181,20 +181,41 @@ func full(offer queueVerb) queueVerb {
 	}
 }
 
-func offer(ctx context.Context, q *queue.Queue) error {
-	_, err := q.Offer(ctx, []byte("x"))
-	return err
+// taken makes it an error that a call has no data, that it has data with an error, or that it has
+// none where that data may be gone.
+func taken(n int, err error) error {
+	if errors.As(err, new(*queue.UncertainError)) {
+		if n == 0 {
+			return errors.New("uncertain, without data")
+		}
+		return err
+	}
+	return found(1, min(n, 1), err)
 }
-func take(ctx context.Context, q *queue.Queue) error  { _, err := q.Take(ctx); return err }
-func poll(ctx context.Context, q *queue.Queue) error  { _, err := q.Poll(ctx); return err }
-func pollN(ctx context.Context, q *queue.Queue) error { _, err := q.PollN(ctx, 1); return err }
+
+func offer(ctx context.Context, q *queue.Queue) error {
+	id, err := q.Offer(ctx, []byte("x"))
+	return empty(len(id), err)
+}
+func take(ctx context.Context, q *queue.Queue) error {
+	data, err := q.Take(ctx)
+	return taken(len(data), err)
+}
+func poll(ctx context.Context, q *queue.Queue) error {
+	data, err := q.Poll(ctx)
+	return taken(len(data), err)
+}
+func pollN(ctx context.Context, q *queue.Queue) error {
+	data, err := q.PollN(ctx, 1)
+	return taken(len(data), err)
+}
 func offerAll(ctx context.Context, q *queue.Queue) error {
-	_, err := q.OfferAll(ctx, [][]byte{[]byte("x")})
-	return err
+	ids, err := q.OfferAll(ctx, [][]byte{[]byte("x")})
+	return empty(len(ids), err)
 }
 func offerWait(ctx context.Context, q *queue.Queue) error {
-	_, err := q.OfferWait(ctx, []byte("x"))
-	return err
+	id, err := q.OfferWait(ctx, []byte("x"))
+	return empty(len(id), err)
 }
 
 var queueRows = []Row{
@@ -256,7 +277,10 @@ var queueRows = []Row{
 	{"queue.Queue.Poll", taking(false, poll)},
 	{"queue.Queue.Poll empty", offering(poll)},
 	{"queue.Queue.PollN", taking(false, pollN)},
-	{"queue.Queue.Peek", taking(false, func(ctx context.Context, q *queue.Queue) error { _, err := q.Peek(ctx); return err })},
+	{"queue.Queue.Peek", taking(false, func(ctx context.Context, q *queue.Queue) error {
+		data, err := q.Peek(ctx)
+		return taken(len(data), err)
+	})},
 	{"queue.Queue.Len", managing(false, func(q *queue.Queue, ctx context.Context, _ string) error {
 		n, err := q.Len(ctx)
 		return found(1, n, err)

@@ -72,6 +72,7 @@ func (d *dockerEngine) pull() error {
 	if err != nil {
 		return fmt.Errorf("image %s: %w", d.image, err)
 	}
+
 	return nil
 }
 
@@ -79,8 +80,8 @@ func (d *dockerEngine) String() string {
 	return fmt.Sprintf("a container of image %s", d.image)
 }
 
-// hostNetwork reports whether containers share this machine's network. They do not if the engine
-// runs in a virtual machine; then ports are published.
+// hostNetwork reports whether containers share this machine's network. They don't if the engine
+// runs in a virtual machine. Then ports are published.
 func (d *dockerEngine) hostNetwork() bool { return runtime.GOOS == "linux" }
 
 func (d *dockerEngine) Bind() string {
@@ -143,7 +144,7 @@ func (d *dockerEngine) container(spec Spec) docker.CreateContainerOptions {
 
 	host := &docker.HostConfig{
 		AutoRemove: true,
-		ShmSize:    cmp.Or(spec.DiskSize, 1<<30), // a limit, not a reservation: the server's data is in /dev/shm
+		ShmSize:    cmp.Or(spec.DiskSize, 1<<30), // only a limit: the server's data is in /dev/shm
 	}
 	if spec.Traced {
 		host.CapAdd = []string{"SYS_PTRACE"}
@@ -164,8 +165,8 @@ func (d *dockerEngine) container(spec Spec) docker.CreateContainerOptions {
 	return docker.CreateContainerOptions{Config: config, HostConfig: host}
 }
 
-// attach connects to a container's standard input and output. The attach of the client library
-// would keep three goroutines for the life of the container.
+// attach connects to a container's standard input and output. (The client library's attach would
+// keep three goroutines for the life of the container.)
 func (d *dockerEngine) attach(id string) (_ net.Conn, _ io.Reader, err error) {
 	conn, err := net.Dial("unix", d.socket)
 	if err != nil {
@@ -212,8 +213,8 @@ func (d *dockerEngine) log(id string, w io.Writer, whole bool) error {
 	})
 }
 
-// remove kills a container and waits until it is gone. It is no error if the engine is already
-// removing the container because its standard input has closed.
+// remove kills a container and waits until it is gone. If the engine is already removing the
+// container (because its standard input has closed), that's no error.
 func (d *dockerEngine) remove(id string) error {
 	err := d.client.RemoveContainer(docker.RemoveContainerOptions{ID: id, Force: true, RemoveVolumes: true})
 	var gone *docker.NoSuchContainer
@@ -251,9 +252,10 @@ func (d *dockerEngine) removeUnstarted() {
 	if err != nil {
 		return
 	}
+
 	for _, c := range created {
 		if time.Since(time.Unix(c.Created, 0)) > time.Minute {
-			_ = d.remove(c.ID) // or else the next launch does
+			_ = d.remove(c.ID) // otherwise the next launch does
 		}
 	}
 }

@@ -46,8 +46,8 @@ func (j *localJava) Bind() string     { return "127.0.0.1" }
 func (j *localJava) Loopback() string { return "127.0.0.1" }
 
 func (j *localJava) launch(spec Spec) (_ *Supervisor, err error) {
-	// A file takes the log without a goroutine that reads it. It is unlinked at once, so it is
-	// deleted when it is closed.
+	// A file takes the log, so that no goroutine has to read it. It is unlinked at once, so that it
+	// is deleted when it is closed.
 	log, err := os.CreateTemp("", "zkrecipes-*.log")
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (j *localJava) launch(spec Spec) (_ *Supervisor, err error) {
 
 	command := append([]string{"sh"}, spec.shellArgs()...)
 	if spec.DiskSize > 0 && os.Geteuid() == 0 {
-		// A file system that no other process sees, and that ends with this one.
+		// Give it a file system that no other process sees and that ends with it.
 		mount := fmt.Sprintf(`mount -t tmpfs -o size=%d tmpfs /dev/shm && exec "$@"`, spec.DiskSize)
 		command = append([]string{"unshare", "--mount", "sh", "-c", mount, "sh"}, command...)
 	}

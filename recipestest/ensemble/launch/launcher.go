@@ -1,8 +1,8 @@
-// Package launch runs real ZooKeeper servers, in Docker or from a local install, and says how they
-// are. Package ensemble has the rules by which one of the two is chosen.
+// Package launch runs real ZooKeeper servers, in Docker or from a local install, and reports their
+// state. Package ensemble has the rules that choose between the two.
 //
-// It is for this project's own use: package ensemble and the nemesis share it across modules. It may
-// change in any way at any time.
+// It is for this project's own use: package ensemble and the nemesis share it across modules. It
+// can change in any way at any time.
 package launch
 
 import (
@@ -11,25 +11,25 @@ import (
 	"sync"
 )
 
-// A Launcher runs supervisors, each of which runs one server.
+// A Launcher runs supervisors. Each supervisor runs one server.
 type Launcher interface {
-	// launch runs a supervisor. It does not start the server yet.
+	// launch runs a supervisor. It doesn't start the server yet.
 	launch(spec Spec) (*Supervisor, error)
 
 	// Bind is the address on which servers listen for clients.
 	Bind() string
 
-	// Loopback is the address under which servers reach this process's loopback interface.
+	// Loopback is the address at which servers reach this process's loopback interface.
 	Loopback() string
 
 	// String describes where servers run, for log and error messages.
 	String() string
 }
 
-// ErrUnavailable is wrapped by errors that say that no ZooKeeper can be run here.
+// ErrUnavailable is wrapped by errors which say that no ZooKeeper can be run here.
 var ErrUnavailable = errors.New("no real ZooKeeper here")
 
-// Find looks for a way to run ZooKeeper. It does so once per process.
+// Find looks for a way to run ZooKeeper, once per process.
 var Find = sync.OnceValues(func() (Launcher, error) {
 	docker, dockerErr := newDocker()
 	if dockerErr == nil {
@@ -55,8 +55,8 @@ func Start(l Launcher, spec Spec) (*Supervisor, error) {
 	return s, nil
 }
 
-// RemoveLeftovers removes what processes have left that were killed while they started a server.
-// What was started ends with its process.
+// RemoveLeftovers removes the leftovers of processes that were killed while they started a server.
+// (A server that was started ends with its process.)
 func RemoveLeftovers(l Launcher) {
 	if d, ok := l.(*dockerEngine); ok {
 		d.removeUnstarted()

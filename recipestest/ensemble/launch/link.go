@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// A Link is the network from one place to another that it dials. Its listeners take the place of
-// the other's ports. It can delay or stall the traffic, in each direction. The connections in which
-// the other place dials go through a link of their own.
+// A Link is the network from one place to another that it dials. Its listeners replace the other
+// place's ports. It can delay or stall the traffic in each direction. Connections that the other
+// place dials go through another link.
 type Link struct {
 	wg sync.WaitGroup // every goroutine
 
-	mu        sync.Mutex    // guards the fields below
+	mu        sync.Mutex    // protects the fields below
 	traffic   [2]Traffic    // by direction
 	changed   chan struct{} // closed and replaced at each change of traffic
 	listeners []net.Listener
@@ -23,20 +23,20 @@ type Link struct {
 	closed    chan struct{} // closed by Close
 }
 
-// Traffic is what becomes of the bytes that go in one direction. The end of a connection is treated
-// like a byte. The zero Traffic passes at once.
+// Traffic says what happens to the bytes in one direction. The end of a connection counts as a
+// byte. The zero Traffic lets everything pass at once.
 type Traffic struct {
 	// Stalled makes all bytes wait. Sockets stay open. While bytes of either direction are stalled,
 	// new connections are reset.
 	Stalled bool
 
-	// Silent makes new connections wait, too, instead of resetting them.
+	// Silent makes new connections wait too, instead of resetting them.
 	Silent bool
 
-	// Halved makes all bytes wait but those of a half of what is sent next.
+	// Halved lets half of the next bytes pass, and makes all others wait.
 	Halved bool
 
-	// Delay is what each byte takes. Jitter is what it may take beyond that.
+	// Delay is how long each byte takes. Jitter is how much longer it can take.
 	Delay, Jitter time.Duration
 }
 
@@ -47,15 +47,15 @@ const (
 	back
 )
 
-// A side is where an end of the link's own leads.
+// A side is where one end of the link leads.
 type side int
 
 const (
 	dialling side = iota // to the place that dialled
-	dialled              // to the place that it has dialled
+	dialled              // to the place that was dialled
 )
 
-// NewLink returns a link that passes everything.
+// NewLink returns a link that lets everything pass.
 func NewLink() *Link {
 	return &Link{
 		changed: make(chan struct{}),
@@ -87,8 +87,8 @@ func (l *Link) Listen(addr, target string) (port int, err error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// Set says what becomes of the bytes that the dialling side sends, and of those that come back,
-// from now on. Bytes that were stalled and no longer are arrive now.
+// Set changes the traffic from the dialling side (sent) and back to it (returned). Bytes that were
+// stalled and no longer are arrive now.
 func (l *Link) Set(sent, returned Traffic) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,12 +97,12 @@ func (l *Link) Set(sent, returned Traffic) {
 	l.changed = make(chan struct{})
 }
 
-// Reset resets all connections. Bytes on their way are lost. Here and below, errors of ending a
-// connection do not matter: it may have ended by itself.
+// Reset resets all connections. Bytes that are under way are lost. Here and below, errors of ending
+// a connection don't matter, because it may have ended by itself.
 func (l *Link) Reset() { l.reset(dialling, dialled) }
 
-// ResetDialling resets all connections for the place that dialled. Those that are stalled stay open
-// for the other place.
+// ResetDialling resets all connections for the place that dialled. For the other place, stalled
+// connections stay open.
 func (l *Link) ResetDialling() { l.reset(dialling) }
 
 func (l *Link) reset(sides ...side) {
@@ -130,7 +130,7 @@ func (l *Link) Close() {
 	l.wg.Wait()
 }
 
-// keep registers c, so that Reset and Close close it. If the link is closed already, keep closes c
+// keep registers c, so that Reset and Close close it. If the link is already closed, keep closes c
 // and reports false.
 func (l *Link) keep(c *net.TCPConn, s side) bool {
 	l.mu.Lock()
@@ -161,7 +161,7 @@ func (l *Link) forward(from *net.TCPConn, target string) {
 
 	to, err := l.dial(target)
 	if err != nil {
-		_ = from.SetLinger(0) // a reset is the closest to a refused connection
+		_ = from.SetLinger(0) // a reset is closest to a refused connection
 		return
 	}
 
@@ -178,9 +178,9 @@ func (l *Link) forward(from *net.TCPConn, target string) {
 
 // dial connects to target, unless the link is stalled. It retries for a second.
 //
-// A member that has just been elected begins to listen a moment after the others dial it. A refused
-// member would try again, but it is connected to the link already. A reset makes it give up and
-// start another election, while the elected member waits initLimit ticks for it.
+// A newly elected member begins to listen a moment after the others dial it. If it refused them
+// they would try again. But they are connected to the link already, and a reset would make them
+// give up and start another election, while the elected member waits initLimit ticks for them.
 func (l *Link) dial(target string) (*net.TCPConn, error) {
 	for deadline := time.Now().Add(time.Second); ; {
 		l.mu.Lock()
@@ -217,11 +217,11 @@ func (l *Link) dial(target string) (*net.TCPConn, error) {
 	}
 }
 
-// A parcel is the result of one read, or a half of it, and the time at which it arrived.
+// A parcel is the result of one read (or half of it), and when it arrived.
 type parcel struct {
 	data   []byte
 	sent   time.Time
-	luck   float64 // how much of the jitter it meets
+	luck   float64 // its share of the jitter
 	second bool    // it is the half that waits
 }
 
@@ -229,7 +229,7 @@ type parcel struct {
 func (l *Link) pump(dst, src *net.TCPConn, d direction) {
 	parcels := make(chan parcel, 64)
 	defer func() {
-		for range parcels { // so that the reader does not block
+		for range parcels { // so that the reader doesn't block
 		}
 	}()
 
@@ -260,7 +260,7 @@ func (l *Link) pump(dst, src *net.TCPConn, d direction) {
 		}
 	}
 
-	// After a failed write too: the sender must learn that its bytes are no longer read.
+	// Even after a failed write: the sender must find out that nothing reads its bytes any more.
 	_ = dst.CloseWrite()
 	_ = src.CloseRead()
 }
@@ -271,7 +271,7 @@ func (l *Link) halves(d direction) bool {
 	return l.traffic[d].Halved
 }
 
-// await waits until a parcel may be forwarded. It reports false if the link is closed.
+// await waits until a parcel may pass. If the link is closed it reports false.
 func (l *Link) await(p parcel, d direction) bool {
 	for {
 		l.mu.Lock()

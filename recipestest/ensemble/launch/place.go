@@ -34,8 +34,8 @@ func (at Place) Leave() { ports.giveBack(at.Client, at.Secure, at.Quorum, at.Ele
 // Local returns the address of a port on the loopback interface.
 func Local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// The ports of servers come in blocks, below the range from which the system takes the ports of
-// outgoing connections.
+// Ports of servers come in blocks. The blocks are below the range from which the system takes ports
+// for outgoing connections.
 const (
 	firstPort = 10000
 	blockSize = 64
@@ -44,11 +44,11 @@ const (
 
 var ports portPool
 
-// A portPool allocates ports. A port on which no process listens may still belong to a server. A
-// member listens for followers only while it leads, and a stopped member does not listen at all. So
-// a process owns whole blocks of ports, and listens on the first port of each until it ends.
+// A portPool allocates ports. A port on which no process listens can still belong to a server: a
+// member listens for followers only while it leads, and a stopped member doesn't listen at all. So
+// a process owns whole blocks of ports, and listens on the first port of each block until it ends.
 type portPool struct {
-	mu     sync.Mutex // guards the fields below
+	mu     sync.Mutex // protects the fields below
 	free   []int
 	guards []net.Listener // one for each block that this process owns
 }
@@ -89,5 +89,6 @@ func (p *portPool) claimBlock() error {
 		}
 		return nil
 	}
+
 	return errors.New("every block of ports is in use")
 }

@@ -31,17 +31,17 @@ func Ask(addr, word string) (string, error) {
 	return string(answer), err
 }
 
-// A Report is the state of a server, by its own account.
+// A Report is a server's report about itself.
 type Report struct {
-	Version string // such as 3.8.0
+	Version string // 3.8.0, for example
 	Mode    string // standalone, leader, follower
-	Zxid    uint64 // the last one
+	Zxid    uint64 // the latest zxid
 }
 
-// Leads reports whether the server leads, or is alone.
+// Leads reports whether the server leads, or is the only server.
 func (r Report) Leads() bool { return r.Mode == "leader" || r.Mode == "standalone" }
 
-// Epoch returns the epoch of the last zxid, which is a leader's own.
+// Epoch returns the epoch of the latest zxid. (A leader has an epoch of its own.)
 func (r Report) Epoch() uint64 { return r.Zxid >> 32 }
 
 var errNotServing = errors.New("not serving")
@@ -88,10 +88,11 @@ func SyncedFollowers(addr string) (int, error) {
 			return int(n), err
 		}
 	}
+
 	return 0, errNotServing
 }
 
-// Poll calls check with growing pauses until it returns nil. If ctx ends first, Poll returns the
+// Poll calls check, with growing pauses, until it returns nil. If ctx ends first, Poll returns the
 // last error of check.
 func Poll(ctx context.Context, check func() error) error {
 	pause := 5 * time.Millisecond

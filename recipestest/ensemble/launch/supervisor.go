@@ -15,13 +15,12 @@ import (
 //go:embed supervisor.sh
 var supervisorScript string
 
-// Timeout bounds operations that take a second or two on an idle machine, such as the start of
-// a server or an election. Three members that share a few percent of a core need more than a minute
-// to start.
+// Timeout bounds operations that take a second or two on an idle machine (the start of a server, or
+// an election). Three members that share a few percent of a core need more than a minute to start.
 const Timeout = 3 * time.Minute
 
-// A Supervisor runs one server by means of supervisor.sh, which ends with this process. It needs no
-// goroutine, so leak checks do not see a shared server.
+// A Supervisor runs one server by means of supervisor.sh, which ends with this process. It has no
+// goroutine, so leak checks don't see a shared server.
 type Supervisor struct {
 	commands io.Writer
 	answers  *bufio.Reader
@@ -30,8 +29,8 @@ type Supervisor struct {
 	end      func() error                        // kills the server and waits until it is gone
 }
 
-// Command makes the script execute one of its commands, and waits until it has. It must not be
-// called by two goroutines at once.
+// Command makes the script execute one of its commands, and waits until it has. Two goroutines must
+// not call it at once.
 func (s *Supervisor) Command(command string) error {
 	if err := s.deadline(time.Now().Add(Timeout)); err != nil {
 		return fmt.Errorf("%s server: %w", command, err)
@@ -48,11 +47,12 @@ func (s *Supervisor) Command(command string) error {
 	if got := strings.TrimSpace(answer); got != command {
 		return fmt.Errorf("%s server: answered %q", command, got)
 	}
+
 	return nil
 }
 
-// Shell executes a line of shell code in the server's directory, where $server is the server's
-// process. It returns an error if the code fails. What the code prints goes to the log.
+// Shell executes a line of shell code in the server's directory. $server is the server's process.
+// If the code fails, Shell returns an error. The code's output goes to the log.
 func (s *Supervisor) Shell(code string) error { return s.Command("sh " + code) }
 
 // Tail returns the end of the server's log.
@@ -70,7 +70,7 @@ func (s *Supervisor) CopyLog(w io.Writer) error { return s.log(w, true) }
 // End kills the server, removes its data, and waits until both are done.
 func (s *Supervisor) End() error { return s.end() }
 
-// A Spec describes one server, except for where it runs.
+// A Spec describes one server, but not where it runs.
 type Spec struct {
 	ID       int
 	Config   []string          // lines of zoo.cfg
@@ -78,8 +78,8 @@ type Spec struct {
 	Files    map[string][]byte // put into the server's directory
 	Ports    []int             // every port it listens on
 
-	// DiskSize is how many bytes the server's directory may take, and any others its processes
-	// write in memory. 0 is a size that does not matter.
+	// DiskSize is how many bytes the server's directory can take, and any other file that its
+	// processes write in memory. With 0 the size doesn't matter.
 	DiskSize int64
 
 	// Traced allows the supervisor to trace the server's process.

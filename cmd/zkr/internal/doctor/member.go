@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -137,13 +138,8 @@ func (e *examination) askMember(ctx context.Context, m *member) error {
 }
 
 // serving returns the members that serve.
-func (e *examination) serving() (all []*member) {
-	for _, m := range e.members {
-		if m.err == nil {
-			all = append(all, m)
-		}
-	}
-	return all
+func (e *examination) serving() []*member {
+	return slices.DeleteFunc(slices.Clone(e.members), func(m *member) bool { return m.err != nil })
 }
 
 // askAny returns the answer of the first server that gives one, or nothing.

@@ -36,6 +36,14 @@ func Line(line string) string {
 	return b.String()
 }
 
+// Session returns a session's ID as the servers write it. 0 is empty.
+func Session(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return "0x" + strconv.FormatUint(uint64(id), 16)
+}
+
 // Cut returns the first n bytes of a text, with an ellipsis if there are more.
 func Cut(text string, n int) string {
 	if len(text) <= n {

@@ -129,6 +129,9 @@ func (sv *survey) contend(ctx context.Context, p *Place, names []name, hold []bo
 	for _, n := range nodes {
 		c := n.contender(state[n.node])
 		c.Mode = n.mode(p.Recipe)
+		if len(names) == 1 && p.Recipe == Lock && strings.Contains(n.node, layout.Lingering) {
+			c.Mode = "lingers" // with others in line it would be in use, or be given back
+		}
 		if sv.memory != nil && n.marksRelease() {
 			sv.memory.note(join(p.Path, n.node), c.State)
 		}

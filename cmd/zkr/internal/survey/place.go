@@ -21,8 +21,8 @@ const (
 	DoubleBarrier Recipe = "doublebarrier"
 	Group         Recipe = "group"
 
-	Value     Recipe = "value"     // a node that lasts, has data, and never had children: configuration, or a barrier with data
-	Leaf      Recipe = "leaf"      // a node likewise, without data: a barrier that is set, or nothing
+	Value     Recipe = "value"     // a node that lasts, has data and no children: configuration, or a barrier with data
+	Leaf      Recipe = "leaf"      // a node that lasts, without data, and never had children: a barrier that is set, or nothing
 	Empty     Recipe = "empty"     // a node that lasts and had children: of a recipe that is not in use
 	Directory Recipe = "directory" // what is below is not of one recipe
 	Missing   Recipe = "missing"   // there is no such node
@@ -81,7 +81,7 @@ const (
 type Contender struct {
 	Node    string    `json:"node"` // its name below the place's path
 	State   State     `json:"state"`
-	Mode    string    `json:"mode,omitempty"` // "read" or "write" of an rwlock, the key of a once, the element of a queue; else empty
+	Mode    string    `json:"mode,omitempty"` // "read" or "write" of an rwlock, the key of a once, the element of a queue, "lingers" if a lock may be unused; else empty
 	Library Library   `json:"library"`
 	Session int64     `json:"-"`                   // its owner; 0 if it is not ephemeral
 	Token   int64     `json:"token,omitempty"`     // its czxid

@@ -128,10 +128,10 @@ func (sv *survey) recognise(ctx context.Context, l *listing) (*Place, error) {
 	case len(l.children) == 0 && isEphemeral(l.stat):
 		p.Recipe = Barrier
 		p.note("falls with session %#x", l.stat.EphemeralOwner)
-	case len(l.children) == 0 && l.stat.Cversion != 0:
-		p.Recipe = Empty
 	case len(l.children) == 0 && l.stat.DataLength > 0:
 		p.Recipe = Value
+	case len(l.children) == 0 && l.stat.Cversion != 0:
+		p.Recipe = Empty
 	case len(l.children) == 0:
 		p.Recipe = Leaf
 	}

@@ -88,6 +88,20 @@ func TestLockShowsHolderAndWaiters(t *testing.T) {
 	})
 }
 
+func TestLockThatMayBeUnusedLingers(t *testing.T) {
+	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/lingers", client(t, srv)
+		m := lock.New(c, path, lock.WithLinger(time.Hour))
+		lease, err := m.Lock(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "lingers", lookFor(t, c, path, 1).Contenders[0].Mode)
+		waiter := client(t, srv)
+		start(t, func(ctx context.Context) { lock.New(waiter, path).Lock(ctx) })
+		require.Empty(t, lookFor(t, c, path, 2).Contenders[0].Mode, "it is in use")
+		require.NoError(t, lease.Unlock(t.Context()))
+	})
+}
+
 func TestReadersHoldTogetherUpToTheFirstWriter(t *testing.T) {
 	suite.EmbeddedAndReal(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/rw", client(t, srv)

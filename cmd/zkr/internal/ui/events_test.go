@@ -229,4 +229,14 @@ func TestMetricsTellTheAgeOfWhatGoesOn(t *testing.T) {
 	h.publish(next, ago(time.Minute))
 	require.Regexp(t, `zkr_oldest_hold_seconds\{path="/a",recipe="lock"\} [6-9]\d`, get())
 	require.Regexp(t, `zkr_oldest_holder_line_seconds\{path="/a",recipe="lock"\} 18\d\d`, get())
+
+	// What may not be listed is unknown, and so is all while no server answers.
+	h.publish(&survey.Place{Path: "/", Recipe: survey.Directory, Below: []*survey.Place{line(survey.Waits), {Path: "/h", Recipe: survey.Hidden}}}, time.Now())
+	m = get()
+	require.Contains(t, m, "zkr_paths_unread 1\n")
+	require.NotContains(t, m, `"/h"`)
+	h.answered(false)
+	m = get()
+	require.Contains(t, m, "zkr_up 0\n")
+	require.NotContains(t, m, "path=")
 }

@@ -162,6 +162,9 @@ func TestTokenIsNeeded(t *testing.T) {
 	require.True(t, cookie.HttpOnly)
 	require.Equal(t, http.SameSiteStrictMode, cookie.SameSite)
 	require.NotContains(t, cookie.Value, token)
+	require.False(t, cookie.Secure)
+	proxied := request(t, http.MethodGet, server.URL+"/?token="+token, map[string]string{"X-Forwarded-Proto": "https"}, "")
+	require.True(t, proxied.Cookies()[0].Secure)
 	for value, status := range map[string]int{cookie.Value: 200, token: 401, cookie.Value[1:]: 401, "": 401} {
 		header := map[string]string{"Cookie": cookie.Name + "=" + value}
 		require.Equal(t, status, request(t, http.MethodGet, server.URL+"/app.js", header, "").StatusCode)

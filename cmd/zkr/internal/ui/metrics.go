@@ -33,13 +33,9 @@ func (h *Hub) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 				add(name, float64(max(now-since, 0))/1000)
 			}
 		}
-		trouble := 0
-		if r.Trouble {
-			trouble = 1
-		}
 		add("zkr_held", r.Holding)
 		add("zkr_waiters", r.Waiting)
-		add("zkr_trouble", trouble)
+		add("zkr_trouble", map[bool]int{true: 1}[r.Trouble])
 		if r.Queue != nil {
 			add("zkr_queue_elements", r.Queue.Length)
 			age("zkr_queue_oldest_seconds", r.Queue.Oldest)

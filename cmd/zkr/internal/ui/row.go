@@ -45,7 +45,7 @@ type contender struct {
 	Mode    string         `json:"mode,omitempty"`
 	Library survey.Library `json:"library"`
 	Session string         `json:"session,omitempty"`
-	Token   string         `json:"token,omitempty"` // too large for a number of JavaScript
+	Token   int64          `json:"token,omitempty,string"` // too large for a number of JavaScript
 	Since   int64          `json:"since"`
 	Held    int64          `json:"held,omitempty"` // since when it holds; 0 if that is not known
 	Asked   int64          `json:"asked,omitempty"`
@@ -112,23 +112,13 @@ func newRow(p *survey.Place) *row {
 
 func newContender(c survey.Contender) contender {
 	shown := contender{
-		ID: id(fmt.Sprint(c.Node, "\x00", c.Token, c.Since.UnixMilli())), State: c.State,
+		ID: id(fmt.Sprint(c.Node, "\x00", c.Token, c.Since.UnixMilli())), State: c.State, Session: plain.Session(c.Session),
 		Node: plain.Line(plain.Cut(c.Node, maxText)), Mode: plain.Line(plain.Cut(c.Mode, maxText)),
-		Library: c.Library, Since: millis(c.Since), Held: millis(c.Held), Asked: millis(c.Owner.AskedBack), Label: plain.Line(c.Owner.Label), Host: plain.Line(c.Owner.Host), PID: c.Owner.PID,
+		Library: c.Library, Token: c.Token, Since: millis(c.Since), Held: millis(c.Held), Asked: millis(c.Owner.AskedBack), Label: plain.Line(c.Owner.Label), Host: plain.Line(c.Owner.Host), PID: c.Owner.PID,
 		Program: plain.Line(c.Owner.Program), Orphan: plain.Line(c.Orphan), node: c.Node, since: c.Since,
 	}
 
-	if c.Session != 0 {
-		shown.Session = fmt.Sprintf("%#x", uint64(c.Session))
-	}
-	if c.Token != 0 {
-		shown.Token = fmt.Sprint(c.Token)
-	}
-
-	shown.Data = plain.Line(string(c.Data[:min(len(c.Data), maxText)]))
-	if len(c.Data) > maxText {
-		shown.Data += "…"
-	}
+	shown.Data = plain.Line(plain.Cut(string(c.Data), maxText))
 	shown.Name = shown.name()
 	if saysNoMore(c) {
 		shown.Data = ""
@@ -146,11 +136,7 @@ func (c contender) name() string {
 	case c.State == survey.Member && c.Library != survey.Kazoo: // whose members have names at random
 		return c.Node
 	}
-	name := []rune(cmp.Or(c.Program, c.Data, c.Session, c.Node))
-	if len(name) > 40 {
-		return string(name[:39]) + "…"
-	}
-	return string(name)
+	return plain.Cut(cmp.Or(c.Program, c.Data, c.Session, c.Node), 40)
 }
 
 // saysNoMore reports whether a contender's data say no more than its owner.

@@ -1,6 +1,7 @@
-// Package mutant is what mutants call. Command internal/real/mutants adds this file to each package
-// that it makes mutants of, and writes the calls into a copy of the code. All mutants of a package
-// are built into one test binary, and the environment chooses the active one.
+// Package mutant has the functions that mutants call. Command internal/real/mutants adds this file
+// to each package that it makes mutants of, and writes the calls into a copy of the code. All
+// mutants of a package are built into one test binary, and the environment chooses the active
+// mutant.
 package mutant
 
 import (
@@ -52,7 +53,7 @@ func mutantAdd[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uin
 	return x
 }
 
-// mutantVersion returns version, or the one that fits any if mutant n is active.
+// mutantVersion returns version, or the version that fits any if mutant n is active.
 func mutantVersion(n int, version int32) int32 {
 	if mutantOn(n) {
 		return -1
@@ -60,7 +61,7 @@ func mutantVersion(n int, version int32) int32 {
 	return version
 }
 
-// mutantCheck returns a CheckVersionRequest, or one that never fails if mutant n is active.
+// mutantCheck returns check, or a CheckVersionRequest that never fails if mutant n is active.
 func mutantCheck[T any](n int, check *T) *T {
 	if mutantOn(n) {
 		any := *check

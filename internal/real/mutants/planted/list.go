@@ -248,7 +248,7 @@ var Bugs = []Bug{
 		Name: "a node is lent without a connection", File: "lock/lingerkept.go",
 		Breaks: "A lease begins on a node that was broken meanwhile.",
 		Old:    "k.linger.client.State() == protocol.Connected && k.resumed == k.session.Resumption()", New: "true",
-		Test: "TestCallerInACutGetsNoBrokenNode|TestCallerInACutWaitsForTheConnection",
+		Test: "TestCallerAtAMemberThatLagsGetsNoBrokenNode|TestCallerInACutWaitsForTheConnection",
 	},
 	{
 		Name: "LockAll locks in the order of its arguments", File: "lock/all.go",

@@ -1,5 +1,5 @@
-// Package planted has a list of bugs to plant in the library, so that the checks can be checked:
-// a check that never found anything proves nothing.
+// Package planted has a list of bugs to plant in the library, so that we can check the checks (a
+// check that never found anything proves nothing).
 //
 //	go run ./internal/real/mutants -planted     those that tests must find
 //	go run ./internal/real/nemesis -planted          those that the nemesis must find
@@ -17,17 +17,17 @@ import (
 	"strings"
 )
 
-// A Bug replaces Old in File by New. Old must occur once there. A test or the nemesis (or both)
-// must find it.
+// A Bug replaces Old with New in File. Old must occur there exactly once. A test or the nemesis (or
+// both) must find the bug.
 type Bug struct {
 	Name     string
-	Breaks   string // what goes wrong for a user
-	File     string // empty if the bug is in what the nemesis runs
+	Breaks   string // how it hurts a user
+	File     string // empty if the bug is in the nemesis's own processes
 	Old, New string
 
-	Package string   // whose tests must fail, as a directory; that of File if it is empty
+	Package string   // the directory of the package whose tests must fail; File's directory if empty
 	Test    string   // a -run pattern of go test, or empty
-	Recipes []string // that the nemesis runs to find the bug, one at a time
+	Recipes []string // recipes that the nemesis runs to find the bug, one at a time
 }
 
 // Dir returns the directory of the package whose tests must fail.
@@ -41,8 +41,8 @@ func (b Bug) Plant(source string) (string, error) {
 	return strings.Replace(source, b.Old, b.New, 1), nil
 }
 
-// Overlay returns the path of a file for the -overlay flag of the go command, which plants the bug
-// in the repository at root. It writes to dir.
+// Overlay writes a file for the go command's flag -overlay that plants the bug in the repository at
+// root. It writes to dir, and returns the file's path.
 func (b Bug) Overlay(root, dir string) (string, error) {
 	file := filepath.Join(root, b.File)
 	source, err := os.ReadFile(file)
@@ -56,8 +56,8 @@ func (b Bug) Overlay(root, dir string) (string, error) {
 	return Overlay(dir, map[string][]byte{file: []byte(planted)})
 }
 
-// Overlay returns the path of a file for the -overlay flag of the go command, which replaces files
-// (or adds them) by the contents given. It writes to dir.
+// Overlay writes a file for the go command's flag -overlay that replaces or adds files with these
+// contents. It writes to dir, and returns the file's path.
 func Overlay(dir string, files map[string][]byte) (string, error) {
 	replace := make(map[string]string)
 	for file, content := range files {
@@ -66,6 +66,7 @@ func Overlay(dir string, files map[string][]byte) (string, error) {
 			return "", err
 		}
 	}
+
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return "", err
@@ -74,7 +75,7 @@ func Overlay(dir string, files map[string][]byte) (string, error) {
 	return name, os.WriteFile(name, overlay, 0o600)
 }
 
-// Root returns the directory of the repository, which the working directory is in.
+// Root returns the directory of the repository that contains the working directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil; dir = filepath.Dir(dir) {
@@ -89,7 +90,7 @@ func Root() (string, error) {
 	return "", err
 }
 
-// Module returns the directory of the innermost module that a directory of the repository is in.
+// Module returns the directory of the innermost module that contains a directory of the repository.
 func Module(root, dir string) string {
 	for dir = filepath.Join(root, dir); dir != root; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {

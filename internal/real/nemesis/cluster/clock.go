@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// clockFaults are what happens to the clocks of members. A member gets a clock of its own when it
-// starts, and is restarted for that at the beginning and at the end.
+// clockFaults are faults of members' clocks. A member gets its own clock when it starts, so it is
+// restarted at the beginning and at the end.
 var clockFaults = map[string]func(*injection) error{
 	"clock-jump": (*injection).jumpClocks,
 	"clock-rate": (*injection).driftClocks,
@@ -16,20 +16,20 @@ var clockFaults = map[string]func(*injection) error{
 
 const libfaketime = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 
-// ownClock makes a server take its clocks from file clock, which begins as given. The other
-// parameter says which clocks these are.
+// ownClock makes a server take its clocks from the file clock, which begins as given. The other
+// parameter says which clocks.
 const ownClock = `echo '%s' >clock; { echo LD_PRELOAD=$(ls ` + libfaketime + `); echo %s; ` +
 	`echo FAKETIME_TIMESTAMP_FILE=$PWD/clock FAKETIME_CACHE_DURATION=1; ` +
 	`echo export LD_PRELOAD FAKETIME_TIMESTAMP_FILE FAKETIME_CACHE_DURATION ` +
 	`FAKETIME_DONT_FAKE_MONOTONIC FAKETIME_FORCE_MONOTONIC_FIX; } >env`
 
-// Without the second variable, waits of a JVM end too early.
+// Without the second variable, a JVM's waits end too early.
 const (
 	wallClock = "FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_FORCE_MONOTONIC_FIX=0"
 	allClocks = "FAKETIME_FORCE_MONOTONIC_FIX=1"
 )
 
-// withClocks starts members with clocks of their own, which it gives back after during.
+// withClocks starts members with their own clocks, and takes these away after during.
 func (i *injection) withClocks(members []*member, clock, which string, during func() error) error {
 	err := each(members, func(m *member) error {
 		return errors.Join(m.shell(ownClock, clock, which), m.restart())
@@ -39,6 +39,7 @@ func (i *injection) withClocks(members []*member, clock, which string, during fu
 		err = i.awaitServing(ctx, members)
 		cancel()
 	}
+
 	if err == nil {
 		err = during()
 	}
@@ -55,8 +56,8 @@ func (i *injection) oneOrAll() ([]*member, error) {
 	return i.claim(len(i.members))
 }
 
-// jumpClocks sets wall clocks forward and back, by up to a day. No system lets its monotonic clock
-// jump.
+// jumpClocks sets wall clocks forward and back, by up to a day. (No system lets its monotonic clock
+// jump.)
 func (i *injection) jumpClocks() error {
 	members, err := i.oneOrAll()
 	if err != nil {
@@ -78,8 +79,8 @@ func (i *injection) jumpClocks() error {
 	})
 }
 
-// driftClocks makes all clocks of members run fast by a few per cent, as the recipes allow, or slow
-// by much more, which they survive as well.
+// driftClocks makes all clocks of members run fast by a few per cent (which the recipes allow), or
+// slow by much more (which they also survive).
 func (i *injection) driftClocks() error {
 	rate := 1 + 0.05*i.r.Float64()
 	if i.r.IntN(2) == 0 {

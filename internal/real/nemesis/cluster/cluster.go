@@ -1,9 +1,9 @@
-// Package cluster runs a real ZooKeeper ensemble outside of go test, and breaks it in the ways in
-// which machines and networks break: partitions, kills, pauses, disks, clocks, lost data.
+// Package cluster runs a real ZooKeeper ensemble outside of go test, and breaks it as machines and
+// networks break: partitions, kills, pauses, disks, clocks, lost data.
 //
-// Every member is one process, in a container or on this machine, as in package ensemble. All
+// Every member is one process, in a container or on this machine (see package ensemble). All
 // traffic between members, and between clients and members, passes through this process. A cluster
-// ends with this process, for whatever reason that ends, and leaves nothing behind but its logs.
+// ends when this process ends, for any reason, and leaves only its logs behind.
 package cluster
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
-// A Config says what [Start] starts.
+// A Config tells [Start] what to start.
 type Config struct {
 	Members int
 	Dir     string                           // gets the log of each member
 	Log     func(format string, args ...any) // may be nil
 }
 
-// A Cluster is a running ensemble. Its methods may be called from any goroutine.
+// A Cluster is a running ensemble. Any goroutine may call its methods.
 type Cluster struct {
 	config  Config
 	members []*member
@@ -34,17 +34,17 @@ type Cluster struct {
 	version string // of ZooKeeper
 	missing map[string]string
 
-	// grace is how long Heal and faults wait for members that ought to be healthy soon.
+	// grace is how long Heal and faults wait for members that should soon be healthy.
 	grace time.Duration
 
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // protects the fields below
 	clients map[int][]*wire
 	strings map[int]string // the connect strings of clients
-	aim     Clients        // nil if they are not known
+	aim     Clients        // nil if the clients aren't known
 }
 
-// Start starts an ensemble and returns when all of its members serve. Its error says plainly if
-// there is neither Docker nor a local ZooKeeper.
+// Start starts an ensemble, and returns when all its members serve. If there's neither Docker nor a
+// local ZooKeeper, its error says so.
 func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if config.Members < 3 {
 		return nil, fmt.Errorf("cluster: an ensemble has at least 3 members, got %d", config.Members)
@@ -52,6 +52,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if config.Log == nil {
 		config.Log = func(string, ...any) {}
 	}
+
 	if err := os.MkdirAll(config.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
@@ -68,6 +69,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 		clients: make(map[int][]*wire),
 		strings: make(map[int]string),
 	}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -88,6 +90,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if err := c.Heal(ctx); err != nil {
 		return nil, err
 	}
+
 	about, err := launch.AskReport(c.members[0].addr())
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
@@ -102,6 +105,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if errors.Is(err, errTooOld) {
 		c.missing["containers"] = "empty parents are not removed: " + err.Error()
 	}
+
 	return c, nil
 }
 
@@ -123,17 +127,17 @@ func (c *Cluster) launch(launcher launch.Launcher) error {
 	})
 }
 
-// diskSize is how much a member may write. A day's log does not fit in it. A member discards old
-// logs when it starts.
+// diskSize is how much a member can write. (A day's log doesn't fit, but a member discards old logs
+// when it starts.)
 const diskSize = 128 << 20
 
 // spec describes a member. All members have the same list of members, by name. Each has its own
-// hosts file, in which the other names stand for its links.
+// hosts file, where the other names lead to its links.
 func (c *Cluster) spec(m *member) launch.Spec {
 	config := []string{
 		"tickTime=500", // grants sessions of 1 s to 10 s
 		"initLimit=20",
-		"syncLimit=10", // a leader that is cut off answers for 5 s, which is longer than the timeouts of clients
+		"syncLimit=10", // a leader that is cut off answers for 5 s, longer than clients' timeouts
 		fmt.Sprintf("clientPort=%d", m.at.Client),
 		"clientPortAddress=127.0.0.1",
 		"maxClientCnxns=0",
@@ -145,9 +149,10 @@ func (c *Cluster) spec(m *member) launch.Spec {
 		"autopurge.purgeInterval=1", // in hours, and at each start
 		"standaloneEnabled=false",
 		"reconfigEnabled=true",
-		// By default, members that have lost each other retry once a minute only.
+		// By default, members that have lost each other retry only once a minute.
 		"fastleader.maxNotificationInterval=1000",
 	}
+
 	hosts := []string{"127.0.0.1 localhost"}
 	for _, peer := range c.members {
 		config = append(config, peer.line())
@@ -174,9 +179,9 @@ func (c *Cluster) String() string {
 	return fmt.Sprintf("ZooKeeper %s, with %d members", c.version, len(c.members))
 }
 
-// Connect returns the connect string for a client process, by its number from 0. It has one address
-// for each member, each of them a proxy of this client's own. The same number gives the same
-// string.
+// Connect returns the connect string for a client process (by its number, from 0). It has one
+// address for each member, and each address is this client's own proxy. The same number always
+// gives the same string.
 func (c *Cluster) Connect(client int) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,22 +204,22 @@ func (c *Cluster) Connect(client int) (string, error) {
 	return c.strings[client], nil
 }
 
-// Clients are the processes that use the ensemble. Some faults prefer those that hold something.
-// Others show only when holders change. What Keep and Hurry do lasts until the fault is over.
+// Clients are the processes that use the ensemble. Some faults prefer clients that hold a lock, and
+// others show only when holders change. The effects of Keep and Hurry last until the fault ends.
 type Clients interface {
-	Holders() []int      // the clients that hold something
-	Keep(clients ...int) // makes clients hold on to what they hold
-	Hurry()              // makes all clients hold for a moment only, so that others hold soon
+	Holders() []int      // the clients that hold a lock
+	Keep(clients ...int) // makes clients keep their locks
+	Hurry()              // makes all clients hold only for a moment, so that holders change
 }
 
-// Aim tells the cluster of the clients that faults may prefer.
+// Aim gives the cluster the clients that faults can prefer.
 func (c *Cluster) Aim(at Clients) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.aim = at
 }
 
-// Reset resets the connections that a client has now. It is for a client whose process was killed.
+// Reset resets the current connections of a client. Call it after the client's process was killed.
 func (c *Cluster) Reset(client int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,7 +228,7 @@ func (c *Cluster) Reset(client int) {
 	}
 }
 
-// Close ends and removes all members, and what a killed run may have left behind. The logs stay.
+// Close ends and removes all members, and leftovers of killed runs. The logs stay.
 func (c *Cluster) Close() error {
 	err := each(c.members, func(m *member) error {
 		if m.server == nil {

@@ -10,23 +10,23 @@ import (
 
 // dataFaults are members that forget.
 //
-// A member that comes back without what it has acknowledged breaks the assumption on which the
-// ensemble rests: that any two majorities share a member that knows. No committed write is lost all
-// the same if, after the member's death and before its return, every member that remembers holds
-// all that is committed. Suppose that of 2f+1 members at most f forget. A majority then has at
-// least one member that remembers, and that one knows everything from before. Of what is committed
-// later, a majority knows, because those that forgot were down, or had been synced by then.
+// If a member comes back without data that it has acknowledged, it breaks an assumption of the
+// ensemble: any two majorities share a member that knows. Still, no committed write is lost if,
+// between the member's death and its return, every member that remembers has everything that is
+// committed. The reason: suppose that at most f of 2f+1 members forget. Then each majority has at
+// least one member that remembers, and it knows everything from before. A majority knows everything
+// that is committed later, because the members that forgot were down, or had been synced by then.
 //
-// So forget kills the members first, and then waits until all others are synced with one leader and
-// have applied what it had. Members that forget one after the other have to wait in the same way,
-// as one that has not been synced again is not synced.
+// So forget kills the members first. Then it waits until all others are synced with one leader and
+// have applied everything it had. If members forget one after the other, each must wait in the same
+// way (a member that hasn't been synced again isn't synced).
 var dataFaults = map[string]func(*injection) error{
 	"data-lost":        (*injection).loseData,
 	"amnesia":          (*injection).forget,
 	"amnesia-majority": (*injection).forgetMajority,
 }
 
-// beyond are the faults that ordinary runs leave out, with the reason.
+// beyond are the faults that ordinary runs leave out, and why.
 var beyond = map[string]string{
 	"amnesia-majority": "a majority forgets what it has acknowledged, so committed writes are lost",
 	"clock-fast":       "the leader's clock runs at twice the rate, so sessions end before their clients know",
@@ -41,6 +41,7 @@ func (i *injection) loseData() error {
 	if err := i.killAndCheck(members); err != nil {
 		return err
 	}
+
 	i.say("members %v have lost their data", ids(members))
 	err = each(members, func(m *member) error { return m.shell("rm -rf data/version-2") })
 	if err == nil {
@@ -49,7 +50,7 @@ func (i *injection) loseData() error {
 	return errors.Join(err, each(members, (*member).start))
 }
 
-// forget brings a minority back with the data that it had when the fault began.
+// forget restarts a minority with the data that it had when the fault began.
 func (i *injection) forget() error {
 	members, err := i.claim(1 + i.r.IntN(i.minority()))
 	if err != nil {
@@ -58,6 +59,7 @@ func (i *injection) forget() error {
 	if err := each(members, (*member).copyData); err != nil {
 		return err
 	}
+
 	i.hold()
 	if err := i.killAndCheck(members); err != nil {
 		return err
@@ -67,8 +69,8 @@ func (i *injection) forget() error {
 	return errors.Join(err, each(members, (*member).start))
 }
 
-// forgetMajority brings a majority back with the data that it had when the fault began. All others
-// are down meanwhile, so that the majority goes on from there.
+// forgetMajority restarts a majority with the data that it had when the fault began. All other
+// members are down meanwhile, so that the majority goes on from that data.
 func (i *injection) forgetMajority() error {
 	members, err := i.claim(len(i.members))
 	if err != nil {
@@ -78,6 +80,7 @@ func (i *injection) forgetMajority() error {
 	if err := each(majority, (*member).copyData); err != nil {
 		return err
 	}
+
 	i.hold()
 
 	i.say("members %v, a majority, have forgotten the last %v", ids(majority), i.lasts)
@@ -87,11 +90,11 @@ func (i *injection) forgetMajority() error {
 		defer cancel()
 		err = i.awaitServing(ctx, majority)
 	}
+
 	return errors.Join(err, each(members, (*member).start))
 }
 
-// copyData makes a copy of the member's data. The process is paused, so that the files belong
-// together.
+// copyData copies the member's data. The process is paused, so that the files fit together.
 func (m *member) copyData() error {
 	if err := m.pause(); err != nil {
 		return err
@@ -99,11 +102,12 @@ func (m *member) copyData() error {
 	return errors.Join(m.shell("rm -rf old; cp -a data old"), m.resume())
 }
 
-// recallData puts the copy in the place of the data.
+// recallData replaces the data with the copy.
 func (m *member) recallData() error { return m.shell("rm -rf data && mv old data") }
 
-// killAndCheck kills members that are to forget. It returns when all others know what they knew. If
-// that takes too long, it starts the members with their data and returns an error.
+// killAndCheck kills members that will forget. It returns when all other members know everything
+// the killed members knew. If that takes too long, it starts the members with their data and
+// returns an error.
 func (i *injection) killAndCheck(members []*member) error {
 	if err := each(members, (*member).kill); err != nil {
 		return err

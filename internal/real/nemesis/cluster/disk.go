@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// diskFaults are what happens to the disks of members.
+// diskFaults are faults of members' disks.
 var diskFaults = map[string]func(*injection) error{
 	"disk-full": (*injection).fillDisks,
 	"disk-slow": (*injection).slowDisks,
 }
 
 // fillDisks fills the file systems of a minority. Each of these members fails at its next write,
-// and goes on failing. It is killed before there is space again: ZooKeeper does not promise that a
-// process whose log has failed may write to it later.
+// and goes on failing. It is killed before there's space again, because ZooKeeper doesn't promise
+// that a process can write to its log after a failure.
 func (i *injection) fillDisks() error {
 	members, err := i.claim(1 + i.r.IntN(i.minority()))
 	if err != nil {
@@ -36,9 +36,9 @@ func (i *injection) fillDisks() error {
 	}))
 }
 
-// revive starts a server that is dead. On a full disk it may have begun a log of which not even the
-// header is there. That holds no transaction, but ZooKeeper 3.8.0 does not start with it
-// (ZOOKEEPER-2332), so we remove it, as an operator has to.
+// revive starts a dead server. On a full disk it may have begun a log without even a header. Such a
+// log has no transactions, but ZooKeeper 3.8.0 doesn't start with it (ZOOKEEPER-2332). So we remove
+// it, as an operator would have to.
 func (m *member) revive() error {
 	return errors.Join(m.shell("find data -name 'log.*' -size -16c -delete"), m.start())
 }
@@ -47,11 +47,11 @@ func (m *member) revive() error {
 const slow = `{ strace -qq -f -o /dev/null -p $server -e trace=fsync,fdatasync ` +
 	`-e inject=fsync,fdatasync:delay_enter=%d & echo $! >slow; }`
 
-// unslow ends what slow began, if it did.
+// unslow ends slow, if it has begun.
 const unslow = `{ [ ! -e slow ] || kill $(cat slow) 2>/dev/null; rm -f slow; }`
 
-// slowDisks slows the forced writes of one member, of more, or of all. The tracing slows them in
-// everything else, too.
+// slowDisks slows the forced writes of one member, or more, or all. (Tracing slows everything else
+// too.)
 func (i *injection) slowDisks() error {
 	members, err := i.claim(1 + i.r.IntN(len(i.members)))
 	if err != nil {
@@ -66,7 +66,7 @@ func (i *injection) slowDisks() error {
 	return errors.Join(err, each(members, func(m *member) error { return m.shell(unslow) }))
 }
 
-// lookForTools returns the kinds of faults for which the members lack something.
+// lookForTools returns the kinds of faults for which the members lack a tool.
 func (c *Cluster) lookForTools() map[string]string {
 	missing := make(map[string]string)
 	m := c.members[0]

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// A Fault is something that was done to the ensemble, for a report.
+// A Fault is something done to the ensemble, for a report.
 type Fault struct {
 	Kind      string
-	Detail    string // what exactly, and to whom
+	Detail    string // what exactly, and to which members
 	At, Until time.Time
-	Err       error // it could not be done, or not be undone
+	Err       error // it couldn't be done or undone
 }
 
-// kinds are all faults. A function keeps its fault up with injection.hold, and undoes it before it
-// returns.
+// kinds are all faults. A function keeps up its fault with injection.hold, and must undo it before
+// it returns.
 var kinds = func() map[string]func(*injection) error {
 	all := make(map[string]func(*injection) error)
 	for _, family := range []map[string]func(*injection) error{
@@ -31,7 +31,7 @@ var kinds = func() map[string]func(*injection) error {
 	return all
 }()
 
-// Kinds returns the kinds of faults that can be had here, sorted, without those of Beyond.
+// Kinds returns the kinds of faults that are possible here (sorted, without Beyond's).
 func (c *Cluster) Kinds() []string {
 	var here []string
 	for kind := range kinds {
@@ -43,20 +43,20 @@ func (c *Cluster) Kinds() []string {
 	return here
 }
 
-// Missing returns the kinds of faults that cannot be had here, and containers if they cannot, each
-// with the reason.
+// Missing returns the kinds of faults that aren't possible here, and containers if they aren't,
+// each with the reason.
 func (c *Cluster) Missing() map[string]string { return maps.Clone(c.missing) }
 
-// Beyond returns the kinds of faults that Kinds leaves out, each with the reason: that ZooKeeper or
-// the recipes do not promise to survive it, mostly. Inject accepts them.
+// Beyond returns the kinds of faults that Kinds leaves out, each with the reason. (Mostly,
+// ZooKeeper or the recipes don't promise to survive them.) Inject accepts them.
 func (c *Cluster) Beyond() map[string]string { return maps.Clone(beyond) }
 
-// Inject breaks the ensemble in the given kind of way, with r for each choice. It keeps that up for
-// about as long as lasts, or until ctx ends. Then it undoes what it did and returns. It does not
-// wait until all members serve again, as Heal does. clients is how many client processes there are.
+// Inject breaks the ensemble by a fault of this kind, with r for each choice. It keeps up the fault
+// for about as long as lasts, or until ctx ends. Then it undoes the fault and returns. It doesn't
+// wait until all members serve again (Heal does). clients is how many client processes there are.
 //
-// Faults may be injected at the same time. Faults of the network add up. A fault of members takes
-// those that no other fault has; if there are too few, it is an error, and nothing is done.
+// Faults may be injected at the same time. Network faults add up. A fault of members takes members
+// that no other fault has. If there are too few, Inject does nothing and returns an error.
 func (c *Cluster) Inject(ctx context.Context, kind string, r *rand.Rand, lasts time.Duration, clients int) Fault {
 	f := Fault{Kind: kind, At: time.Now()}
 	i := &injection{Cluster: c, ctx: ctx, r: r, lasts: lasts, clients: clients}
@@ -79,7 +79,7 @@ func (c *Cluster) Inject(ctx context.Context, kind string, r *rand.Rand, lasts t
 	return f
 }
 
-// An injection is one fault while it is injected.
+// An injection is one fault while it lasts.
 type injection struct {
 	*Cluster
 	ctx     context.Context
@@ -98,7 +98,7 @@ func (i *injection) say(format string, args ...any) {
 	i.config.Log("%s", detail)
 }
 
-// hold waits for as long as the fault lasts.
+// hold waits until the fault should end.
 func (i *injection) hold() { i.sleep(i.lasts) }
 
 func (i *injection) sleep(d time.Duration) {
@@ -108,7 +108,7 @@ func (i *injection) sleep(d time.Duration) {
 	}
 }
 
-// forAWhile calls step again and again while the fault lasts, and at least once.
+// forAWhile calls step again and again while the fault lasts (at least once).
 func (i *injection) forAWhile(step func() error) error {
 	for end := time.Now().Add(i.lasts); ; {
 		if err := step(); err != nil || i.ctx.Err() != nil || time.Now().After(end) {
@@ -124,8 +124,7 @@ func (i *injection) between(low, high time.Duration) time.Duration {
 
 var errClaimed = errors.New("another fault has too many of the members")
 
-// claim takes n members that no other fault has, chosen at random. They are this fault's until it
-// is over.
+// claim takes n random members that no other fault has. They belong to this fault until it ends.
 func (i *injection) claim(n int) ([]*member, error) {
 	shuffled := slices.Clone(i.members)
 	i.r.Shuffle(len(shuffled), func(a, b int) { shuffled[a], shuffled[b] = shuffled[b], shuffled[a] })

@@ -20,7 +20,7 @@ type member struct {
 	server *launch.Supervisor
 
 	commands sync.Mutex // held during a command to the supervisor
-	claimed  bool       // by a fault; guarded by Cluster.mu
+	claimed  bool       // by a fault; Cluster.mu protects it
 }
 
 func (m *member) String() string { return fmt.Sprintf("member %d", m.id) }
@@ -28,16 +28,16 @@ func (m *member) name() string   { return fmt.Sprintf("member%d", m.id) }
 func (m *member) end() end       { return end{n: m.id} }
 func (m *member) addr() string   { return launch.Local(m.at.Client) }
 
-// line is how the configuration of the ensemble describes the member.
+// line describes the member in the configuration of the ensemble.
 func (m *member) line() string {
 	return fmt.Sprintf("server.%d=%s:%d:%d", m.id, m.name(), m.at.Quorum, m.at.Election)
 }
 
-// lineAs is line for a change to the list of members. It has what 3.4 does not understand: the
-// role, which is participant or observer, and the address for clients.
+// lineAs is line for a change to the list of members. It adds two things that 3.4 doesn't
+// understand: the role (participant or observer), and the address for clients.
 func (m *member) lineAs(role string) string { return fmt.Sprintf("%s:%s;%s", m.line(), role, m.addr()) }
 
-// hostOf returns the address under which m knows a peer. It is that of a link, or m's own.
+// hostOf returns the address at which m reaches a peer. It is a link's address, or m's own.
 func (m *member) hostOf(peer *member) string {
 	if peer == m {
 		return "127.0.0.1"
@@ -61,13 +61,13 @@ func (m *member) shell(format string, args ...any) error {
 	return m.command("sh " + fmt.Sprintf(format, args...))
 }
 
-// dead reports whether the server's process has ended or was never started. A process that ended by
-// itself is a zombie until it is killed.
+// dead reports whether the server's process has ended or was never started. (If a process ended by
+// itself, it's a zombie until it is killed.)
 func (m *member) dead() bool {
 	return m.shell(`grep -q '^State:.[^Z]' /proc/$server/status`) != nil
 }
 
-// restart kills the server, if it runs, and starts it.
+// restart kills the server if it runs, and starts it.
 func (m *member) restart() error {
 	if err := m.kill(); err != nil {
 		return err
@@ -85,7 +85,7 @@ func ids(members []*member) []int {
 	return numbers
 }
 
-// minority is the greatest number of members that the ensemble can do without.
+// minority is the greatest number of members that can fail.
 func (c *Cluster) minority() int { return (len(c.members) - 1) / 2 }
 
 // others returns all members but those given.
@@ -93,7 +93,8 @@ func (c *Cluster) others(without ...*member) []*member {
 	return slices.DeleteFunc(slices.Clone(c.members), func(m *member) bool { return slices.Contains(without, m) })
 }
 
-// reports asks all members for a report at the same time, and returns those of members that serve.
+// reports asks all members for a report at the same time, and returns the reports of members that
+// serve.
 func (c *Cluster) reports() map[*member]launch.Report {
 	var mu sync.Mutex
 	reports := make(map[*member]launch.Report)
@@ -109,8 +110,8 @@ func (c *Cluster) reports() map[*member]launch.Report {
 	return reports
 }
 
-// leader returns the member that leads, or nil. An isolated leader claims to lead for a while after
-// the others have elected another; then leader returns the other.
+// leader returns the member that leads, or nil. (An isolated leader claims to lead for a while
+// after the others have elected another leader. Then leader returns the new leader.)
 func (c *Cluster) leader() *member {
 	var leader *member
 	var newest uint64
@@ -122,7 +123,7 @@ func (c *Cluster) leader() *member {
 	return leader
 }
 
-// awaitLeader waits until a member leads that is not the given one.
+// awaitLeader waits until a member leads (and not the member not).
 func (c *Cluster) awaitLeader(ctx context.Context, not *member) (leader *member, err error) {
 	err = launch.Poll(ctx, func() error {
 		if leader = c.leader(); leader == nil || leader == not {
@@ -138,8 +139,8 @@ func (c *Cluster) awaitServing(ctx context.Context, members []*member) error {
 	return each(members, func(m *member) error { return launch.AwaitServing(ctx, m.addr()) })
 }
 
-// unsynced returns why not all of the given members hold every transaction that was committed until
-// now, or nil if they do. They must serve, one of them as the leader.
+// unsynced returns why not all of these members have every transaction that was committed until
+// now, or nil if they do. They must serve, and one of them must lead.
 func (c *Cluster) unsynced(members []*member) error {
 	before := c.reports()
 	var leader *member
@@ -156,6 +157,7 @@ func (c *Cluster) unsynced(members []*member) error {
 		}
 		leader = m
 	}
+
 	if leader == nil {
 		return errors.New("no member leads")
 	}
@@ -168,8 +170,8 @@ func (c *Cluster) unsynced(members []*member) error {
 		return fmt.Errorf("%d followers are synced", synced)
 	}
 
-	// A leader begins its epoch at number 0, which is no transaction. Synced followers then know
-	// all.
+	// A leader begins its epoch at number 0, which is no transaction. Then synced followers know
+	// everything.
 	if uint32(before[leader].Zxid) == 0 {
 		return nil
 	}
@@ -179,10 +181,11 @@ func (c *Cluster) unsynced(members []*member) error {
 			return fmt.Errorf("%v is behind %v", m, leader)
 		}
 	}
+
 	return nil
 }
 
-// inSession does something in a new session at m. It fails if that takes too long.
+// inSession calls do in a new session at m. If that takes too long, it fails.
 func (m *member) inSession(do func(*zk.Conn) error) error {
 	const limit = 20 * time.Second
 	conn, _, err := zk.Connect([]string{m.addr()}, limit, zk.WithLogger(silence{}))
@@ -198,7 +201,7 @@ type silence struct{}
 
 func (silence) Printf(string, ...any) {}
 
-// commits returns why m, the leader, commits nothing, or nil if it does. A new session is a
+// commits returns why m (the leader) commits nothing, or nil if it commits. A new session is a
 // transaction.
 func (m *member) commits() error {
 	return m.inSession(func(conn *zk.Conn) error {
@@ -207,17 +210,16 @@ func (m *member) commits() error {
 	})
 }
 
-// Heal undoes all faults and waits until all members serve and vote, and one of them leads. All
-// others must be synced with the leader, and it must commit. Heal must not be called while Inject
-// runs.
+// Heal undoes all faults and waits until all members serve and vote, one of them leads and commits,
+// and all others are synced with it. It must not be called while Inject runs.
 func (c *Cluster) Heal(ctx context.Context) error {
 	c.network.clear()
 	if err := each(c.members, c.repair); err != nil {
 		return fmt.Errorf("cluster: heal: %w", err)
 	}
 
-	// A member may have ended by itself, or be in a state that only a restart ends. A leader of
-	// ZooKeeper 3.8.0 whose followers have left it and come back may never commit anything again.
+	// A member can have ended by itself, or be in a state that only a restart ends. (If the
+	// followers of a 3.8.0 leader have left it and come back, it may never commit anything again.)
 	for {
 		waiting, cancel := context.WithTimeout(ctx, c.grace)
 		err := launch.Poll(waiting, c.reunite)
@@ -246,7 +248,7 @@ func (c *Cluster) Heal(ctx context.Context) error {
 	}
 }
 
-// repair undoes whatever a fault may have left of a member.
+// repair undoes everything that a fault may have left of a member.
 func (c *Cluster) repair(m *member) error {
 	if err := m.shell(unslow + "; rm -f full env clock"); err != nil {
 		return err

@@ -7,29 +7,29 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
-// An end is a place between which traffic goes: a member, or a client process.
+// An end is an end of traffic: a member, or a client process.
 type end struct {
 	client bool
 	n      int
 }
 
-// A wire is the link through which one end dials another. Traffic goes both ways.
+// A wire is the link over which one end dials another. Traffic goes both ways.
 type wire struct {
 	dialler, target end
 	link            *launch.Link
 }
 
-// A rule says what becomes of the traffic from one end to another.
+// A rule decides what happens to the traffic from one end to another.
 type rule func(from, to end) launch.Traffic
 
-// A network is all wires, and the rules of the faults that there are now.
+// A network has all wires, and the rules of the current faults.
 type network struct {
-	mu    sync.Mutex // guards the fields below
+	mu    sync.Mutex // protects the fields below
 	wires []*wire
 	rules map[*rule]struct{}
 }
 
-// add makes a wire, to which the present rules apply.
+// add makes a wire. The current rules apply to it.
 func (n *network) add(dialler, target end) *wire {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -39,7 +39,7 @@ func (n *network) add(dialler, target end) *wire {
 	return w
 }
 
-// impose applies a rule, beside all others, until remove is called.
+// impose adds a rule until remove is called.
 func (n *network) impose(r rule) (remove func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -76,8 +76,8 @@ func (n *network) reset(r rule) {
 	}
 }
 
-// resetDiallers resets the connections with a member, for those that have dialled it. The member
-// does not notice if they are stalled.
+// resetDiallers resets the connections with a member for the ends that dialled it. If they are
+// stalled, the member doesn't notice.
 func (n *network) resetDiallers(target *member) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -95,7 +95,7 @@ func (n *network) settle(wires ...*wire) {
 	}
 }
 
-// traffic is what all rules together say. n.mu is held.
+// traffic combines all rules. n.mu is held.
 func (n *network) traffic(from, to end) launch.Traffic {
 	var all launch.Traffic
 	for r := range n.rules {
@@ -117,13 +117,13 @@ func (n *network) close() {
 	}
 }
 
-// wireMembers makes the wire through which a member dials another. It listens on the ports of the
-// other, at the address that the first one's hosts file has for it.
+// wireMembers makes the wire over which a member dials another. It listens on the other's ports, at
+// the address that the dialling member's hosts file has for it.
 func (c *Cluster) wireMembers(from, to *member) error {
 	w := c.network.add(from.end(), to.end())
 	for _, port := range []int{to.at.Quorum, to.at.Election} {
 		if _, err := w.link.Listen(fmt.Sprintf("%s:%d", from.hostOf(to), port), launch.Local(port)); err != nil {
-			return err // on systems other than Linux, not all of 127.0.0.0/8 is there
+			return err // on systems other than Linux, 127.0.0.0/8 isn't complete
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 // A shape chooses a rule at random, and describes it.
 type shape func(*injection) (rule, error)
 
-// networkFaults are what happens to the traffic between members, and between clients and members.
+// networkFaults are faults of the traffic between members, and between clients and members.
 var networkFaults = map[string]func(*injection) error{
 	"partition-leader":   imposed(cutLeader),
 	"partition-halves":   imposed(cutHalves),
@@ -33,7 +33,7 @@ var networkFaults = map[string]func(*injection) error{
 	"clients-reset":        (*injection).resetClients,
 }
 
-// imposed applies the rule of a shape for as long as the fault lasts.
+// imposed applies a shape's rule as long as the fault lasts.
 func imposed(s shape) func(*injection) error {
 	return func(i *injection) error {
 		rule, err := s(i)
@@ -47,8 +47,7 @@ func imposed(s shape) func(*injection) error {
 	}
 }
 
-// flapping applies the rules of a shape one after the other, each for a moment, with pauses
-// between.
+// flapping applies a shape's rules one after the other, each for a moment, with pauses in between.
 func flapping(s shape) func(*injection) error {
 	return func(i *injection) error {
 		return i.forAWhile(func() error {
@@ -66,7 +65,7 @@ func flapping(s shape) func(*injection) error {
 }
 
 // halved applies the rule of a shape that halves. Then the other half arrives, or its connection is
-// reset, so that the reader has half a frame at the end.
+// reset (so that the reader ends with half a frame).
 func halved(s shape) func(*injection) error {
 	return func(i *injection) error {
 		rule, err := s(i)
@@ -86,8 +85,8 @@ func halved(s shape) func(*injection) error {
 	}
 }
 
-// stalled is the rule that stalls what cut says. With silent, new connections wait, too; else they
-// are reset.
+// stalled is the rule that stalls the traffic in cut. With silent, new connections wait too.
+// Otherwise they are reset.
 func stalled(silent bool, cut func(from, to end) bool) rule {
 	return func(from, to end) launch.Traffic {
 		if !cut(from, to) {
@@ -97,20 +96,19 @@ func stalled(silent bool, cut func(from, to end) bool) rule {
 	}
 }
 
-// betweenMembers is the cut of some traffic between members, by their numbers.
+// betweenMembers cuts some traffic between members, by their numbers.
 func betweenMembers(cut func(from, to int) bool) func(from, to end) bool {
 	return func(from, to end) bool { return !from.client && !to.client && cut(from.n, to.n) }
 }
 
-// betweenClients is the cut of traffic, in both directions, between clients and members by their
-// numbers.
+// betweenClients cuts traffic (in both directions) between clients and members, by their numbers.
 func betweenClients(cut func(client, member int) bool) func(from, to end) bool {
 	return func(from, to end) bool {
 		return from.client && cut(from.n, to.n) || to.client && cut(to.n, from.n)
 	}
 }
 
-// A set is some members or clients, by their numbers.
+// A set has some members or clients, by their numbers.
 type set map[int]bool
 
 func (s set) list() []int { return slices.Sorted(maps.Keys(s)) }
@@ -137,7 +135,7 @@ func (i *injection) someClients() set {
 	return s
 }
 
-// keepHolders returns the clients that hold something, and makes them hold on to it.
+// keepHolders returns the clients that hold a lock, and makes them keep it.
 func (i *injection) keepHolders() set {
 	s := make(set)
 	if clients := i.aimed(); clients != nil {
@@ -150,7 +148,7 @@ func (i *injection) keepHolders() set {
 	return s
 }
 
-// aimed returns the clients, or nil if they are not known.
+// aimed returns the clients, or nil if they aren't known.
 func (i *injection) aimed() Clients {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -194,7 +192,8 @@ func cutAllButBridge(i *injection) (rule, error) {
 	})), nil
 }
 
-// cutRing lets each member hear a majority, itself included, and no two members the same one.
+// cutRing lets each member reach a majority (including itself), and no two members the same
+// majority.
 func cutRing(i *injection) (rule, error) {
 	n := len(i.members)
 	place := make(map[int]int)
@@ -252,7 +251,7 @@ func cutClientsOneWay(i *injection) (rule, error) {
 	}), nil
 }
 
-// cutClientsFromSome leaves each client a part of the members, of its own.
+// cutClientsFromSome leaves each client its own part of the members.
 func cutClientsFromSome(i *injection) (rule, error) {
 	cut := make(map[int]set)
 	for client := range i.clients {
@@ -262,7 +261,7 @@ func cutClientsFromSome(i *injection) (rule, error) {
 	return stalled(i.silent(), betweenClients(func(client, member int) bool { return cut[client][member] })), nil
 }
 
-// splitBrain cuts the leader off, as cutOffWithHolders does.
+// splitBrain cuts the leader off (see cutOffWithHolders).
 func splitBrain(i *injection) (rule, error) {
 	leader := i.leader()
 	if leader == nil {
@@ -271,8 +270,8 @@ func splitBrain(i *injection) (rule, error) {
 	return i.cutOffWithHolders(leader), nil
 }
 
-// cutOffWithHolders cuts the leader off from all other members. Clients that hold something, or
-// some if none does, reach only the leader. All others reach only the other members.
+// cutOffWithHolders cuts the leader off from all other members. Clients that hold a lock (or some
+// clients, if none does) reach only the leader. All other clients reach only the other members.
 func (i *injection) cutOffWithHolders(leader *member) rule {
 	with := i.keepHolders()
 	if len(with) == 0 {

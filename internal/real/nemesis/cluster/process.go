@@ -9,7 +9,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
-// processFaults are what happens to the processes of members.
+// processFaults are faults of members' processes.
 var processFaults = map[string]func(*injection) error{
 	"kill-all":        func(i *injection) error { return i.killSome(len(i.members)) },
 	"kill-leader":     func(i *injection) error { return i.withLeader((*injection).killed) },
@@ -48,7 +48,7 @@ func (i *injection) withLeader(do func(*injection, []*member) error) error {
 	return do(i, []*member{leader})
 }
 
-// killed kills members as kill -9 does, and starts them at the end.
+// killed kills members (kill -9), and starts them at the end.
 func (i *injection) killed(members []*member) error {
 	i.say("members %v are killed", ids(members))
 	if err := each(members, (*member).kill); err != nil {
@@ -58,7 +58,7 @@ func (i *injection) killed(members []*member) error {
 	return each(members, (*member).start)
 }
 
-// paused freezes members as SIGSTOP does. Their sockets stay open.
+// paused freezes members (SIGSTOP). Their sockets stay open.
 func (i *injection) paused(members []*member) error {
 	i.say("members %v are paused", ids(members))
 	err := each(members, (*member).pause)
@@ -68,7 +68,7 @@ func (i *injection) paused(members []*member) error {
 	return errors.Join(err, each(members, (*member).resume))
 }
 
-// flicker freezes a member for moments, again and again. It is slow rather than gone.
+// flicker freezes a member for moments, again and again. So the member is slow rather than gone.
 func (i *injection) flicker() error {
 	members, err := i.claim(1)
 	if err != nil {
@@ -89,8 +89,8 @@ func (i *injection) flicker() error {
 	})
 }
 
-// changeLeaders kills one leader after the other, each as soon as it leads. A leader that was
-// killed is started when the next one leads.
+// changeLeaders kills one leader after the other, each as soon as it leads. A killed leader is
+// started when the next one leads.
 func (i *injection) changeLeaders() error {
 	changes := 0
 	err := i.forAWhile(func() error {
@@ -116,10 +116,10 @@ func (i *injection) changeLeaders() error {
 	return err
 }
 
-// deposeLeader splits the cluster as splitBrain does, and lets the members on the other side know.
-// They elect a leader long before the old one notices that it has no quorum. The split does not end
-// before. In one run, where it did, the others joined the old leader again, which had proposals
-// without a quorum. That leader (ZooKeeper 3.8.0) never committed anything after that.
+// deposeLeader splits the cluster like splitBrain, and lets the other members know. So they elect a
+// leader long before the old leader notices that it has no quorum. The split must not end before
+// that: in one run where it did, the others joined the old leader again. It had proposals without a
+// quorum, and (being ZooKeeper 3.8.0) never committed anything after that.
 func (i *injection) deposeLeader() error {
 	leader, err := i.claimLeader()
 	if err != nil {
@@ -128,6 +128,7 @@ func (i *injection) deposeLeader() error {
 	if _, err := i.claim(len(i.members) - 1); err != nil {
 		return err
 	}
+
 	remove := i.network.impose(i.cutOffWithHolders(leader))
 	defer remove()
 	i.network.resetDiallers(leader)
@@ -141,10 +142,10 @@ func (i *injection) deposeLeader() error {
 	return nil
 }
 
-// expiry is how long a new leader takes to expire the sessions that the nemesis asks for.
+// expiry is how long a new leader takes to expire sessions with the nemesis's timeout.
 const expiry = 7 * time.Second
 
-// restartAll restarts one member after the other, and waits each time until it serves.
+// restartAll restarts one member after the other, and waits until each serves.
 func (i *injection) restartAll() error {
 	members, err := i.claim(len(i.members))
 	if err != nil {
@@ -171,10 +172,11 @@ func (i *injection) restartAll() error {
 			return nil
 		}
 	}
+
 	return nil
 }
 
-// limited returns a context for steps that a fault has to wait for. They go on when the fault's
+// limited returns a context for steps that a fault must wait for. They go on after the fault's
 // context has ended, so that the fault can be undone.
 func (i *injection) limited() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(i.ctx), launch.Timeout)

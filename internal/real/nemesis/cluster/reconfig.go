@@ -11,19 +11,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipestest/ensemble/launch"
 )
 
-// reconfigFaults change the ensemble's list of members, and so how many of them are a quorum.
+// reconfigFaults change the ensemble's list of members (and so the size of a quorum).
 var reconfigFaults = map[string]func(*injection) error{
 	"reconfig": (*injection).removeMembers,
 }
 
-// The administrator may change the list of members. That is superDigest with "super:nemesis".
+// The administrator may change the list of members. superDigest is the digest of "super:nemesis".
 const (
 	administrator = "super:nemesis"
 	superDigest   = "super:NHtXWWmD3D1aHv/JHOhmrlCzksU="
 )
 
 // removeMembers removes a minority, and adds it again at the end. Half of the time these members
-// are shut down meanwhile, so their clients must move. Otherwise they follow without a vote.
+// are shut down meanwhile, so that their clients must move. Otherwise they follow without a vote.
 func (i *injection) removeMembers() error {
 	all, err := i.claim(len(i.members))
 	if err != nil {
@@ -45,22 +45,23 @@ func (i *injection) removeMembers() error {
 	if err == nil {
 		i.hold()
 	}
+
 	if shutDown {
 		err = errors.Join(err, each(removed, (*member).start))
 	}
 	return errors.Join(err, i.await(i.reunite))
 }
 
-// await waits until step returns nil. The end of the fault's context does not end that.
+// await waits until step returns nil, even after the fault's context has ended.
 func (i *injection) await(step func() error) error {
 	ctx, cancel := i.limited()
 	defer cancel()
 	return launch.Poll(ctx, step)
 }
 
-// leave shuts down a member that was removed, and gives it the configuration of one that joins the
-// rest. A joining member is an observer. As a voter it could form a quorum of the old list of
-// members, which need not know what the rest has committed.
+// leave shuts down a removed member, and gives it the configuration of a member that joins rest. A
+// joining member is an observer, because a voter could form a quorum of the old list of members,
+// without everything that rest has committed.
 func (m *member) leave(rest []*member) error {
 	if err := m.kill(); err != nil {
 		return err
@@ -73,14 +74,15 @@ func (m *member) leave(rest []*member) error {
 		`for line in '%s'; do echo "$line"; done >>zoo.cfg`, strings.Join(lines, "' '"))
 }
 
-// reunite adds members that were removed. It returns why not all members vote, know that, and are
-// synced with one leader, or nil if they are.
+// reunite adds removed members again. It returns nil once all members vote, know that, and are
+// synced with one leader. Otherwise it returns what is missing.
 func (c *Cluster) reunite() error {
 	return errors.Join(c.configure(c.members), c.unsynced(c.members), c.uninformed())
 }
 
-// uninformed returns which members do not know yet that all vote. The leader knows first. A member
-// that is killed before it has stored the list may not start again: its own list lacks it.
+// uninformed returns which members don't know yet that all vote. The leader knows first. If a
+// member is killed before it has stored the list, it may not start again, because its own list
+// lacks it.
 func (c *Cluster) uninformed() (err error) {
 	for _, m := range c.members {
 		voters, failed := m.voters()
@@ -94,7 +96,7 @@ func (c *Cluster) uninformed() (err error) {
 	return err
 }
 
-// configure makes the given members the ensemble. It does nothing if they are.
+// configure makes these members the ensemble, if they aren't already.
 func (c *Cluster) configure(members []*member) error {
 	leader := c.leader()
 	if leader == nil {
@@ -102,8 +104,9 @@ func (c *Cluster) configure(members []*member) error {
 	}
 	now, err := leader.voters()
 	if errors.Is(err, errTooOld) {
-		return nil // it cannot have changed
+		return nil // it can't have changed
 	}
+
 	if err != nil || slices.Equal(now, ids(members)) {
 		return err
 	}
@@ -113,7 +116,7 @@ func (c *Cluster) configure(members []*member) error {
 // errTooOld is the error of members whose version cannot change the list.
 var errTooOld = errors.New("this ZooKeeper is older than 3.5")
 
-// voters returns the numbers of the members that vote, as far as m knows.
+// voters returns the numbers of the members that vote, according to m.
 func (m *member) voters() ([]int, error) {
 	answer, err := launch.Ask(m.addr(), "conf")
 	if err != nil {
@@ -126,15 +129,16 @@ func (m *member) voters() ([]int, error) {
 			voters = append(voters, id)
 		}
 	}
-	if voters == nil && strings.Contains(answer, "clientPort=") { // m serves, and names no member
+
+	if voters == nil && strings.Contains(answer, "clientPort=") { // m serves and names no members
 		return nil, errTooOld
 	}
 	slices.Sort(voters)
 	return voters, nil
 }
 
-// reconfigure asks m, the leader, to make the given members the ensemble. If that fails, it may be
-// done all the same.
+// reconfigure asks m (the leader) to make these members the ensemble. If it returns an error, that
+// may have happened anyway.
 func (m *member) reconfigure(members []*member) error {
 	var lines []string
 	for _, member := range members {
@@ -149,8 +153,8 @@ func (m *member) reconfigure(members []*member) error {
 	})
 }
 
-// refusal returns why members cannot be removed and added here, or nil if they can. A change to the
-// same list is a change.
+// refusal returns why members can't be removed and added here, or nil if they can. (A change to the
+// same list is also a change.)
 func (c *Cluster) refusal() error {
 	leader := c.leader()
 	if leader == nil {

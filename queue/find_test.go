@@ -1,0 +1,87 @@
+package queue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/queue"
+	"github.com/zkrecipes/zkrecipes/recipestest"
+)
+
+// A consumer that has listed the queue sees an urgent entry of kazoo's before it has taken what it
+// has listed.
+func TestUrgentEntryIsSeenSoon(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		q := b.queue(queue.WithPriorities())
+		fill(t, q, 100)
+		require.NoError(t, poll(t.Context(), q))
+
+		// as kazoo's Queue.put(value, priority=1)
+		_, err := b.conn().Create(b.path+"/entry-001-", []byte("urgent"), zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		var got []string
+		for range 3 {
+			time.Sleep(100 * time.Millisecond)
+			data, err := q.Poll(t.Context())
+			require.NoError(t, err)
+			got = append(got, string(data))
+		}
+		require.Contains(t, got, "urgent")
+	})
+}
+
+// A listing serves many calls, also where consumers compete or entries have priorities.
+func TestListingsAreRare(t *testing.T) {
+	for name, opts := range map[string][]queue.Option{"plain": nil, "priorities": {queue.WithPriorities()}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				const sessions, polls = 2, 100
+				fill(t, b.queue(opts...), 10_000)
+				var links []*recipestest.Link
+				var wait suite.Group
+				for range sessions {
+					link, q := b.linked(opts...)
+					link.Delay(time.Millisecond)
+					links = append(links, link)
+					wait.Go(func() error {
+						for range polls {
+							if err := poll(t.Context(), q); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+				}
+				require.NoError(t, wait.Wait())
+				for _, l := range links {
+					require.Less(t, l.Count(recipestest.OpGetChildren), polls/2)
+				}
+			})
+		})
+	}
+}
+
+// A call costs as much beside a thousand items that are reserved as beside none, also while others
+// come back.
+func TestHeldItemsCostNoRequests(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const holds, n = 1000, 50
+		other := b.queue()
+		fill(t, other, holds+200)
+		link, q := b.linked()
+		for range holds {
+			defer b.reserve(q).Ack(t.Context())
+		}
+		before := link.Count(recipestest.OpAny)
+		for range n {
+			back := b.reserve(other)
+			require.NoError(t, back.Nack(t.Context()))
+			defer b.reserve(q).Ack(t.Context())
+		}
+		require.Less(t, (link.Count(recipestest.OpAny)-before)/n, 20)
+	})
+}
