@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -47,6 +48,15 @@ func TestExportedAPIIsAsRecorded(t *testing.T) {
 	if !*record {
 		assert.ElementsMatch(t, recorded, files, "make api drops what is gone")
 	}
+}
+
+// Users read the page of package protocol from its beginning to its end.
+func TestPageForUsersIsShort(t *testing.T) {
+	text, err := os.ReadFile("api/protocol.txt")
+	require.NoError(t, err)
+	names := regexp.MustCompile(`(?m)^(?:func|type|const|var) [A-Z]|^\t(?:Err|Event)[A-Z]\w*(?: EventKind)?(?: =|$)|^\t(?:Connected|Suspended|Lost|Closed)\b`).FindAllString(string(text), -1)
+	require.LessOrEqual(t, len(names), 66, "methods not counted")
+	require.Greater(t, len(names), 50)
 }
 
 // publicDirs returns the directories of the packages that users may import, by the path below the

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 // isTerminal reports whether a stream is a terminal.
@@ -63,4 +62,4 @@ func contentOf(data []byte) content {
 }
 
 // sessionID is how session IDs are written: see [plain.Session].
-func sessionID(id int64) string { return recipe.SessionOf(id, plain) }
+func sessionID(id int64) string { return plain.Session(id) }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/plain"
 	"github.com/zkrecipes/zkrecipes/cmd/zkr/internal/survey"
-	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 )
 
 const (
@@ -113,7 +112,7 @@ func newRow(p *survey.Place) *row {
 
 func newContender(c survey.Contender) contender {
 	shown := contender{
-		ID: id(fmt.Sprint(c.Node, "\x00", c.Token, c.Since.UnixMilli())), State: c.State, Session: recipe.SessionOf(c.Session, plain),
+		ID: id(fmt.Sprint(c.Node, "\x00", c.Token, c.Since.UnixMilli())), State: c.State, Session: plain.Session(c.Session),
 		Node: plain.Line(plain.Cut(c.Node, maxText)), Mode: plain.Line(plain.Cut(c.Mode, maxText)),
 		Library: c.Library, Token: c.Token, Since: millis(c.Since), Held: millis(c.Held), Asked: millis(c.Owner.AskedBack), Label: plain.Line(c.Owner.Label), Host: plain.Line(c.Owner.Host), PID: c.Owner.PID,
 		Program: plain.Line(c.Owner.Program), Orphan: plain.Line(c.Orphan), node: c.Node, since: c.Since,
