@@ -64,10 +64,10 @@ var sized = []struct {
 		}
 		return err
 	}},
-	{"protocol.Session.Create", func(ctx context.Context, s *Stage, data []byte) error {
+	{"recipe.Session.Create", func(ctx context.Context, s *Stage, data []byte) error {
 		return must(recipe.SessionOf(ctx, s.Client)).Create(ctx, s.Path, data, 0)
 	}},
-	{"protocol.Session.Multi", func(ctx context.Context, s *Stage, data []byte) error {
+	{"recipe.Session.Multi", func(ctx context.Context, s *Stage, data []byte) error {
 		_, err := must(recipe.SessionOf(ctx, s.Client)).Multi(ctx, &zk.CreateRequest{Path: s.Path, Data: data, Acl: zk.WorldACL(zk.PermAll)})
 		return err
 	}},

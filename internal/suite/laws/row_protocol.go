@@ -196,36 +196,36 @@ var protocolRows = []Row{
 			Call: call(func(ctx context.Context) error { _, err := s.Client.Session(ctx); return err }),
 		}
 	}},
-	{"protocol.Client.Session", inSession(func(context.Context, *recipe.Session, string) error { return nil })},
-	{"protocol.Recipe.Session", func(s *Stage) Verb {
+	{"recipe.SessionOf", inSession(func(context.Context, *recipe.Session, string) error { return nil })},
+	{"recipe.Recipe.Session", func(s *Stage) Verb {
 		return Verb{Call: call(func(ctx context.Context) error { _, err := grants.make(s).Session(ctx); return err })}
 	}},
-	{"protocol.Session.Get", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
+	{"recipe.Session.Get", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 		_, _, err := s.Get(ctx, path)
 		return err
 	})},
-	{"protocol.Session.Exists", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
+	{"recipe.Session.Exists", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 		_, err := s.Exists(ctx, path)
 		return err
 	})},
-	{"protocol.Session.Children", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
+	{"recipe.Session.Children", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 		_, _, err := s.Children(ctx, path)
 		return err
 	})},
-	{"protocol.Session.Sync", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
+	{"recipe.Session.Sync", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 		return s.Sync(ctx, path)
 	})},
-	{"protocol.Session.Confirm", func(s *Stage) Verb {
+	{"recipe.Session.Confirm", func(s *Stage) Verb {
 		v := inSession(func(ctx context.Context, s *recipe.Session, _ string) error { _, err := s.Confirm(ctx); return err })(s)
 		ensure := v.Before
 		v.Before = func() { ensure(); time.Sleep(quiet) } // it was confirmed lately otherwise
 		return v
 	}},
-	{"protocol.Session.Fence", inSession(func(ctx context.Context, s *recipe.Session, _ string) error { return s.Fence(ctx) })},
-	{"protocol.Session.Create", creating("/x$", func(ctx context.Context, s *recipe.Session, path string) error {
+	{"recipe.Session.Fence", inSession(func(ctx context.Context, s *recipe.Session, _ string) error { return s.Fence(ctx) })},
+	{"recipe.Session.Create", creating("/x$", func(ctx context.Context, s *recipe.Session, path string) error {
 		return s.Create(ctx, path+"/x", nil, 0)
 	})},
-	{"protocol.Session.Set", func(s *Stage) Verb {
+	{"recipe.Session.Set", func(s *Stage) Verb {
 		v := inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 			_, err := s.Set(ctx, path, []byte("x"), -1)
 			return err
@@ -233,12 +233,12 @@ var protocolRows = []Row{
 		v.Again, v.Effect = true, func() int { return s.Versions("^$") }
 		return v
 	}},
-	{"protocol.Session.Delete", func(s *Stage) Verb {
+	{"recipe.Session.Delete", func(s *Stage) Verb {
 		v := inSession(func(ctx context.Context, s *recipe.Session, path string) error { return s.Delete(ctx, path, -1) })(s)
 		v.Effect = func() int { return -s.Count("^$") }
 		return v
 	}},
-	{"protocol.Session.DeleteWith", func(s *Stage) Verb {
+	{"recipe.Session.DeleteWith", func(s *Stage) Verb {
 		v := inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 			return s.DeleteWith(ctx, path, func(c *zk.Conn) error {
 				_, err := recipe.Multi(c, &zk.CheckVersionRequest{Path: s.Path(path), Version: -1},
@@ -249,15 +249,15 @@ var protocolRows = []Row{
 		v.Effect = func() int { return -s.Count("^$") }
 		return v
 	}},
-	{"protocol.Session.Multi", creating("/b$", func(ctx context.Context, s *recipe.Session, path string) error {
+	{"recipe.Session.Multi", creating("/b$", func(ctx context.Context, s *recipe.Session, path string) error {
 		_, err := s.Multi(ctx, &zk.CreateRequest{Path: path + "/a"}, &zk.CreateRequest{Path: path + "/a/b"})
 		return err
 	})},
-	{"protocol.Session.MultiOnce", creating("/b$", func(ctx context.Context, s *recipe.Session, path string) error {
+	{"recipe.Session.MultiOnce", creating("/b$", func(ctx context.Context, s *recipe.Session, path string) error {
 		_, err := s.MultiOnce(ctx, s.Receipt(path), false, &zk.CreateRequest{Path: path + "/a"}, &zk.CreateRequest{Path: path + "/a/b"})
 		return err
 	})},
-	{"protocol.Session.EnsurePath", func(s *Stage) Verb {
+	{"recipe.Session.EnsurePath", func(s *Stage) Verb {
 		v := inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 			_, err := s.EnsurePath(ctx, path+"/x/y")
 			return err
@@ -265,44 +265,44 @@ var protocolRows = []Row{
 		v.Before = nil
 		return v
 	}},
-	{"protocol.Session.WaitNode", waiting(func(ctx context.Context, s *recipe.Session, path string) error {
+	{"recipe.Session.WaitNode", waiting(func(ctx context.Context, s *recipe.Session, path string) error {
 		_, err := s.WaitNode(ctx, path, func(stat *zk.Stat) bool { return false })
 		return err
 	})},
-	{"protocol.Session.WaitChildren", waiting(func(ctx context.Context, s *recipe.Session, path string) error {
+	{"recipe.Session.WaitChildren", waiting(func(ctx context.Context, s *recipe.Session, path string) error {
 		return s.WaitChildren(ctx, path, func(children []string) bool { return len(children) > 0 })
 	})},
-	{"protocol.Session.WaitAny", watching(false, func(ctx context.Context, s *recipe.Session, w *recipe.Watch) error {
+	{"recipe.Session.WaitAny", watching(false, func(ctx context.Context, s *recipe.Session, w *recipe.Watch) error {
 		return s.WaitAny(ctx, w)
 	})},
-	{"protocol.Watch.Ready", watching(false, func(context.Context, *recipe.Session, *recipe.Watch) error { return nil })},
-	{"protocol.Watch.Wait", watching(false, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error { return w.Wait(ctx) })},
-	{"protocol.Watch.Wait for children", watching(true, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error { return w.Wait(ctx) })},
-	{"protocol.Watch.Current", watching(false, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error {
+	{"recipe.Watch.Ready", watching(false, func(context.Context, *recipe.Session, *recipe.Watch) error { return nil })},
+	{"recipe.Watch.Wait", watching(false, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error { return w.Wait(ctx) })},
+	{"recipe.Watch.Wait for children", watching(true, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error { return w.Wait(ctx) })},
+	{"recipe.Watch.Current", watching(false, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error {
 		_, err := w.Current(ctx)
 		return err
 	})},
-	{"protocol.Watch.Recheck", watching(true, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error {
+	{"recipe.Watch.Recheck", watching(true, func(ctx context.Context, _ *recipe.Session, w *recipe.Watch) error {
 		_, err := w.Recheck(ctx)
 		return err
 	})},
-	{"protocol.Do", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
+	{"recipe.Do", inSession(func(ctx context.Context, s *recipe.Session, path string) error {
 		_, err := recipe.Do(ctx, s, func(c *zk.Conn) (*zk.Stat, error) { _, stat, err := c.Exists(s.Path(path)); return stat, err })
 		return err
 	})},
-	{"protocol.DoOnce", creating("/x$", func(ctx context.Context, s *recipe.Session, path string) error {
+	{"recipe.DoOnce", creating("/x$", func(ctx context.Context, s *recipe.Session, path string) error {
 		op, settle := creation(s, path+"/x")
 		_, err := recipe.DoOnce(ctx, s, op, settle)
 		return err
 	})},
-	{"protocol.Detach", creating("/x$", func(ctx context.Context, s *recipe.Session, path string) error {
+	{"recipe.Detach", creating("/x$", func(ctx context.Context, s *recipe.Session, path string) error {
 		_, err := recipe.Detach(ctx, s, func(ctx context.Context, s *recipe.Session) (string, error) {
 			op, settle := creation(s, path+"/x")
 			return recipe.DoOnce(ctx, s, op, settle)
 		}, nil)
 		return err
 	})},
-	{"protocol.AcrossSessions", func(s *Stage) Verb {
+	{"recipe.AcrossSessions", func(s *Stage) Verb {
 		v := creating("/x$", nil)(s)
 		v.Call = call(func(ctx context.Context) error {
 			_, err := recipe.AcrossSessions(ctx, grants.make(s), func(session *recipe.Session) (string, error) {
@@ -313,7 +313,7 @@ var protocolRows = []Row{
 		})
 		return v
 	}},
-	{"protocol.Session.CreateOwn", func(s *Stage) Verb {
+	{"recipe.Session.CreateOwn", func(s *Stage) Verb {
 		v := inSession(nil)(s)
 		v.Call = func(ctx context.Context) (*Held, error) {
 			session, err := recipe.SessionOf(ctx, s.Client)
@@ -329,7 +329,7 @@ var protocolRows = []Row{
 		v.Effect, v.Loose = func() int { return len(s.Own("-node-")) }, false
 		return v
 	}},
-	{"protocol.Own.Withdraw", func(s *Stage) Verb {
+	{"recipe.Own.Withdraw", func(s *Stage) Verb {
 		var own *recipe.Own
 		return Verb{
 			Before: func() {
@@ -341,10 +341,10 @@ var protocolRows = []Row{
 			Loose:  true,
 		}
 	}},
-	{"protocol.Recipe.Acquire", grants.acquiring(grant)},
-	{"protocol.Recipe.NewGrant", grants.acquiring(grant)},
-	{"protocol.Recipe.NewNamedGrant", grants.acquiring(granting((*recipe.Recipe).NewNamedGrant))},
-	{"protocol.RunHeld", running(func(s *Stage) func(context.Context, func()) error {
+	{"recipe.Recipe.Acquire", grants.acquiring(grant)},
+	{"recipe.Recipe.NewGrant", grants.acquiring(grant)},
+	{"recipe.Recipe.NewNamedGrant", grants.acquiring(granting((*recipe.Recipe).NewNamedGrant))},
+	{"recipe.RunHeld", running(func(s *Stage) func(context.Context, func()) error {
 		r := grants.make(s)
 		return func(ctx context.Context, run func()) error {
 			g, err := grant(r, ctx)
@@ -354,8 +354,8 @@ var protocolRows = []Row{
 			return recipe.RunHeld(ctx, g, func(context.Context) error { run(); return nil })
 		}
 	})},
-	{"protocol.Grant.Release", grants.returning(grant, (*recipe.Grant).Release)},
-	{"protocol.Grant.ReleaseWith", func(stage *Stage) Verb {
+	{"recipe.Grant.Release", grants.returning(grant, (*recipe.Grant).Release)},
+	{"recipe.Grant.ReleaseWith", func(stage *Stage) Verb {
 		return grants.returning(grant, func(g *recipe.Grant, ctx context.Context) error {
 			_, err := g.ReleaseWith(ctx, func(ctx context.Context, s *recipe.Session) error {
 				return s.DeleteWith(ctx, stage.Path+"/"+g.Node(), func(c *zk.Conn) error { return c.Delete(g.Check().Path, -1) })
@@ -363,15 +363,15 @@ var protocolRows = []Row{
 			return err
 		})(stage)
 	}},
-	{"protocol.Grant.Replace", replacing},
-	{"protocol.Grant.SetData", func(s *Stage) Verb {
+	{"recipe.Grant.Replace", replacing},
+	{"recipe.Grant.SetData", func(s *Stage) Verb {
 		v := grants.using(grant, func(g *recipe.Grant, ctx context.Context) error { return g.SetData(ctx, []byte("new")) })(s)
 		v.Effect = func() int { return s.Versions("-node-") }
 		return v
 	}},
-	{"protocol.Grant.Multi", grants.fencing(grant, (*recipe.Grant).Multi)},
-	{"protocol.MultiHeld", grants.fencing(grant, func(g *recipe.Grant, ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	{"recipe.Grant.Multi", grants.fencing(grant, (*recipe.Grant).Multi)},
+	{"recipe.MultiHeld", grants.fencing(grant, func(g *recipe.Grant, ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 		return recipe.MultiHeld(ctx, []*recipe.Grant{g}, ops...)
 	})},
-	{"protocol.Grant.Verify", grants.using(grant, (*recipe.Grant).Verify)},
+	{"recipe.Grant.Verify", grants.using(grant, (*recipe.Grant).Verify)},
 }

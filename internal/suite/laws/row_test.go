@@ -15,8 +15,8 @@ import (
 
 // silent are the verbs that send nothing, so that nothing can go wrong with them.
 var silent = []string{
-	"protocol.Ended", "protocol.Linger", "protocol.Recipe.ValidateCall", "protocol.Recipe.Waited", "protocol.Recipe.Waiting",
-	"protocol.Watch.AfterChange",
+	"recipe.Ended", "recipe.Linger", "recipe.Recipe.ValidateCall", "recipe.Recipe.Waited", "recipe.Recipe.Waiting",
+	"recipe.Watch.AfterChange",
 }
 
 // Each exported verb has a row, which has its name and then, perhaps, what is special.
@@ -30,7 +30,7 @@ func TestTableHasEachVerb(t *testing.T) {
 	}
 	all := []string{"lock.Lease.Revoked"}
 	for _, dir := range []string{
-		"barrier", "doublebarrier", "election", "group", "lock", "once", "protocol", "protocol/line", "queue", "rwlock", "semaphore", "value",
+		"barrier", "doublebarrier", "election", "group", "lock", "once", "protocol", "protocol/line", "protocol/recipe", "queue", "rwlock", "semaphore", "value",
 	} {
 		all = append(all, exportedVerbs(t, dir)...)
 	}
