@@ -131,7 +131,7 @@ func summary(out string) string {
 // TestEachCommandNamesAFunction holds the comments of the models against the source.
 func TestEachCommandNamesAFunction(t *testing.T) {
 	functions := make(map[string]bool)
-	for _, dir := range []string{"../../../protocol", "../../../protocol/line", "../../conn", "../../trust", "../../../recipestest/embedded"} {
+	for _, dir := range []string{"../../../protocol/recipe", "../../../protocol/line", "../../session", "../../conn", "../../trust", "../../../recipestest/embedded"} {
 		declare(t, functions, dir)
 	}
 

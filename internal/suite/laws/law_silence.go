@@ -53,7 +53,7 @@ func Silence(t *testing.T, p *Player) {
 }
 
 var (
-	ofProduct = regexp.MustCompile(`(go-zookeeper/zk|zkrecipes/(protocol|lock|rwlock|semaphore|once|election|group|queue|barrier|doublebarrier|value))[.(/]`)
+	ofProduct = regexp.MustCompile(`(go-zookeeper/zk|zkrecipes/(internal/conn|internal/session|protocol|lock|rwlock|semaphore|once|election|group|queue|barrier|doublebarrier|value))[.(/]`)
 	ofTest    = regexp.MustCompile(`internal/suite/laws\.|recipestest\.\(\*Server\)\.Client`)
 )
 

@@ -17,7 +17,7 @@ var strays = []string{
 // counting matches verbs for which each node counts, whosever it is: what is below a barrier keeps it
 // set, what is in a bounded queue takes the place of an entry, and the other client deletes all that is
 // below a node for which these wait.
-var counting = regexp.MustCompile(`^barrier\.Barrier\.(Set|Wait)|OfferWait full|^protocol\.(Session\.Wait|Watch\.)`)
+var counting = regexp.MustCompile(`^barrier\.Barrier\.(Set|Wait)|OfferWait full|^recipe\.(Session\.Wait|Watch\.)`)
 
 // Strays puts nodes of others below the path of a verb, deletes the path by hand while the result is
 // held, and has the servers reap its containers. The call does what it always does, and touches

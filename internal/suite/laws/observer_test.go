@@ -45,7 +45,7 @@ func (w *waits) set(silent bool) {
 }
 
 // untold are the rows that wait for something that is no recipe's to give.
-var untold = regexp.MustCompile(`^protocol\.|Observe|Watch|Revoked`)
+var untold = regexp.MustCompile(`^(protocol|recipe)\.|Observe|Watch|Revoked`)
 
 // A wait is reported when it begins, and once when it ends, with a context and the error of the call.
 func TestWaitsAreReported(t *testing.T) {
