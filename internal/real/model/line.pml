@@ -240,7 +240,7 @@ proctype Contender(byte me; byte server) {
 		say(Create, made)
 	}
 
-	/* go: protocol.Session.CreateOwn */
+	/* go: recipe.Session.CreateOwn */
 	:: atomic { doing == created && up && known(server) >= answer ->
 		told(answer);
 		own = made; made = 0; answer = 0;
@@ -291,7 +291,7 @@ proctype Contender(byte me; byte server) {
 	}
 
 	/* After a lost answer, the leader is asked to bring the server up to date. */
-	/* go: protocol.Session.sync */
+	/* go: session.Bound.Sync */
 	:: atomic { doing == settling && server != NONE && !expired[me] ->
 #ifdef NO_SYNC
 		answer = known(server);
@@ -302,7 +302,7 @@ proctype Contender(byte me; byte server) {
 		say(Sync, 0)
 	}
 
-	/* go: protocol.Own.settle */
+	/* go: recipe.Own.settle */
 	:: atomic { doing == synced && up && known(server) >= answer ->
 		view = known(server); told(view);
 		among(view);
@@ -389,7 +389,7 @@ proctype Contender(byte me; byte server) {
 		blocker = 0; first = false
 	}
 
-	/* go: protocol.Recipe.NewGrant */
+	/* go: recipe.Recipe.NewGrant */
 #ifdef NO_CONFIRM
 	:: atomic { doing == free ->
 	/* not ours */
@@ -405,11 +405,11 @@ proctype Contender(byte me; byte server) {
 	}
 
 	/* The client does not trust its session any more, though that may live. */
-	/* go: protocol.kernel.confirmed */
+	/* go: session.Session.confirmed */
 	:: atomic { doing == free && ENDS > 0 -> doing = confirming; say(Confirm, 0) }
 
 	/* The leader agrees to a write of a session that it has not expired. */
-	/* go: protocol.Session.Confirm */
+	/* go: session.Bound.Confirm */
 	:: atomic { doing == confirming && server != NONE && !expired[me] ->
 		answer = zxid;
 		doing = agreed;
@@ -427,7 +427,7 @@ proctype Contender(byte me; byte server) {
 	}
 
 	/* A holder of a line that others are in makes the release marker. */
-	/* go: protocol.Grant.Release */
+	/* go: recipe.Grant.Release */
 	:: atomic { doing == holding ->
 		holds[me] = false;
 		node[own].unwanted = true;
@@ -437,7 +437,7 @@ proctype Contender(byte me; byte server) {
 	}
 
 	/* The server's answer may be lost: the deletion is repeated until it is known. */
-	/* go: protocol.Session.remove */
+	/* go: recipe.Session.remove */
 	:: atomic { !expired[me] && anyUnwanted ->
 		i = 1;
 		do
@@ -458,7 +458,7 @@ proctype Contender(byte me; byte server) {
 #endif
 
 	/* The caller's context ends. A request that is on its way is found out about first. */
-	/* go: protocol.Detach */
+	/* go: recipe.Detach */
 	:: atomic { wanted && doing != holding && cancels > 0 ->
 		cancels--;
 #ifdef NO_WITHDRAW
@@ -475,7 +475,7 @@ proctype Contender(byte me; byte server) {
 
 
 	/* Trust runs out. What is held is lost at that moment, and the session is over for good. */
-	/* go: protocol.kernel.overdue */
+	/* go: session.Session.overdue */
 	:: atomic { doing == holding && ends > 0 ->
 		ends--;
 		holds[me] = false;

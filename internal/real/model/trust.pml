@@ -158,7 +158,7 @@ active proctype Client() {
 		two
 	}
 
-	/* go: protocol.kernel.prove */
+	/* go: session.Session.prove */
 	:: atomic { (server == LEADER && !expired || server == FOLLOWER || server == OLD) && sync == NO ->
 		contact();
 		syncAge = 0;
