@@ -88,6 +88,7 @@ func TestListenerThatBlocksGetsTheNewestLeader(t *testing.T) {
 
 		require.Equal(t, leaderOf(first, "first"), suite.Wait(t, states).Leader)
 		require.Equal(t, election.State{Leader: leaderOf(last, "last")}, suite.Wait(t, states))
+		suite.Await(t, 2, e.Candidates) // it campaigns again: until then, Listen would return the loss
 		cancel()
 		require.NoError(t, suite.Wait(t, ended))
 		resign(t, last)
