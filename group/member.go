@@ -355,10 +355,12 @@ func (m *Member) Leave(ctx context.Context) error {
 		return err
 	}
 	m.leave(protocol.ErrReleased)
-	select {
-	case <-m.over:
-		return m.outcome
-	case <-ctx.Done():
-		return m.group.recipe.Wrap(recipe.Ended(ctx))
+	if ctx.Err() == nil {
+		select {
+		case <-m.over:
+			return m.outcome
+		case <-ctx.Done():
+		}
 	}
+	return m.group.recipe.Wrap(recipe.Ended(ctx))
 }
