@@ -93,6 +93,19 @@ func (w *workers) owners(members int) map[string]string {
 	return all
 }
 
+// count returns how many items a member works at, in virtual time.
+func (w *workers) count(member string) (n int) {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range w.at {
+		if name == member {
+			n++
+		}
+	}
+	return n
+}
+
 func TestItemsAreSharedAndStayWhereTheyAre(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, w := srv.Root(t)+"/g", newWorkers(t, 30)
@@ -320,31 +333,52 @@ func TestItemsOfAMemberThatIsGoneAreLeftAloneForAWhile(t *testing.T) {
 		stays, goes := join(t, g, "stays", ""), join(t, at(), "goes", "")
 		ended := []<-chan error{w.share(t.Context(), g, stays), w.share(t.Context(), nil, goes)}
 		before := w.owners(2)
-		mine := func() (n int) {
-			synctest.Wait()
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			for _, name := range w.at {
-				if name == "stays" {
-					n++
-				}
-			}
-			return n
-		}
-		had := mine()
+		had := w.count("stays")
 		leave(t, goes)
 		time.Sleep(50 * time.Second)
-		require.Equal(t, had, mine())
+		require.Equal(t, had, w.count("stays"))
 		goes = join(t, at(), "goes", "")
 		ended = append(ended, w.share(t.Context(), nil, goes))
 		w.again(before)
 		leave(t, goes)
 		time.Sleep(61 * time.Second)
-		require.Equal(t, 10, mine())
+		require.Equal(t, 10, w.count("stays"))
 		leave(t, stays)
 		for _, end := range ended {
 			require.ErrorIs(t, suite.Wait(t, end), protocol.ErrReleased)
 		}
+	})
+}
+
+// Members go one after the other. The grace of each counts from when it has gone.
+func TestEachMemberThatIsGoneHasItsGrace(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, w := srv.Root(t)+"/g", newWorkers(t, 60)
+		at := func() *group.Group { return group.New(srv.Client(t), path, group.WithGrace(time.Minute)) }
+		g := at()
+		stays := join(t, g, "stays", "")
+		ended := w.share(t.Context(), g, stays)
+		var others []*group.Member
+		for i := range 4 {
+			g := at()
+			others = append(others, join(t, g, fmt.Sprint(i), ""))
+			w.share(t.Context(), g, others[i])
+		}
+		w.owners(5)
+		for _, m := range others {
+			leave(t, m)
+			time.Sleep(5 * time.Second)
+		}
+
+		// They went 20, 15, 10 and 5 seconds ago.
+		for _, wait := range []time.Duration{41, 5, 5, 5} {
+			before := w.count("stays")
+			time.Sleep(wait * time.Second)
+			require.Greater(t, w.count("stays"), before)
+		}
+		require.Equal(t, 60, w.count("stays"))
+		leave(t, stays)
+		require.ErrorIs(t, suite.Wait(t, ended), protocol.ErrReleased)
 	})
 }
 
