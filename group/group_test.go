@@ -125,6 +125,43 @@ func TestOneMemberHasAName(t *testing.T) {
 	})
 }
 
+// The caller has given up when the connection comes back, or when the group's node was created,
+// which no server would delete if it never had a child.
+func TestJoinThatIsGivenUpLeavesNothing(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, c := srv.Root(t)+"/g", srv.Link(t), srv.Client(t)
+		impatient := link.Client(t)
+		kept := join(t, group.New(c, path), "kept", "")
+		_, before := suite.Get(t, c, path)
+		met := suite.At(link, 1, link.Cut)
+		_, err := group.New(impatient, path).Join(suite.Within(t, time.Second), "a", nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, met())
+		link.Heal()
+		time.Sleep(time.Minute)
+		_, after := suite.Get(t, c, path)
+		require.Equal(t, before.Cversion, after.Cversion)
+		leave(t, kept)
+
+		for step := 1; step <= 10; step++ {
+			path := fmt.Sprint(path, step)
+			ctx, cancel := context.WithCancel(t.Context())
+			met := suite.At(link, step, func() { cancel(); time.Sleep(time.Second) })
+			m, err := group.New(impatient, path).Join(ctx, "a", nil)
+			met()
+			cancel()
+			if err == nil {
+				leave(t, m)
+			}
+			time.Sleep(10 * time.Second)
+			if suite.Exists(t, c, path) {
+				_, stat := suite.Get(t, c, path)
+				require.Equal(t, []int32{2, 0}, []int32{stat.Cversion, stat.NumChildren}, step)
+			}
+		}
+	})
+}
+
 func TestJoinWaitsForTheName(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/g", srv.Client(t)
@@ -220,6 +257,24 @@ func TestIdentityTakesTheNameOverFromNobodyElse(t *testing.T) {
 			met()
 			gate.Open()
 			leave(t, suite.Wait(t, second))
+		}
+	})
+}
+
+// The earlier life leaves while the next one takes its name over.
+func TestIdentityTakesTheNameOverWhileItIsLeft(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		for step := 1; step <= 12; step++ {
+			path, link := fmt.Sprint(srv.Root(t), "/", step), srv.Link(t)
+			pod := func(c *protocol.Client) *group.Group { return group.New(c, path, group.WithIdentity("pod")) }
+			first, next := join(t, pod(srv.Client(t)), "a", ""), pod(link.Client(t))
+			met := suite.At(link, step, func() { leave(t, first) })
+			second := join(t, next, "a", "")
+			if !met() {
+				leave(t, first)
+			}
+			require.True(t, second.Joined(), step)
+			leave(t, second)
 		}
 	})
 }
