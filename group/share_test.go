@@ -256,6 +256,37 @@ func TestItemWhoseLockIsBrokenIsWorkedAtAgain(t *testing.T) {
 	})
 }
 
+// The member keeps an item when its work is done. An item that comes back waits for the work that
+// has not ended yet, though its lock was broken.
+func TestItemHasOneCallOfItsWork(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/g"
+		m, sets, end := join(t, group.New(c, path), "a", ""), make(chan []string), make(chan struct{})
+		var begun atomic.Int32
+		ended := suite.Later(func() error {
+			return m.ShareAll(t.Context(), sets, func(context.Context, *group.Assignment) error {
+				begun.Add(1)
+				<-end
+				return nil
+			})
+		})
+		sets <- []string{"x"}
+		synctest.Wait()
+		lock := path + "-items/x/" + suite.Children(t, c, path+"-items/x")[0]
+		require.NoError(t, suite.Session(t, c).Delete(t.Context(), lock, -1))
+		sets <- nil
+		sets <- []string{"x"}
+		time.Sleep(time.Second)
+		require.EqualValues(t, 1, begun.Load())
+		close(end)
+		time.Sleep(time.Second)
+		require.EqualValues(t, 2, begun.Load())
+		require.Len(t, suite.Children(t, c, path+"-items/x"), 1)
+		leave(t, m)
+		require.ErrorIs(t, suite.Wait(t, ended), protocol.ErrReleased)
+	})
+}
+
 func idle(ctx context.Context, _ *group.Assignment) error { <-ctx.Done(); return nil }
 
 func TestShareEndsWithItsContext(t *testing.T) {
