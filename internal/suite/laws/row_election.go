@@ -15,7 +15,7 @@ func campaign(e *election.Election, ctx context.Context) (*election.Term, error)
 
 // leads returns an error if another candidate leads than the one with this node.
 func leads(node string, l election.Leader, err error) error {
-	if err == nil && l.Node != node {
+	if err == nil && !l.Vacant() && l.Node != node {
 		err = errors.New("another leads")
 	}
 	return err
