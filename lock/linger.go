@@ -64,13 +64,6 @@ func (l *linger) take(ctx context.Context, s *protocol.Session, r *line.Request,
 			<-l.turn
 		}
 	}()
-	if l.d == 0 {
-		if g, err = acquire(ctx, s, r); err == nil {
-			g.AfterFunc(func() { <-l.turn })
-		}
-		return g, err
-	}
-
 	k := l.lend(s)
 	if k != nil {
 		g, err = k.grant(ctx)
@@ -84,7 +77,7 @@ func (l *linger) take(ctx context.Context, s *protocol.Session, r *line.Request,
 	g.AfterFunc(func() {
 		if errors.Is(g.Err(), protocol.ErrLost) {
 			l.mu.Lock()
-			l.drop(k)
+			l.drop()
 			l.mu.Unlock()
 			<-l.turn
 		}
@@ -122,7 +115,7 @@ func (l *linger) lend(s *protocol.Session) *kept {
 	return k
 }
 
-// join gets a node in line, and keeps it.
+// join gets a node in line, and keeps it unless d is zero.
 func (l *linger) join(ctx context.Context, s *protocol.Session, r *line.Request, acquire attempt) (*kept, *protocol.Grant, error) {
 	l.settle() // the node may be another session's, and was kept for this caller
 	if err := l.standBack(ctx, s, r.Try); err != nil {
@@ -135,8 +128,8 @@ func (l *linger) join(ctx context.Context, s *protocol.Session, r *line.Request,
 		return k.leave
 	}
 	g, err := acquire(ctx, s, &request)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || l.d == 0 {
+		return k, g, err
 	}
 
 	k.life, k.end = context.WithCancel(context.Background())
@@ -145,16 +138,12 @@ func (l *linger) join(ctx context.Context, s *protocol.Session, r *line.Request,
 	k.nodes = lingerersOf(s)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.kept != nil { // its session has ended
-		l.drop(l.kept)
-	}
+	l.drop() // if there is one, its session has ended
 	l.kept = k
 	k.timer = time.AfterFunc(l.d, l.settle)
 	k.nodes.add(k)
-	s.Go(func(ctx context.Context, s *protocol.Session) {
-		k.awaitContender(ctx, s)
-		k.awaitChange(ctx, s)
-	})
+	s.Go(k.awaitContender)
+	s.Go(k.awaitChange) // apart, as the line may not be listed for long
 	return k, g, nil
 }
 
@@ -173,7 +162,7 @@ func (l *linger) settle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k := l.kept; k != nil && !k.used && l.due(k) {
-		l.drop(k)
+		l.drop()
 		k.session.Go(func(ctx context.Context, s *protocol.Session) { l.remove(ctx, k, s) })
 	}
 }
@@ -194,11 +183,11 @@ func (l *linger) over(k *kept) bool {
 }
 
 // drop makes the next caller go to the line. The caller holds mu.
-func (l *linger) drop(k *kept) {
-	k.end()
-	k.nodes.remove(k)
-	k.timer.Stop()
-	if l.kept == k {
+func (l *linger) drop() {
+	if k := l.kept; k != nil {
+		k.end()
+		k.nodes.remove(k)
+		k.timer.Stop()
 		l.kept = nil
 	}
 }

@@ -156,9 +156,8 @@ func TestContenderWaitsForTheTimeAndOneLeaseWhileCallersCome(t *testing.T) {
 		for range 10 {
 			time.Sleep(time.Second)
 			began := time.Now()
-			l := suite.Must(t, w.other.Lock)
+			use(t, w.other) // which is given back before a check that may fail: stop waits for m's callers
 			require.InDelta(t, d+hold/2, time.Since(began), float64(hold/2+10*time.Millisecond))
-			suite.Unlock(t, l)
 		}
 	})
 }
@@ -238,6 +237,28 @@ func TestNodeThatIsBrokenIsNotLentInShortTurns(t *testing.T) {
 	})
 }
 
+// A line that may not be listed for a while keeps nobody from hearing what becomes of the node.
+func TestNodeIsWatchedWhateverBecomesOfTheLine(t *testing.T) {
+	for name, happens := range map[string]func(*lock.Mutex, context.Context, string) error{
+		"broken":  (*lock.Mutex).Break,
+		"revoked": (*lock.Mutex).Revoke,
+	} {
+		t.Run(name, func(t *testing.T) {
+			linger(t, time.Hour, func(t *testing.T, w *world) {
+				const connectionLoss = -4
+				w.link.Fail(recipestest.OpGetChildren, w.path, connectionLoss, 1_000_000)
+				token, node := use(t, w.m), suite.Await(t, 1, w.other.Contenders)[0].Node
+				synctest.Wait()
+				require.Equal(t, token, use(t, w.m))
+				require.NoError(t, happens(w.other, t.Context(), node))
+				require.Zero(t, inLine(t, w.other))
+				w.link.Fail(recipestest.OpGetChildren, w.path, connectionLoss, 0)
+				require.Greater(t, use(t, w.m), token)
+			})
+		})
+	}
+}
+
 // What happens during a cut ends the keeping afterwards.
 func TestWhatHappensDuringACutEndsTheKeeping(t *testing.T) {
 	linger(t, time.Hour, func(t *testing.T, w *world) {
@@ -313,6 +334,25 @@ func TestCallerThatGivesUpInACutDoesNotProlongTheKeeping(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A contender comes while a caller waits until its session is confirmed.
+func TestCallerThatGivesUpLeavesTheNodeToAContender(t *testing.T) {
+	linger(t, time.Hour, func(t *testing.T, w *world) {
+		use(t, w.m)
+		time.Sleep(30 * time.Second) // the session has to be confirmed
+		const delay = 20 * time.Millisecond
+		w.link.Delay(delay)
+		theirs := suite.Later(func() int64 { return use(t, w.other) }) // m's client knows it after three delays
+		time.Sleep(2 * delay)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*delay/2)
+		defer cancel()
+		_, err := w.m.Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		began := time.Now()
+		suite.Wait(t, theirs)
+		require.Less(t, time.Since(began), 2*delay)
+	})
 }
 
 // A contender comes while a caller waits for the connection. It is a matter of chance which is first.

@@ -92,11 +92,13 @@ func (k *kept) same(ctx context.Context) (same bool, err error) {
 func (k *kept) leave(ctx context.Context, s *protocol.Session) error {
 	l := k.linger
 	l.mu.Lock()
-	k.idle = time.Now()
-	k.rest()
-	due := l.due(k)
-	if due {
-		l.drop(k)
+	due := l.kept != k
+	if !due {
+		k.idle = time.Now()
+		k.rest()
+		if due = l.due(k); due {
+			l.drop()
+		}
 	}
 	l.mu.Unlock()
 	<-l.turn
