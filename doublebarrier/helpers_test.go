@@ -21,10 +21,9 @@ import (
 
 func TestMain(m *testing.M) { suite.Main(m) }
 
-const (
-	slow   = time.Second // the delay of a link that is slow
-	noAuth = -102
-)
+const slow = time.Second // the delay of a link that is slow
+
+const noAuth = -102
 
 // A scene has some clients and an operator in virtual time. All operations of the operator are over
 // when they return.

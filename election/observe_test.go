@@ -97,7 +97,6 @@ func TestAThousandObserversOfAClientCostWhatOneCosts(t *testing.T) {
 		resign(t, suite.Wait(t, won[1]))
 		sees("vacant", 62) // one recheck a minute
 		time.Sleep(time.Hour)
-		e = election.New(c, path)
 		term = campaign(t, c, path, "last")
 		sees("last", 68) // the empty container was removed meanwhile
 		stop()

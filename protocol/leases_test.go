@@ -164,7 +164,7 @@ func memory() int {
 // TestLeaseTakesLittleMemory measures a process that has the client and not the server.
 func TestLeaseTakesLittleMemory(t *testing.T) {
 	t.Parallel()
-	const n = 1000
+	const n = 5000
 	srv := recipestest.Start(t)
 	self, err := os.Executable()
 	require.NoError(t, err)

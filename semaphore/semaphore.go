@@ -184,8 +184,10 @@ func (s *Semaphore) Permits(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	data, err := s.line.Rule(ctx)
-	if err != nil || len(data) == 0 {
-		return s.permits, err
+	if err != nil {
+		return 0, err
+	} else if len(data) == 0 {
+		return s.permits, nil
 	}
 	if _, err := s.blockers(data); err != nil {
 		return 0, s.recipe.Wrap(err)

@@ -39,7 +39,7 @@ type Player struct {
 
 // Virtual plays every cell on a fresh embedded server, in virtual time.
 func Virtual() *Player {
-	return &Player{rows: table, quiet: quiet, cells: 300, known: true, rehearsals: make(map[string]*rehearsal)}
+	return &Player{rows: table, quiet: quiet, cells: 250, known: true, rehearsals: make(map[string]*rehearsal)}
 }
 
 // Real plays as many verbs, and as many cells of each law, on the servers of connect, in real time. A
