@@ -3,10 +3,11 @@ package lock
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
@@ -192,17 +193,21 @@ func (l *linger) drop() {
 	}
 }
 
-// remove deletes the node. If it goes for a contender of another library, remove notes if that has
-// gone. By then our node has just gone: if the visitor has not, it waits, and holds the lock.
+// remove deletes the node. If it goes for a contender of another library, remove notes if that had
+// gone before: if not, it holds the lock now.
 func (l *linger) remove(ctx context.Context, k *kept, s *protocol.Session) error {
 	err := k.remove(ctx, s)
 	if visitor := k.visitor.Load(); visitor != nil && err == nil {
-		k.session.Go(func(ctx context.Context, s *protocol.Session) {
-			names, err := l.line.Names(ctx, s)
-			if err == nil && !slices.ContainsFunc(names, func(n line.Name) bool { return n.Node == *visitor }) {
-				l.visited()
-			}
-		})
+		select {
+		case <-visitor.Changed():
+			l.visited()
+		default:
+			k.session.Go(func(ctx context.Context, _ *protocol.Session) {
+				if _, err := visitor.Ready(ctx); errors.Is(err, zk.ErrNoNode) {
+					l.visited()
+				}
+			})
+		}
 	}
 	return err
 }

@@ -24,8 +24,8 @@ type kept struct {
 	life    context.Context // until the node is given back or lost
 	end     context.CancelFunc
 	nodes   *lingerers
-	visitor atomic.Pointer[string] // the contender that came, if it is another library's
-	strays  int                    // how many children of the line were no contenders; -1 before the first listing
+	visitor atomic.Pointer[protocol.Watch] // on the contender that came, if it is another library's
+	strays  int                            // how many children of the line were no contenders; -1 before the first listing
 
 	// The mu of the linger protects these.
 	used  bool
@@ -138,7 +138,7 @@ func (k *kept) awaitContender(ctx context.Context, s *protocol.Session) {
 				continue
 			}
 			if n.Owner == (protocol.Owner{}) {
-				k.visitor.Store(&n.Node)
+				k.visitor.Store(s.Watch(l.recipe.Path() + "/" + n.Node))
 			}
 			l.limit(k, min(l.d, overtaking))
 			return
