@@ -65,12 +65,12 @@ func (l *linger) take(ctx context.Context, s *protocol.Session, r *line.Request,
 			<-l.turn
 		}
 	}()
-	k := l.lend(s)
-	if k != nil {
+
+	if k := l.lend(s); k != nil {
 		g, err = k.grant(ctx)
 	}
 	if g == nil && err == nil {
-		k, g, err = l.join(ctx, s, r, acquire)
+		g, err = l.join(ctx, s, r, acquire)
 	}
 	if err != nil {
 		return nil, err
@@ -117,10 +117,10 @@ func (l *linger) lend(s *protocol.Session) *kept {
 }
 
 // join gets a node in line, and keeps it unless d is zero.
-func (l *linger) join(ctx context.Context, s *protocol.Session, r *line.Request, acquire attempt) (*kept, *protocol.Grant, error) {
+func (l *linger) join(ctx context.Context, s *protocol.Session, r *line.Request, acquire attempt) (*protocol.Grant, error) {
 	l.settle() // the node may be another session's, and was kept for this caller
 	if err := l.standBack(ctx, s, r.Try); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	k := &kept{linger: l, session: s, used: true, strays: -1}
 	request := *r
@@ -130,7 +130,7 @@ func (l *linger) join(ctx context.Context, s *protocol.Session, r *line.Request,
 	}
 	g, err := acquire(ctx, s, &request)
 	if err != nil || l.d == 0 {
-		return k, g, err
+		return g, err
 	}
 
 	k.life, k.end = context.WithCancel(context.Background())
@@ -145,7 +145,7 @@ func (l *linger) join(ctx context.Context, s *protocol.Session, r *line.Request,
 	k.nodes.add(k)
 	s.Go(k.awaitContender)
 	s.Go(k.awaitChange) // apart, as the line may not be listed for long
-	return k, g, nil
+	return g, nil
 }
 
 // limit says that the node may be kept no longer than for d from now.

@@ -24,8 +24,8 @@ type kept struct {
 	life    context.Context // until the node is given back or lost
 	end     context.CancelFunc
 	nodes   *lingerers
-	visitor atomic.Pointer[protocol.Watch] // on the contender that came, if it is another library's
 	strays  int                            // how many children of the line were no contenders; -1 before the first listing
+	visitor atomic.Pointer[protocol.Watch] // on the contender that came, if it is another library's
 
 	// The mu of the linger protects these.
 	used  bool
