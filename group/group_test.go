@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -212,7 +213,7 @@ func TestIdentityTakesTheNameOver(t *testing.T) {
 		// What says who it was says nothing of another node of the session.
 		plain := join(t, group.New(c, path), "plain", "")
 		session := suite.Session(t, c)
-		stale := path + "-identities/" + protocol.Owner{Session: session.ID()}.String() + "-plain"
+		stale := path + "-identities/" + recipe.Owner{Session: session.ID()}.String() + "-plain"
 		require.NoError(t, session.Create(t.Context(), stale, []byte("pod"), zk.FlagEphemeral))
 		_, err = pod(link.Client(t)).TryJoin(t.Context(), "plain", nil)
 		require.ErrorIs(t, err, group.ErrNameTaken)
