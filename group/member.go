@@ -341,7 +341,7 @@ func (m *Member) replaceData(data []byte) (before []byte) {
 }
 
 // Leave ends the membership. [Member.Joined] is false at once, and the node is deleted in any case.
-// Leave blocks until the name is free (one request, or two [WithIdentity]) or ctx ends. If ctx ends first, it returns
+// Leave blocks until the name is free (one request) or ctx ends. If ctx ends first, it returns
 // ctx's error and the client completes the work in the background.
 //
 // If the member is not joined because its session was lost, Leave waits until the servers have

@@ -82,9 +82,7 @@ func (m *Member) claim(ctx context.Context, s *recipe.Session, data []byte) (pla
 		// The session has no other member of this name, so the node is the one that was created
 		// here. It is ours unless the session ends, and then the node goes, too.
 		remove := func(ctx context.Context, s *recipe.Session) error {
-			// As long as there is the identity, takeOver may delete the node, which must be ours then.
 			defer p.free()
-			m.removeIdentity(ctx, s)
 			return m.remove(ctx, s, stat)
 		}
 		p.grant, err = m.group.recipe.NewNamedGrant(ctx, s, m.group.node(m.name), stat.Czxid, remove)
@@ -194,18 +192,36 @@ func (m *Member) removeIdentity(ctx context.Context, s *recipe.Session) {
 
 // remove deletes the node with this Stat, but no node that another session creates later. If the
 // server refuses, remove lets the caller go and tries again until the session ends.
+//
+// Only takeOver can replace the node while this session lives, and it deletes the identity with it.
+// So the two go together here, too: one that finds its identity gone has another's node before it.
 func (m *Member) remove(ctx context.Context, s *recipe.Session, own *zk.Stat) error {
-	node := m.group.node(m.name)
+	node, identified := m.group.node(m.name), m.group.identity != ""
+	gone := func(ctx context.Context) (_ struct{}, done bool, err error) {
+		stat, err := s.Exists(ctx, node)
+		if errors.Is(err, zk.ErrNoAuth) { // own could be read, so this is another node
+			return struct{}{}, true, nil
+		}
+		return struct{}{}, err == nil && (stat == nil || stat.Czxid != own.Czxid), err
+	}
+
 	for {
-		_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) (struct{}, error) {
-			return struct{}{}, recipe.Delete(c, s.Path(node), -1)
-		}, func(ctx context.Context) (_ struct{}, done bool, err error) {
-			stat, err := s.Exists(ctx, node)
-			if errors.Is(err, zk.ErrNoAuth) { // own could be read, so this is another node
-				return struct{}{}, true, nil
+		_, err := recipe.DoOnce(ctx, s, func(c *zk.Conn) (none struct{}, err error) {
+			if !identified {
+				return none, recipe.Delete(c, s.Path(node), -1)
 			}
-			return struct{}{}, err == nil && (stat == nil || stat.Czxid != own.Czxid), err
-		})
+			_, err = recipe.Multi(c,
+				&zk.DeleteRequest{Path: s.Path(m.identity(s.ID())), Version: -1},
+				&zk.DeleteRequest{Path: s.Path(node), Version: -1})
+			return none, err
+		}, gone)
+		if identified && errors.Is(err, zk.ErrNoNode) {
+			var done bool
+			if _, done, err = gone(ctx); err == nil && !done {
+				identified = false // an operator has deleted the identity, and nobody can take over
+				continue
+			}
+		}
 		if err == nil || errors.Is(err, zk.ErrNoNode) || s.Err() != nil {
 			return err
 		}
