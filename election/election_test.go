@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zkrecipes/zkrecipes/election"
@@ -105,6 +106,7 @@ func TestRunReturnsTheErrorOfLead(t *testing.T) {
 		"ctx's":           {cancels: true, lead: func(ctx context.Context, _ *election.Term) error { return ctx.Err() }},
 		"cause":           {cancels: true, lead: func(ctx context.Context, _ *election.Term) error { return context.Cause(ctx) }},
 		"its own":         {cancels: true, lead: func(context.Context, *election.Term) error { return failure }, want: failure},
+		"nil, and lost":   {cancels: true, breaks: true, lead: func(context.Context, *election.Term) error { return nil }, want: protocol.ErrLost},
 		"and the loss":    {breaks: true, lead: func(context.Context, *election.Term) error { return failure }, want: failure},
 		"another ctx's":   {lead: func(context.Context, *election.Term) error { return context.Canceled }, want: context.Canceled},
 		"and it resigned": {lead: resigned, want: failure},
@@ -117,9 +119,10 @@ func TestRunReturnsTheErrorOfLead(t *testing.T) {
 					cancel(errors.New("enough"))
 					<-ctx.Done()
 					require.NoError(t, term.Err(), "lead has not returned")
-				} else if test.breaks {
+				}
+				if test.breaks {
 					require.NoError(t, e.Break(t.Context(), term.Node()))
-					<-ctx.Done()
+					<-term.Done()
 				}
 				return test.lead(ctx, term)
 			})
@@ -129,4 +132,23 @@ func TestRunReturnsTheErrorOfLead(t *testing.T) {
 			suite.Await(t, 0, e.Candidates)
 		})
 	}
+}
+
+func TestRunReturnsARefusalOfItsResignation(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, c := srv.Root(t)+"/e", srv.Client(t)
+		suite.Keep(t, c, path)
+		conn := suite.Session(t, c).Conn()
+		allow := func(perms int32) {
+			_, err := conn.SetACL(path, zk.WorldACL(perms), -1)
+			require.NoError(t, err)
+		}
+		e := election.New(srv.Client(t), path)
+		require.ErrorIs(t, e.Run(suite.Lasting(t), nil, func(context.Context, *election.Term) error {
+			allow(zk.PermAll &^ zk.PermDelete)
+			return nil
+		}), zk.ErrNoAuth)
+		allow(zk.PermAll)
+		suite.Await(t, 0, e.Candidates)
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/election"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
+	"github.com/zkrecipes/zkrecipes/internal/zkwire"
 	"github.com/zkrecipes/zkrecipes/once"
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/recipestest"
@@ -139,6 +140,19 @@ func TestResignToAnUnfitCandidateChangesNothing(t *testing.T) {
 		b := suite.Wait(t, won)
 		require.NoError(t, e.Break(t.Context(), b.Node()))
 		require.ErrorIs(t, b.ResignTo(t.Context(), line[1].Node), protocol.ErrLost)
+	})
+}
+
+// The server refuses to pass anybody over. The term has ended, so its node goes all the same.
+func TestResignToThatIsRefusedResigns(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/e", srv.Link(t)
+		leader := campaign(t, link.Client(t), path, "leader")
+		won := stand(t, srv.Client(t), path, "next", 1)
+		line := suite.Await(t, 2, election.New(srv.Client(t), path).Candidates)
+		link.Fail(recipestest.OpMulti, "", int32(zkwire.CodeNoAuth), 2)
+		require.ErrorIs(t, leader.ResignTo(t.Context(), line[1].Node), zk.ErrNoAuth)
+		resign(t, suite.Wait(t, won))
 	})
 }
 

@@ -2,6 +2,7 @@ package group_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/group"
 	"github.com/zkrecipes/zkrecipes/internal/suite"
 	"github.com/zkrecipes/zkrecipes/protocol"
+	"github.com/zkrecipes/zkrecipes/protocol/recipe"
 	"github.com/zkrecipes/zkrecipes/recipestest"
 )
 
@@ -124,6 +126,43 @@ func TestOneMemberHasAName(t *testing.T) {
 	})
 }
 
+// The caller has given up when the connection comes back, or when the group's node was created,
+// which no server would delete if it never had a child.
+func TestJoinThatIsGivenUpLeavesNothing(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, c := srv.Root(t)+"/g", srv.Link(t), srv.Client(t)
+		impatient := link.Client(t)
+		kept := join(t, group.New(c, path), "kept", "")
+		_, before := suite.Get(t, c, path)
+		met := suite.At(link, 1, link.Cut)
+		_, err := group.New(impatient, path).Join(suite.Within(t, time.Second), "a", nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, met())
+		link.Heal()
+		time.Sleep(time.Minute)
+		_, after := suite.Get(t, c, path)
+		require.Equal(t, before.Cversion, after.Cversion)
+		leave(t, kept)
+
+		for step := 1; step <= 10; step++ {
+			path := fmt.Sprint(path, step)
+			ctx, cancel := context.WithCancel(t.Context())
+			met := suite.At(link, step, func() { cancel(); time.Sleep(time.Second) })
+			m, err := group.New(impatient, path).Join(ctx, "a", nil)
+			met()
+			cancel()
+			if err == nil {
+				leave(t, m)
+			}
+			time.Sleep(10 * time.Second)
+			if suite.Exists(t, c, path) {
+				_, stat := suite.Get(t, c, path)
+				require.Equal(t, []int32{2, 0}, []int32{stat.Cversion, stat.NumChildren}, step)
+			}
+		}
+	})
+}
+
 func TestJoinWaitsForTheName(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, c := srv.Root(t)+"/g", srv.Client(t)
@@ -171,6 +210,16 @@ func TestIdentityTakesTheNameOver(t *testing.T) {
 		leave(t, second)
 		joined(t, first, true)
 
+		// What says who it was says nothing of another node of the session.
+		plain := join(t, group.New(c, path), "plain", "")
+		session := suite.Session(t, c)
+		stale := path + "-identities/" + recipe.Owner{Session: session.ID()}.String() + "-plain"
+		require.NoError(t, session.Create(t.Context(), stale, []byte("pod"), zk.FlagEphemeral))
+		_, err = pod(link.Client(t)).TryJoin(t.Context(), "plain", nil)
+		require.ErrorIs(t, err, group.ErrNameTaken)
+		require.NoError(t, session.Delete(t.Context(), stale, -1))
+		leave(t, plain)
+
 		// An operator deletes the node. What says who it was is of no use to anybody.
 		require.NoError(t, suite.Session(t, c).Delete(t.Context(), path+"/a", -1))
 		time.Sleep(time.Second)
@@ -178,6 +227,56 @@ func TestIdentityTakesTheNameOver(t *testing.T) {
 		require.Len(t, suite.Children(t, c, path+"-identities"), 2)
 		leave(t, first, other)
 		require.Empty(t, suite.Children(t, c, path+"-identities"))
+	})
+}
+
+// The earlier life leaves, and another process has the name at once, while the next life is about to
+// take it over.
+func TestIdentityTakesTheNameOverFromNobodyElse(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		for step := 1; step <= 6; step++ {
+			path, link, gate := fmt.Sprint(srv.Root(t), "/", step), srv.Link(t), &suite.Gate{Op: recipestest.OpGetData}
+			first := join(t, group.New(link.Client(t), path, group.WithIdentity("pod")), "a", "")
+			other, later := group.New(srv.Client(t), path), srv.Link(t)
+			next := group.New(later.Client(t, gate.Option(later)), path, group.WithIdentity("pod"))
+			time.Sleep(time.Second) // the node is watched
+
+			gate.Shut()
+			second := suite.Later(func() *group.Member { return join(t, next, "a", "") })
+			synctest.Wait()
+			require.True(t, gate.Holding(), "it looks whose node that is")
+			met := suite.At(link, step, func() {
+				m, err := other.TryJoin(t.Context(), "a", nil)
+				gate.Open()
+				time.Sleep(time.Second)
+				if err == nil {
+					require.True(t, m.Joined(), step)
+					leave(t, m)
+				}
+			})
+			leave(t, first)
+			met()
+			gate.Open()
+			leave(t, suite.Wait(t, second))
+		}
+	})
+}
+
+// The earlier life leaves while the next one takes its name over.
+func TestIdentityTakesTheNameOverWhileItIsLeft(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		for step := 1; step <= 12; step++ {
+			path, link := fmt.Sprint(srv.Root(t), "/", step), srv.Link(t)
+			pod := func(c *protocol.Client) *group.Group { return group.New(c, path, group.WithIdentity("pod")) }
+			first, next := join(t, pod(srv.Client(t)), "a", ""), pod(link.Client(t))
+			met := suite.At(link, step, func() { leave(t, first) })
+			second := join(t, next, "a", "")
+			if !met() {
+				leave(t, first)
+			}
+			require.True(t, second.Joined(), step)
+			leave(t, second)
+		}
 	})
 }
 

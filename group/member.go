@@ -318,7 +318,7 @@ func (m *Member) set(ctx context.Context, data []byte) error {
 		grant, renewed := m.current()
 		if m.leaving.Err() == nil {
 			err := grant.SetData(ctx, data)
-			if !errors.Is(err, protocol.ErrLost) || ctx.Err() != nil {
+			if !errors.Is(err, protocol.ErrLost) {
 				return err
 			}
 		}
@@ -341,7 +341,7 @@ func (m *Member) replaceData(data []byte) (before []byte) {
 }
 
 // Leave ends the membership. [Member.Joined] is false at once, and the node is deleted in any case.
-// Leave blocks until the name is free (one request) or ctx ends. If ctx ends first, it returns
+// Leave blocks until the name is free (one request, or two [WithIdentity]) or ctx ends. If ctx ends first, it returns
 // ctx's error and the client completes the work in the background.
 //
 // If the member is not joined because its session was lost, Leave waits until the servers have
@@ -355,10 +355,12 @@ func (m *Member) Leave(ctx context.Context) error {
 		return err
 	}
 	m.leave(protocol.ErrReleased)
-	select {
-	case <-m.over:
-		return m.outcome
-	case <-ctx.Done():
-		return m.group.recipe.Wrap(recipe.Ended(ctx))
+	if ctx.Err() == nil {
+		select {
+		case <-m.over:
+			return m.outcome
+		case <-ctx.Done():
+		}
 	}
+	return m.group.recipe.Wrap(recipe.Ended(ctx))
 }

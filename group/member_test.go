@@ -250,6 +250,27 @@ func leaveBesideNext(t *testing.T, opts []protocol.ConnectOption, server ...reci
 	require.True(t, hit, "no answer to a deletion was lost")
 }
 
+// A member leaves while it joins again. No node comes after that.
+func TestLeaveWaitsForARequestThatIsOnItsWay(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, gate := srv.Root(t)+"/g", srv.Link(t), &suite.Gate{Op: recipestest.OpCreate}
+		g, c := group.New(srv.Client(t), path), link.Client(t, gate.Option(link))
+		m, kept := join(t, group.New(c, path), "a", ""), join(t, g, "kept", "")
+		gate.Shut()
+		suite.Expire(srv, suite.Session(t, c).ID())
+		time.Sleep(time.Second)
+		require.True(t, gate.Holding())
+		left := suite.Later(func() error { return m.Leave(t.Context()) })
+		time.Sleep(100 * time.Millisecond)
+		require.Empty(t, left)
+		require.False(t, m.Joined())
+		gate.Open()
+		require.NoError(t, suite.Wait(t, left))
+		require.Equal(t, []string{"kept="}, members(t, g))
+		leave(t, kept)
+	})
+}
+
 // A server that does not answer is left soon enough to join over another one with the same session.
 func TestJoinLeavesAServerThatDoesNotAnswer(t *testing.T) {
 	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {

@@ -82,10 +82,10 @@ func (m *Member) claim(ctx context.Context, s *recipe.Session, data []byte) (pla
 		// The session has no other member of this name, so the node is the one that was created
 		// here. It is ours unless the session ends, and then the node goes, too.
 		remove := func(ctx context.Context, s *recipe.Session) error {
+			// As long as there is the identity, takeOver may delete the node, which must be ours then.
 			defer p.free()
-			err := m.remove(ctx, s, stat)
 			m.removeIdentity(ctx, s)
-			return err
+			return m.remove(ctx, s, stat)
 		}
 		p.grant, err = m.group.recipe.NewNamedGrant(ctx, s, m.group.node(m.name), stat.Czxid, remove)
 		return p, err

@@ -181,12 +181,17 @@ type share struct {
 // run assigns the items whenever they or the members have changed.
 func (s *share) run(sets <-chan []string, views <-chan []Peer) {
 	for {
-		var over <-chan time.Time
+		var over <-chan time.Time // when the first grace ends
+		var next time.Duration
 		for name, since := range s.members {
-			if wait := time.Until(since.Add(s.group.grace)); !since.IsZero() && wait <= 0 {
+			if since.IsZero() {
+				continue
+			}
+			wait := time.Until(since.Add(s.group.grace))
+			if wait <= 0 {
 				delete(s.members, name)
-			} else if !since.IsZero() {
-				over = time.After(wait) // one timer is enough, because it looks at all items again
+			} else if over == nil || wait < next {
+				next, over = wait, time.After(wait)
 			}
 		}
 		s.assign()

@@ -93,6 +93,19 @@ func (w *workers) owners(members int) map[string]string {
 	return all
 }
 
+// count returns how many items a member works at, in virtual time.
+func (w *workers) count(member string) (n int) {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range w.at {
+		if name == member {
+			n++
+		}
+	}
+	return n
+}
+
 func TestItemsAreSharedAndStayWhereTheyAre(t *testing.T) {
 	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
 		path, w := srv.Root(t)+"/g", newWorkers(t, 30)
@@ -243,6 +256,37 @@ func TestItemWhoseLockIsBrokenIsWorkedAtAgain(t *testing.T) {
 	})
 }
 
+// The member keeps an item when its work is done. An item that comes back waits for the work that
+// has not ended yet, though its lock was broken.
+func TestItemHasOneCallOfItsWork(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		c, path := srv.Client(t), srv.Root(t)+"/g"
+		m, sets, end := join(t, group.New(c, path), "a", ""), make(chan []string), make(chan struct{})
+		var begun atomic.Int32
+		ended := suite.Later(func() error {
+			return m.ShareAll(t.Context(), sets, func(context.Context, *group.Assignment) error {
+				begun.Add(1)
+				<-end
+				return nil
+			})
+		})
+		sets <- []string{"x"}
+		synctest.Wait()
+		lock := path + "-items/x/" + suite.Children(t, c, path+"-items/x")[0]
+		require.NoError(t, suite.Session(t, c).Delete(t.Context(), lock, -1))
+		sets <- nil
+		sets <- []string{"x"}
+		time.Sleep(time.Second)
+		require.EqualValues(t, 1, begun.Load())
+		close(end)
+		time.Sleep(time.Second)
+		require.EqualValues(t, 2, begun.Load())
+		require.Len(t, suite.Children(t, c, path+"-items/x"), 1)
+		leave(t, m)
+		require.ErrorIs(t, suite.Wait(t, ended), protocol.ErrReleased)
+	})
+}
+
 func idle(ctx context.Context, _ *group.Assignment) error { <-ctx.Done(); return nil }
 
 func TestShareEndsWithItsContext(t *testing.T) {
@@ -320,31 +364,52 @@ func TestItemsOfAMemberThatIsGoneAreLeftAloneForAWhile(t *testing.T) {
 		stays, goes := join(t, g, "stays", ""), join(t, at(), "goes", "")
 		ended := []<-chan error{w.share(t.Context(), g, stays), w.share(t.Context(), nil, goes)}
 		before := w.owners(2)
-		mine := func() (n int) {
-			synctest.Wait()
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			for _, name := range w.at {
-				if name == "stays" {
-					n++
-				}
-			}
-			return n
-		}
-		had := mine()
+		had := w.count("stays")
 		leave(t, goes)
 		time.Sleep(50 * time.Second)
-		require.Equal(t, had, mine())
+		require.Equal(t, had, w.count("stays"))
 		goes = join(t, at(), "goes", "")
 		ended = append(ended, w.share(t.Context(), nil, goes))
 		w.again(before)
 		leave(t, goes)
 		time.Sleep(61 * time.Second)
-		require.Equal(t, 10, mine())
+		require.Equal(t, 10, w.count("stays"))
 		leave(t, stays)
 		for _, end := range ended {
 			require.ErrorIs(t, suite.Wait(t, end), protocol.ErrReleased)
 		}
+	})
+}
+
+// Members go one after the other. The grace of each counts from when it has gone.
+func TestEachMemberThatIsGoneHasItsGrace(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, w := srv.Root(t)+"/g", newWorkers(t, 60)
+		at := func() *group.Group { return group.New(srv.Client(t), path, group.WithGrace(time.Minute)) }
+		g := at()
+		stays := join(t, g, "stays", "")
+		ended := w.share(t.Context(), g, stays)
+		var others []*group.Member
+		for i := range 4 {
+			g := at()
+			others = append(others, join(t, g, fmt.Sprint(i), ""))
+			w.share(t.Context(), g, others[i])
+		}
+		w.owners(5)
+		for _, m := range others {
+			leave(t, m)
+			time.Sleep(5 * time.Second)
+		}
+
+		// They went 20, 15, 10 and 5 seconds ago.
+		for _, wait := range []time.Duration{41, 5, 5, 5} {
+			before := w.count("stays")
+			time.Sleep(wait * time.Second)
+			require.Greater(t, w.count("stays"), before)
+		}
+		require.Equal(t, 60, w.count("stays"))
+		leave(t, stays)
+		require.ErrorIs(t, suite.Wait(t, ended), protocol.ErrReleased)
 	})
 }
 

@@ -3,10 +3,11 @@ package lock
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/protocol"
 	"github.com/zkrecipes/zkrecipes/protocol/line"
@@ -65,19 +66,12 @@ func (l *linger) take(ctx context.Context, s *recipe.Session, r *line.Request, a
 			<-l.turn
 		}
 	}()
-	if l.d == 0 {
-		if g, err = acquire(ctx, s, r); err == nil {
-			g.AfterFunc(func() { <-l.turn })
-		}
-		return g, err
-	}
 
-	k := l.lend(s)
-	if k != nil {
+	if k := l.lend(s); k != nil {
 		g, err = k.grant(ctx)
 	}
 	if g == nil && err == nil {
-		k, g, err = l.join(ctx, s, r, acquire)
+		g, err = l.join(ctx, s, r, acquire)
 	}
 	if err != nil {
 		return nil, err
@@ -85,7 +79,7 @@ func (l *linger) take(ctx context.Context, s *recipe.Session, r *line.Request, a
 	g.AfterFunc(func() {
 		if errors.Is(g.Err(), protocol.ErrLost) {
 			l.mu.Lock()
-			l.drop(k)
+			l.drop()
 			l.mu.Unlock()
 			<-l.turn
 		}
@@ -123,11 +117,11 @@ func (l *linger) lend(s *recipe.Session) *kept {
 	return k
 }
 
-// join gets a node in line, and keeps it.
-func (l *linger) join(ctx context.Context, s *recipe.Session, r *line.Request, acquire attempt) (*kept, *recipe.Grant, error) {
+// join gets a node in line, and keeps it unless d is zero.
+func (l *linger) join(ctx context.Context, s *recipe.Session, r *line.Request, acquire attempt) (*recipe.Grant, error) {
 	l.settle() // the node may be another session's, and was kept for this caller
 	if err := l.standBack(ctx, s, r.Try); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	k := &kept{linger: l, session: s, used: true, strays: -1}
 	request := *r
@@ -136,8 +130,8 @@ func (l *linger) join(ctx context.Context, s *recipe.Session, r *line.Request, a
 		return k.leave
 	}
 	g, err := acquire(ctx, s, &request)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || l.d == 0 {
+		return g, err
 	}
 
 	k.life, k.end = context.WithCancel(context.Background())
@@ -146,17 +140,13 @@ func (l *linger) join(ctx context.Context, s *recipe.Session, r *line.Request, a
 	k.nodes = lingerersOf(s)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.kept != nil { // its session has ended
-		l.drop(l.kept)
-	}
+	l.drop() // if there is one, its session has ended
 	l.kept = k
 	k.timer = time.AfterFunc(l.d, l.settle)
 	k.nodes.add(k)
-	s.Go(func(ctx context.Context, s *recipe.Session) {
-		k.awaitContender(ctx, s)
-		k.awaitChange(ctx, s)
-	})
-	return k, g, nil
+	s.Go(k.awaitContender)
+	s.Go(k.awaitChange) // apart, as the line may not be listed for long
+	return g, nil
 }
 
 // limit says that the node may be kept no longer than for d from now.
@@ -174,7 +164,7 @@ func (l *linger) settle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k := l.kept; k != nil && !k.used && l.due(k) {
-		l.drop(k)
+		l.drop()
 		k.session.Go(func(ctx context.Context, s *recipe.Session) { l.remove(ctx, k, s) })
 	}
 }
@@ -195,26 +185,30 @@ func (l *linger) over(k *kept) bool {
 }
 
 // drop makes the next caller go to the line. The caller holds mu.
-func (l *linger) drop(k *kept) {
-	k.end()
-	k.nodes.remove(k)
-	k.timer.Stop()
-	if l.kept == k {
+func (l *linger) drop() {
+	if k := l.kept; k != nil {
+		k.end()
+		k.nodes.remove(k)
+		k.timer.Stop()
 		l.kept = nil
 	}
 }
 
-// remove deletes the node. If it goes for a contender of another library, remove notes if that has
-// gone. By then our node has just gone: if the visitor has not, it waits, and holds the lock.
+// remove deletes the node. If it goes for a contender of another library, remove notes if that had
+// gone before: if not, it holds the lock now.
 func (l *linger) remove(ctx context.Context, k *kept, s *recipe.Session) error {
 	err := k.remove(ctx, s)
 	if visitor := k.visitor.Load(); visitor != nil && err == nil {
-		k.session.Go(func(ctx context.Context, s *recipe.Session) {
-			names, err := l.line.Names(ctx, s)
-			if err == nil && !slices.ContainsFunc(names, func(n line.Name) bool { return n.Node == *visitor }) {
-				l.visited()
-			}
-		})
+		select {
+		case <-visitor.Changed():
+			l.visited()
+		default:
+			k.session.Go(func(ctx context.Context, _ *recipe.Session) {
+				if _, err := visitor.Ready(ctx); errors.Is(err, zk.ErrNoNode) {
+					l.visited()
+				}
+			})
+		}
 	}
 	return err
 }

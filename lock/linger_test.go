@@ -156,9 +156,8 @@ func TestContenderWaitsForTheTimeAndOneLeaseWhileCallersCome(t *testing.T) {
 		for range 10 {
 			time.Sleep(time.Second)
 			began := time.Now()
-			l := suite.Must(t, w.other.Lock)
+			use(t, w.other) // which is given back before a check that may fail: stop waits for m's callers
 			require.InDelta(t, d+hold/2, time.Since(began), float64(hold/2+10*time.Millisecond))
-			suite.Unlock(t, l)
 		}
 	})
 }
@@ -238,6 +237,28 @@ func TestNodeThatIsBrokenIsNotLentInShortTurns(t *testing.T) {
 	})
 }
 
+// A line that may not be listed for a while keeps nobody from hearing what becomes of the node.
+func TestNodeIsWatchedWhateverBecomesOfTheLine(t *testing.T) {
+	for name, happens := range map[string]func(*lock.Mutex, context.Context, string) error{
+		"broken":  (*lock.Mutex).Break,
+		"revoked": (*lock.Mutex).Revoke,
+	} {
+		t.Run(name, func(t *testing.T) {
+			linger(t, time.Hour, func(t *testing.T, w *world) {
+				const connectionLoss = -4
+				w.link.Fail(recipestest.OpGetChildren, w.path, connectionLoss, 1_000_000)
+				token, node := use(t, w.m), suite.Await(t, 1, w.other.Contenders)[0].Node
+				synctest.Wait()
+				require.Equal(t, token, use(t, w.m))
+				require.NoError(t, happens(w.other, t.Context(), node))
+				require.Zero(t, inLine(t, w.other))
+				w.link.Fail(recipestest.OpGetChildren, w.path, connectionLoss, 0)
+				require.Greater(t, use(t, w.m), token)
+			})
+		})
+	}
+}
+
 // What happens during a cut ends the keeping afterwards.
 func TestWhatHappensDuringACutEndsTheKeeping(t *testing.T) {
 	linger(t, time.Hour, func(t *testing.T, w *world) {
@@ -313,6 +334,25 @@ func TestCallerThatGivesUpInACutDoesNotProlongTheKeeping(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A contender comes while a caller waits until its session is confirmed.
+func TestCallerThatGivesUpLeavesTheNodeToAContender(t *testing.T) {
+	linger(t, time.Hour, func(t *testing.T, w *world) {
+		use(t, w.m)
+		time.Sleep(30 * time.Second) // the session has to be confirmed
+		const delay = 20 * time.Millisecond
+		w.link.Delay(delay)
+		theirs := suite.Later(func() int64 { return use(t, w.other) }) // m's client knows it after three delays
+		time.Sleep(2 * delay)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*delay/2)
+		defer cancel()
+		_, err := w.m.Lock(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		began := time.Now()
+		suite.Wait(t, theirs)
+		require.Less(t, time.Since(began), 2*delay)
+	})
 }
 
 // A contender comes while a caller waits for the connection. It is a matter of chance which is first.
@@ -445,7 +485,7 @@ func TestManyLocksLingerInLittleMemory(t *testing.T) { //nolint:paralleltest // 
 }
 
 // Another library tries: it creates a node, lists the line, and deletes the node if it is not first.
-func (w *world) try(t *testing.T, conn *zk.Conn) (got bool) {
+func (w *world) try(t *testing.T, conn *zk.Conn, thinks time.Duration) (got bool) {
 	t.Helper()
 	node, err := conn.CreateProtectedEphemeralSequential(w.path+"/lock-", nil, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
@@ -457,20 +497,32 @@ func (w *world) try(t *testing.T, conn *zk.Conn) (got bool) {
 			first = n
 		}
 	}
+	time.Sleep(thinks)
 	require.NoError(t, conn.Delete(node, -1))
 	return first == node
 }
 
 func TestThirdTryOfAnotherLibrarySucceeds(t *testing.T) {
-	for name, callers := range map[string]int{"used all the time": 4, "used now and then": 1} {
+	const delay = 2 * time.Millisecond
+	for name, test := range map[string]struct {
+		callers int
+		thinks  time.Duration
+	}{
+		"used all the time, gone before the listing": {4, 0},
+		"used all the time, gone before it was read": {4, 3 * delay},
+		"used all the time, gone before our node":    {4, 10 * delay},
+		"used now and then, gone before the listing": {1, 0},
+		"used now and then, gone before our node":    {1, 3 * delay},
+	} {
 		t.Run(name, func(t *testing.T) {
 			linger(t, time.Second, func(t *testing.T, w *world) {
-				defer w.busy(t, callers, 3*time.Millisecond, time.Duration(5/callers)*time.Millisecond)()
+				w.link.Delay(delay)
+				defer w.busy(t, test.callers, 3*time.Millisecond, time.Duration(5/test.callers)*time.Millisecond)()
 				conn := w.srv.Conn(t)
 				for range 5 {
 					time.Sleep(time.Second)
 					tries := 1
-					for !w.try(t, conn) {
+					for !w.try(t, conn, test.thinks) {
 						time.Sleep(time.Second)
 						tries++
 						require.LessOrEqual(t, tries, 3)
@@ -490,14 +542,14 @@ func TestTriesThatNoListingShowsCount(t *testing.T) {
 			token := use(t, w.m)
 			synctest.Wait()
 			w.link.Delay(10 * time.Millisecond)
-			require.False(t, w.try(t, conn))
+			require.False(t, w.try(t, conn, 0))
 			time.Sleep(900 * time.Millisecond)
 			require.Equal(t, token, use(t, w.m))
-			require.False(t, w.try(t, conn))
+			require.False(t, w.try(t, conn, 0))
 			time.Sleep(900 * time.Millisecond)
 			_, err := w.m.TryLock(t.Context())
 			require.ErrorIs(t, err, lock.ErrLocked)
-			require.True(t, w.try(t, conn))
+			require.True(t, w.try(t, conn, 0))
 			w.link.Delay(0)
 			began := time.Now()
 			use(t, w.m)
@@ -520,18 +572,21 @@ func TestReceiptsAreNoTries(t *testing.T) {
 	})
 }
 
-// A waiter of another library is no reason to stand back.
+// A waiter of another library is no reason to stand back, also if it has gone again before m's client
+// could look.
 func TestWaitersOfAnotherLibraryCostNoTime(t *testing.T) {
 	linger(t, time.Hour, func(t *testing.T, w *world) {
 		theirs := zk.NewLock(w.srv.Conn(t), w.path, zk.WorldACL(zk.PermAll))
-		for range 10 {
-			use(t, w.m)
-			require.NoError(t, theirs.Lock())
-			time.Sleep(100 * time.Millisecond)
-			require.NoError(t, theirs.Unlock())
-			began := time.Now()
-			use(t, w.m)
-			require.Less(t, time.Since(began), 100*time.Millisecond)
+		w.link.Delay(10 * time.Millisecond)
+		for _, hold := range []time.Duration{100 * time.Millisecond, time.Millisecond} {
+			for range 10 {
+				began := time.Now()
+				use(t, w.m)
+				require.NoError(t, theirs.Lock())
+				time.Sleep(hold)
+				require.NoError(t, theirs.Unlock())
+				require.Less(t, time.Since(began)-hold, 400*time.Millisecond, hold)
+			}
 		}
 	})
 }

@@ -25,8 +25,8 @@ type kept struct {
 	life    context.Context // until the node is given back or lost
 	end     context.CancelFunc
 	nodes   *lingerers
-	visitor atomic.Pointer[string] // the contender that came, if it is another library's
-	strays  int                    // how many children of the line were no contenders; -1 before the first listing
+	strays  int                          // how many children of the line were no contenders; -1 before the first listing
+	visitor atomic.Pointer[recipe.Watch] // on the contender that came, if it is another library's
 
 	// The mu of the linger protects these.
 	used  bool
@@ -93,11 +93,13 @@ func (k *kept) same(ctx context.Context) (same bool, err error) {
 func (k *kept) leave(ctx context.Context, s *recipe.Session) error {
 	l := k.linger
 	l.mu.Lock()
-	k.idle = time.Now()
-	k.rest()
-	due := l.due(k)
-	if due {
-		l.drop(k)
+	due := l.kept != k
+	if !due {
+		k.idle = time.Now()
+		k.rest()
+		if due = l.due(k); due {
+			l.drop()
+		}
 	}
 	l.mu.Unlock()
 	<-l.turn
@@ -137,7 +139,7 @@ func (k *kept) awaitContender(ctx context.Context, s *recipe.Session) {
 				continue
 			}
 			if n.Owner == (recipe.Owner{}) {
-				k.visitor.Store(&n.Node)
+				k.visitor.Store(s.Watch(l.recipe.Path() + "/" + n.Node))
 			}
 			l.limit(k, min(l.d, overtaking))
 			return

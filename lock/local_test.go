@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,6 +39,17 @@ func TestGoroutinesThatTakeTurnsHaveOneNode(t *testing.T) {
 			})
 		}
 		require.NoError(t, wait.Wait())
+	})
+}
+
+// The turn has ended when Unlock returns, however few threads there are.
+func TestTurnEndsBeforeUnlockReturns(t *testing.T) { //nolint:paralleltest // it sets GOMAXPROCS
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	recipestest.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		m := lock.New(srv.Client(t), srv.Root(t)+"/turns", lock.WithLocalQueue())
+		for range 100 {
+			suite.Unlock(t, suite.Must(t, m.TryLock))
+		}
 	})
 }
 

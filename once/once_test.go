@@ -354,3 +354,36 @@ func TestKeyThatWasMadeDoneByHandMeanwhile(t *testing.T) {
 		requireDone(t, do(t, o, "key", never))
 	})
 }
+
+// The answer is lost that the failure was counted.
+func TestFailureCountsOnce(t *testing.T) {
+	suite.Bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link := srv.Root(t)+"/once", srv.Link(t)
+		var failed time.Time
+		do(t, once.New(link.Client(t), path), "key", func(context.Context, *once.Run) error {
+			link.LoseReply(recipestest.OpSetData, 1)
+			failed = time.Now()
+			return errFailed
+		})
+		requireRan(t, do(t, once.New(srv.Client(t), path), "key", nothing))
+		require.Equal(t, time.Second, time.Since(failed).Round(100*time.Millisecond))
+	})
+}
+
+// A run that has lost its right is not taken for the one that has made the key done, though the
+// reply that says so is lost.
+func TestRunOfAnotherIsNotTakenForItsOwn(t *testing.T) {
+	suite.Each(t, func(t *testing.T, srv *recipestest.Server) {
+		path, link, c := srv.Root(t)+"/once", srv.Link(t), srv.Client(t)
+		o := once.New(link.Client(t), path)
+		requireRan(t, do(t, o, "first", nothing))
+		lost := do(t, o, "key", func(_ context.Context, r *once.Run) error {
+			require.NoError(t, suite.Session(t, c).Delete(t.Context(), path+"/"+r.Node(), -1))
+			requireRan(t, do(t, once.New(c, path), "key", nothing))
+			link.LoseReply(recipestest.OpMulti, 1)
+			return nil
+		})
+		require.True(t, lost.ran)
+		require.ErrorIs(t, lost.err, protocol.ErrLost)
+	})
+}

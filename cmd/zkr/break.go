@@ -101,12 +101,8 @@ func breakContender(ctx context.Context, client *protocol.Client, p *survey.Plac
 
 	// Members of groups use names again: the node may be another one by now.
 	if p.Recipe == survey.Group {
-		stat, err := s.Exists(ctx, node)
-		if err != nil {
+		if stat, err := s.Exists(ctx, node); err != nil || stat == nil || stat.Czxid != c.Token {
 			return err
-		}
-		if stat == nil || stat.Czxid != c.Token {
-			return nil
 		}
 	}
 	record(ctx, client, "broken", node, reason)

@@ -2,6 +2,7 @@ package laws
 
 import (
 	"context"
+	"errors"
 
 	"github.com/zkrecipes/zkrecipes/election"
 )
@@ -10,6 +11,14 @@ var terms = kind[*election.Election, *election.Term]{"lock-", func(s *Stage) *el
 
 func campaign(e *election.Election, ctx context.Context) (*election.Term, error) {
 	return e.Campaign(ctx, []byte("me"))
+}
+
+// leads returns an error if another candidate leads than the one with this node.
+func leads(node string, l election.Leader, err error) error {
+	if err == nil && !l.Vacant() && l.Node != node {
+		err = errors.New("another leads")
+	}
+	return err
 }
 
 var electionRows = []Row{
@@ -42,12 +51,15 @@ var electionRows = []Row{
 			return err
 		}
 	})},
-	{"election.Election.Leader", terms.about(campaign, func(e *election.Election, ctx context.Context, _ string) error {
-		_, err := e.Leader(ctx)
-		return err
+	{"election.Election.Leader", terms.about(campaign, func(e *election.Election, ctx context.Context, node string) error {
+		l, err := e.Leader(ctx)
+		return leads(node, l, err)
 	})},
-	{"election.Election.Observe", terms.about(campaign, func(e *election.Election, ctx context.Context, _ string) error {
-		return first(e.Observe(ctx), whatever)
+	{"election.Election.Observe", terms.about(campaign, func(e *election.Election, ctx context.Context, node string) error {
+		for l, err := range e.Observe(ctx) {
+			return leads(node, l, err)
+		}
+		return ctx.Err()
 	})},
 	{"election.Election.Observe until a resignation", func(s *Stage) Verb {
 		v := behind(terms.acquiring(campaign), terms.acquiring(campaign))(s)

@@ -29,8 +29,8 @@ func joined(s *Stage, verb func(context.Context, *group.Member) error) Verb {
 	}
 }
 
-// joining has the other client join before the call, or while it waits.
-func joining(s *Stage, wait bool, verb func(context.Context, *group.Group) error) Verb {
+// joining has the other client join before the call, or while it waits, with other data each time.
+func joining(s *Stage, wait bool, verb func(ctx context.Context, g *group.Group, data string) error) Verb {
 	g, theirs := group.New(s.Client, s.Path), group.New(s.Other(), s.Path)
 	var m *group.Member
 	leave := func() {
@@ -39,14 +39,26 @@ func joining(s *Stage, wait bool, verb func(context.Context, *group.Group) error
 		}
 	}
 	s.Cleanup(leave)
-	join := func() { m = must(theirs.Join(s.ctx, "other", nil)) }
-	v := Verb{Call: call(func(ctx context.Context) error { return verb(ctx, g) })}
+	n := 0
+	data := func() string { return fmt.Sprint(n) }
+	join := func() { m = must(theirs.Join(s.ctx, "other", []byte(data()))) }
+	v := Verb{Call: call(func(ctx context.Context) error { return verb(ctx, g, data()) })}
 	if wait {
-		v.Before, v.Beside = leave, func(context.Context) { join() }
+		v.Before, v.Beside = func() { leave(); n++ }, func(context.Context) { join() }
 	} else {
-		v.Before = func() { leave(); join() }
+		v.Before = func() { leave(); n++; join() }
 	}
 	return v
+}
+
+// current returns an error if a member has other data than the latest.
+func current(all []group.Peer, data string, err error) error {
+	for _, p := range all {
+		if err == nil && p.Data != nil && string(p.Data) != data { // nil: it may not be read
+			err = errors.New("an earlier member")
+		}
+	}
+	return err
 }
 
 // An assigned item is worked at until it is given back.
@@ -147,16 +159,21 @@ var groupRows = []Row{
 		return v
 	}},
 	{"group.Group.Members", func(s *Stage) Verb {
-		return joining(s, false, func(ctx context.Context, g *group.Group) error {
+		return joining(s, false, func(ctx context.Context, g *group.Group, data string) error {
 			all, err := g.Members(ctx)
-			return found(1, len(all), err)
+			return found(1, len(all), current(all, data, err))
 		})
 	}},
 	{"group.Group.Watch", func(s *Stage) Verb {
-		return joining(s, false, func(ctx context.Context, g *group.Group) error { return first(g.Watch(ctx), whatever) })
+		return joining(s, false, func(ctx context.Context, g *group.Group, data string) error {
+			for all, err := range g.Watch(ctx) {
+				return current(all, data, err)
+			}
+			return ctx.Err()
+		})
 	}},
 	{"group.Group.Watch until one joins", func(s *Stage) Verb {
-		return joining(s, true, func(ctx context.Context, g *group.Group) error {
+		return joining(s, true, func(ctx context.Context, g *group.Group, _ string) error {
 			return first(g.Watch(ctx), func(all []group.Peer) bool { return len(all) > 0 })
 		})
 	}},
@@ -178,7 +195,10 @@ var groupRows = []Row{
 		}
 	}},
 	{"group.Group.Await", func(s *Stage) Verb {
-		return joining(s, true, func(ctx context.Context, g *group.Group) error { _, err := g.Await(ctx, 1); return err })
+		return joining(s, true, func(ctx context.Context, g *group.Group, data string) error {
+			all, err := g.Await(ctx, 1)
+			return current(all, data, err)
+		})
 	}},
 	{"group.Member.Set", func(s *Stage) Verb {
 		v := joined(s, func(ctx context.Context, m *group.Member) error { return m.Set(ctx, []byte("new")) })

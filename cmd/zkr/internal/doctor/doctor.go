@@ -205,12 +205,9 @@ func (e *examination) lockPath() string  { return e.Path + "/lock" }
 func (e *examination) clean() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.Limit)
 	defer cancel()
-	s, err := recipe.SessionOf(ctx, e.client)
-	if err != nil {
-		return
-	}
-
-	for _, node := range []string{e.clockNode(), e.lockPath(), e.Path} {
-		s.Delete(ctx, node, -1) //nolint:errcheck // empty containers go by themselves
+	if s, err := recipe.SessionOf(ctx, e.client); err == nil {
+		for _, node := range []string{e.clockNode(), e.lockPath(), e.Path} {
+			s.Delete(ctx, node, -1) //nolint:errcheck // empty containers go by themselves
+		}
 	}
 }

@@ -92,14 +92,10 @@ type tick struct {
 // tick if there is none.
 func (e *examination) tick(ctx context.Context) (best tick) {
 	s, err := recipe.SessionOf(ctx, e.client)
-	if err != nil {
-		return tick{}
-	}
-
-	for range 3 {
+	for n := 0; n < 3 && err == nil; n++ {
 		before := time.Now()
-		stat, err := s.Set(ctx, e.clockNode(), nil, -1)
-		if err != nil {
+		var stat *zk.Stat
+		if stat, err = s.Set(ctx, e.clockNode(), nil, -1); err != nil {
 			return tick{}
 		}
 		took := time.Since(before)

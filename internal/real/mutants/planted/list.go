@@ -227,9 +227,9 @@ var Bugs = []Bug{
 		Test: "TestContendersOfAllRecipesAtAPathRespectEachOther", Package: "internal/suite",
 	},
 	{
-		Name: "the next goroutine enters too early", File: "lock/linger.go",
+		Name: "the next goroutine enters too early", File: "lock/options.go",
 		Breaks: "Two goroutines of a process have a node each.",
-		Old:    "g.AfterFunc(func() { <-l.turn })", New: "<-l.turn",
+		Old:    "m.linger.turn = make(localQueue, 1)", New: "m.linger.turn = make(localQueue, 2)",
 		Test: "TestGoroutinesThatTakeTurnsHaveOneNode/embedded",
 	},
 	{
