@@ -26,6 +26,9 @@ type Client struct {
 // With returns a client with other options on the same sessions. Closing either client closes both.
 // With does no I/O. A bad option is returned by the first operation of the new client.
 func (c *Client) With(opts ...Option) *Client {
+	if c == nil || session.Open(c) == nil {
+		return new(Client) // which Connect did not make either, as its first operation says
+	}
 	access := *session.Open(c)
 	view := &Client{session.Behind(&access), c.observer, c.observing}
 	for _, o := range opts {

@@ -575,6 +575,17 @@ func TestWithSharesTheSessionsAndTheirEnd(t *testing.T) {
 	})
 }
 
+func TestWithOfNoClientIsReportedByTheFirstOperation(t *testing.T) {
+	t.Parallel()
+	for _, c := range []*protocol.Client{nil, new(protocol.Client)} {
+		view := c.With(protocol.WithLogger(slog.Default()), protocol.WithACL(nil))
+		_, err := view.Session(t.Context())
+		require.ErrorContains(t, err, "Connect")
+		_, err = lineAt(view, "/line").Enter(t.Context(), request)
+		require.ErrorContains(t, err, "Connect")
+	}
+}
+
 func TestBadOptionOfWithIsReportedByTheFirstOperation(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		c, root := srv.Client(t), srv.Root(t)

@@ -48,6 +48,9 @@ func Connect(ctx context.Context, connectString string, opts ...ConnectOption) (
 	access.Tell = func(o session.Outage) {
 		c.Observe(Event{Kind: EventConnecting, Session: o.Session, Count: o.Attempts, Duration: o.Lasted, Err: o.Err})
 	}
+	access.Retried = func(ctx context.Context, id int64, pause time.Duration, err error) {
+		c.Observe(Event{Kind: EventRetried, Context: ctx, Session: id, Duration: pause, Err: err})
+	}
 	access.Start()
 	if err := access.AwaitChroot(ctx); err != nil {
 		closed := make(chan struct{})

@@ -450,6 +450,23 @@ func TestObserverIsToldWhatHappensInOrder(t *testing.T) {
 	})
 }
 
+// Connect sends a credential and asks for the chroot, in the name of no recipe.
+func TestObserverIsToldOfRetriesOfTheClientItself(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *recipestest.Server) {
+		link, root, told := srv.Link(t), srv.Root(t), make(observer, 99)
+		_, err := session(t, srv.Client(t)).EnsurePath(lasting(t), root)
+		require.NoError(t, err)
+		link.LoseReply(recipestest.OpAuth, 1)
+		link.LoseReply(recipestest.OpSync, 1)
+		c, err := protocol.Connect(lasting(t), srv.ConnectString()+root,
+			alice, protocol.WithDialer(link.Dial), protocol.WithExistingChroot(), protocol.WithObserver(told))
+		require.NoError(t, err)
+		defer c.Close()
+		retried := protocol.Event{Kind: protocol.EventRetried, Session: session(t, c).ID(), Err: zk.ErrConnectionClosed}
+		told.require(t, retried, retried)
+	})
+}
+
 func TestLogObserverWritesWhatHappens(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *recipestest.Server) {
 		var log bytes.Buffer

@@ -14,12 +14,13 @@ import (
 type Bound struct {
 	*Session
 	View    *View
-	Patient bool  // calls wait for a server as long as the session lasts
-	Work    *Work // whose attempts go on whatever becomes of the caller; or nil
-
-	// Retried tells the observer of a pause after a failed attempt. It is nil without one.
-	Retried func(ctx context.Context, session int64, pause time.Duration, err error)
+	Patient bool    // calls wait for a server as long as the session lasts
+	Work    *Work   // whose attempts go on whatever becomes of the caller; or nil
+	Retried Retried // nil without an observer
 }
+
+// A Retried tells the observer of a pause after a failed attempt.
+type Retried func(ctx context.Context, session int64, pause time.Duration, err error)
 
 // In returns b for w.
 func (b *Bound) In(w *Work) Bound {

@@ -18,6 +18,7 @@ type Client struct {
 	Foreign Foreign
 	Root    *View        // the view that Connect made
 	Tell    func(Outage) // tells the observer, if there is one
+	Retried Retried      // for requests of the client's own
 
 	listeners []listener
 

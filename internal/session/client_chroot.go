@@ -14,7 +14,7 @@ func (c *Access) AwaitChroot(ctx context.Context) error {
 		if err != nil || !c.Existing {
 			return err
 		}
-		b := &Bound{Session: s, View: &c.View}
+		b := &Bound{Session: s, View: &c.View, Retried: c.Retried}
 		stat, err := (*zk.Stat)(nil), b.Sync(ctx, s.Path("/")) // or else the server may not have heard of it
 		if err == nil {
 			stat, err = b.Exists(ctx, s.Path("/"))

@@ -200,7 +200,7 @@ func (c *Client) awaitSession(ctx context.Context) {
 
 // newSession returns a session, for work of the client itself.
 func (c *Client) newSession() *Bound {
-	b := &Bound{View: c.Root, Patient: true, Work: &Nobody}
+	b := &Bound{View: c.Root, Patient: true, Work: &Nobody, Retried: c.Retried}
 	b.Session = newSession(c.Setup, owner{
 		log: c.Root.Log, do: b.Do,
 		changed: func(change conn.Change) { c.noteChange(b.Session, change) },

@@ -47,7 +47,7 @@ func (b *Bound) recount() {
 	})
 }
 
-// owns reports whether the node at an absolute path is one of the session'b.
+// owns reports whether the node at an absolute path is one of the session's.
 func (b *Bound) owns(node string) (bool, error) {
 	stat, err := b.Exists(b.Life, node)
 	return stat != nil && stat.EphemeralOwner == b.ID(), err

@@ -158,7 +158,7 @@ func (b *Bound) Pause(ctx context.Context, over <-chan struct{}, d time.Duration
 }
 
 // nextPause returns the next pause between two attempts under b. Its error says why there is none. Work
-// that nobody waits for, any more or at all, calls no function of the user'b, who may wait for the
+// that nobody waits for, any more or at all, calls no function of the user's, who may wait for the
 // same work through another view.
 func (b *Bound) nextPause(ctx context.Context, p *pace.Pauses) (time.Duration, error) {
 	if b.Work != nil {

@@ -140,7 +140,7 @@ func (s *Session) Sync(ctx context.Context, path string) error {
 // breaks, or a member answers by itself, Fence sends another one. Its errors are those of [Do].
 func (s *Session) Fence(ctx context.Context) error { return s.bound.Fence(ctx) }
 
-// Confirm makes a quorum of the ensemble confirm b, unless that was done lately, and reports
+// Confirm makes a quorum of the ensemble confirm s, unless that was done lately, and reports
 // whether it had to ask. What was read before it asked may be out of date. Before something is
 // granted that a contender has waited for, s has to be confirmed.
 func (s *Session) Confirm(ctx context.Context) (asked bool, err error) { return s.bound.Confirm(ctx) }
