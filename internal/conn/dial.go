@@ -21,20 +21,25 @@ type dialler struct {
 	route   *route
 	target  target // the target being dialled
 	hurried time.Time
+	flushed time.Time
 }
 
 func (d *dialler) Init([]string) error { return nil }
 func (d *dialler) Len() int            { return d.route.len() }
 func (d *dialler) Connected()          { d.route.worked(d.target) }
 
-// Next pauses, then returns the next address. It never reports that all servers were tried, because
-// zk.Conn would then sleep for a second.
-func (d *dialler) Next() (server string, retryStart bool) {
+// Next pauses, then returns the next address. zk.Conn keeps a request that came as the connection
+// broke, until there is another connection or Next says that there is no server. It then sleeps for
+// a second, so Next says that twice in a session timeout, and only if no lock can be saved.
+func (d *dialler) Next() (server string, none bool) {
 	c := d.conn
 	c.mu.Lock()
 	failures, f := c.failures, search{at: c.host.Stake(), resumes: c.ID() != 0}
 	f.slow = f.at == StakeNothing && failures > 0 && time.Since(c.failing) > patience
 	granted, accepted, doubted := c.timeout, c.accepted[0], errors.Is(c.lastFail, errFormer)
+	if failures > 0 && f.at != StakeGrant && granted >= 4*time.Second {
+		none = time.Since(trust.Later(c.failing, d.flushed)) >= granted/2
+	}
 	c.mu.Unlock()
 	if doubted {
 		c.ensemble.addresses.doubt(d.target.server)
@@ -49,9 +54,12 @@ func (d *dialler) Next() (server string, retryStart bool) {
 	// A server can accept a session and hang up, again and again. So there's a pause although it
 	// answers: none after the first time (a blip), a short one after the second.
 	pause := max(pauseAfter(failures, d.route.len(), pace, f), time.Until(accepted.Add(trust.Redial.Of(granted))))
+	if none {
+		d.flushed, pause = time.Now(), pause-time.Second
+	}
 	d.pause(pause, f.slow)
 	d.target = d.route.next(c.life, most, f)
-	return d.target.address, false
+	return d.target.address, none
 }
 
 // pause sleeps before an attempt. The first caller in half a minute cuts a long pause short.
